@@ -1,0 +1,16 @@
+__version__ = "0.1.0"
+"How close a PyTorch model is to what the machine can do, layer by layer. Names load on first use."
+from importlib import import_module
+
+_home = dict(
+    measure_peaks='peaks', HardwarePeaks='peaks', clear_peaks_cache='peaks',
+    RooflineAnalyzer='roofline', RooflinePoint='roofline', count_costs='costs', register_cost='costs',
+)
+__all__ = list(_home)
+
+def __getattr__(name):
+    if name not in _home: raise AttributeError(f"module 'fasterbench' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f'.{_home[name]}', __name__), name)
+    return value
+
+def __dir__(): return sorted({*globals(), *__all__})
