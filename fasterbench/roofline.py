@@ -98,7 +98,7 @@ def roofline_point(name, module, cost, samples, forward_s, peaks)->RooflinePoint
 class Totals:
     "One forward as a whole"
     forward:Timing     # seconds a forward, as profiled
-    remainder:Timing   # seconds a forward that belong to no row
+    outside:Timing     # seconds a forward outside of the rows
     rows_s:float       # sum of the rows' medians, seconds
     undefined_s:float  # the part of it in rows with unknown operations
     flops:int          # FLOP, known ones
@@ -107,13 +107,17 @@ class Totals:
     roof_time_s:float  # seconds that the roof allows for all rows one after the other
     complete:bool      # has every operation a rule?
     @property
-    def accounted_pct(self)->float: return 100*(self.rows_s + self.remainder.median)/self.forward.median # percent
+    def remainder_s(self)->float: return self.forward.median - self.rows_s       # seconds; with the rows, the forward
+    @property
+    def jitter_s(self)->float: return self.remainder_s - self.outside.median     # seconds; the part that is not time outside
+    @property
+    def undefined_pct(self)->float: return 100*self.undefined_s/self.forward.median # percent of the forward
 
 # %% ../nbs/analysis/roofline.ipynb #c627d7a2
 def sum_rows(rows, totals, costs)->Totals:
     "The rows' totals, beside the forward they are part of"
-    rest = [t - sum(r.samples[i] for r in rows) for i,t in enumerate(totals)]
-    return Totals(Timing(totals), Timing(rest), sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown),
+    outside = [t - sum(r.samples[i] for r in rows) for i,t in enumerate(totals)]
+    return Totals(Timing(totals), Timing(outside), sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown),
         costs.flops, costs.matmul_flops, costs.bytes_moved, sum(r.roof_time_s or 0. for r in rows), costs.complete)
 
 # %% ../nbs/analysis/roofline.ipynb #0f6446d2
@@ -195,7 +199,8 @@ def summary_table(
 def _totals_lines(a):
     t, pct = a.totals, lambda s: f'{100*s/a.totals.forward.median:.1f} %'
     lines = [f"forward      {t.forward!r}",
-        f"rows         {si(t.rows_s, 's')} ({pct(t.rows_s)}), remainder {si(t.remainder.median, 's')} ({pct(t.remainder.median)}): Python, dispatch and uncounted modules",
+        f"rows         {si(t.rows_s, 's')} ({pct(t.rows_s)})",
+        f"remainder    {si(t.remainder_s, 's')} ({pct(t.remainder_s)}): {si(t.outside.median, 's')} outside of the rows (Python, dispatch), {si(t.jitter_s, 's')} jitter",
         f"work         {si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
         f"roof         {si(t.roof_time_s, 's')} for all rows one after the other, {pct(t.roof_time_s)} of the forward"]
     if not t.complete: lines.append(f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
