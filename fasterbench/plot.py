@@ -90,7 +90,8 @@ def plot_roofline(
     yr = log_range([low, max([peaks.peak_flops, *(r.achieved_gflops*1e9 for r in shown)])])
     fig = go.Figure([_roof_trace(go, peaks, 10**xr[0], 10**xr[1]), *(_row_trace(go, shown, b) for b in ('memory', 'compute'))])
     _roof_notes(fig, peaks, 10**xr[0], 10**xr[1], 10**yr[0])
-    axis = dict(type='log', gridcolor='rgba(128,128,128,0.2)', zeroline=False, exponentformat='SI', dtick=1, minor=dict(ticks='outside', ticklen=3, dtick='D1'))
+    axis = dict(type='log', gridcolor='rgba(128,128,128,0.2)', zeroline=False, exponentformat='SI', dtick=1,
+        ticks='outside', ticklen=7, tickcolor=colours['roof'], minor=dict(ticks='outside', ticklen=3, dtick='D1', tickcolor=colours['roof']))
     fig.update_layout(title=dict(text=f'{title}<br><sup>{_subtitle(rows, peaks)}</sup>'), xaxis=dict(title='arithmetic intensity (FLOP/byte)', range=xr, **axis),
         yaxis=dict(title='rate (FLOP/s)', range=yr, **axis), paper_bgcolor='rgba(0,0,0,0)', plot_bgcolor='rgba(0,0,0,0)',
         legend=dict(orientation='h', y=-0.18), hoverlabel=dict(align='left'), font=dict(color='#66757f'), margin=dict(t=90))

@@ -1,0 +1,29 @@
+"""Write README.md from nbs/index.ipynb: the same file on every machine, with no Quarto.
+
+Hidden cells and directives are left out, saved outputs are kept, and image links are made to start at the top level.
+
+    python scripts/readme.py
+"""
+import re
+from pathlib import Path
+
+import nbformat
+from nbconvert import MarkdownExporter
+
+top = Path(__file__).parent.parent
+directive = re.compile(r'^#\s*\|.*\n?', re.M)
+
+def keep(cell): return not re.search(r'^#\s*\|\s*(hide|default_exp|export)\b', cell.source, re.M)
+
+def readme()->str:
+    nb = nbformat.read(top/'nbs'/'index.ipynb', as_version=4)
+    nb.cells = [c for c in nb.cells if keep(c)]
+    for c in nb.cells: c.source = directive.sub('', c.source) if c.cell_type=='code' else c.source
+    nb.metadata['language_info'] = dict(name='python')   # nbdev_clean leaves it out; it names the language of the code blocks
+    text, _ = MarkdownExporter().from_notebook_node(nb)
+    text = text.replace('](images/', '](nbs/images/')
+    text = re.sub(r'\]\((?!https?:)([\w/]+)\.ipynb', r'](nbs/\1.ipynb', text)
+    lines = [line.rstrip() for line in text.splitlines()]
+    return re.sub(r'\n{3,}', '\n\n', '\n'.join(lines)).strip() + '\n'
+
+if __name__=='__main__': (top/'README.md').write_text(readme(), encoding='utf-8')

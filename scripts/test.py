@@ -1,0 +1,96 @@
+"""Run every check of this repository: the notebooks with their heavier cells, and that nothing generated is out of step.
+
+Each notebook runs in a process of its own, one after the other, so that none disturbs another's timings. Ends with a
+line that counts what ran.
+
+    python scripts/test.py [--only GLOB]
+"""
+import ast, fnmatch, json, os, re, shutil, subprocess, sys, tempfile, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from fastcore.script import call_parse
+
+top = Path(__file__).resolve().parent.parent
+order = 'core timing costs peaks operations roofline ncu plot cli'.split()
+
+def notebooks(): return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
+
+def run_notebook(path):
+    "Did the notebook run to its end, with the cells flagged `notest` too?"
+    from nbdev.test import test_nb
+    os.chdir(top)
+    return test_nb(Path(path), skip_flags=['notest'], force_flags=['notest'], basepath=str(top))[0]
+
+def check_notebook(path):
+    with ProcessPoolExecutor(1, mp_context=get_context('spawn')) as pool: ok = pool.submit(run_notebook, path).result()
+    return None if ok else 'failed: see the traceback above'
+
+def changed_by(*commands):
+    "The files that `commands` change in a copy of this tree"
+    with tempfile.TemporaryDirectory() as d:
+        copy = Path(d)/top.name
+        shutil.copytree(top, copy, symlinks=True, ignore=shutil.ignore_patterns('.git', '.venv', '*.egg-info', '__pycache__', 'build', '_*s', '.ci'))
+        env = dict(os.environ, PATH=f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}', PYTHONPATH=str(copy))
+        def state(): return {p.relative_to(copy): p.read_bytes() for p in copy.rglob('*') if p.is_file() and '__pycache__' not in p.parts}
+        before = state()
+        for c in commands: subprocess.run(c, cwd=copy, env=env, check=True)
+        after = state()
+    return sorted(str(k) for k in before.keys()|after.keys() if before.get(k)!=after.get(k))
+
+def out_of_step(*command):
+    files = changed_by(command)
+    return f"changes {', '.join(files)}" if files else None
+
+def fresh(code):
+    "What `code` prints in a new process"
+    return subprocess.run([sys.executable, '-c', code], cwd=top, check=True, capture_output=True, text=True).stdout.strip()
+
+def light_import():
+    "`import fasterbench` loads neither torch nor plotly, and the arithmetic needs no torch"
+    loaded = fresh("import sys, fasterbench, fasterbench.operations; print([m for m in ('torch','plotly') if m in sys.modules])")
+    if loaded!='[]': return f'importing fasterbench loads {loaded}'
+    drawn = fresh("import sys, fasterbench.roofline, fasterbench.plot; print('plotly' in sys.modules)")
+    return None if drawn=='False' else 'plotly is loaded before a plot is drawn'
+
+def one_way_imports():
+    "At the top level of a module, only the modules before it are imported"
+    for i,name in enumerate(order):
+        path = top/'fasterbench'/f'{name}.py'
+        if not path.exists(): continue
+        uses = {n.module.split('.')[-1] for n in ast.parse(path.read_text()).body if isinstance(n, ast.ImportFrom) and n.level==1}
+        back = uses - set(order[:i])
+        if back: return f"{name} imports {', '.join(sorted(back))}, which comes after it"
+
+def clean_outputs():
+    "No saved output holds a path of somebody's machine or an error"
+    home = re.compile(r'/(root|home|work|tmp|Users)/[\w.+-]+')
+    for p in notebooks():
+        outputs = [o for c in json.loads(p.read_text())['cells'] for o in c.get('outputs', [])]
+        if m := home.search(json.dumps(outputs)): return f'{p.name}: an output holds {m.group()}'
+        if any(o['output_type']=='error' for o in outputs): return f'{p.name}: an output is an error'
+
+checks = {
+    'modules are what the notebooks export': lambda: out_of_step('nbdev_export'),
+    'notebooks are clean':                   lambda: out_of_step('nbdev_clean'),
+    'README is what index.ipynb renders to': lambda: out_of_step(sys.executable, 'scripts/readme.py'),
+    'importing stays light': light_import, 'imports run one way': one_way_imports, 'outputs are clean': clean_outputs,
+}
+
+@call_parse
+def main(
+    only:str='*', # run only the notebooks and checks whose name matches
+):
+    "Run the notebooks and the checks"
+    todo = {**checks, **{str(p.relative_to(top)): (lambda p=p: check_notebook(str(p))) for p in notebooks()}}
+    todo = {k:f for k,f in todo.items() if fnmatch.fnmatch(k, f'*{only}*')}
+    failed = 0
+    for name,f in todo.items():
+        start = time.time()
+        try: problem = f()
+        except Exception as e: problem = f'{type(e).__name__}: {e}'
+        failed += problem is not None
+        print(f"{'FAIL' if problem else 'ok':4} {name} ({time.time()-start:.0f} s)" + (f'\n     {problem}' if problem else ''), flush=True)
+    print(f'{len(todo)-failed} passed, {failed} failed')
+    sys.exit(bool(failed or not todo))
