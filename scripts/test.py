@@ -27,21 +27,23 @@ def check_notebook(path):
     with ProcessPoolExecutor(1, mp_context=get_context('spawn')) as pool: ok = pool.submit(run_notebook, path).result()
     return None if ok else 'failed: see the traceback above'
 
-def changed_by(*commands):
-    "The files that `commands` change in a copy of this tree"
-    with tempfile.TemporaryDirectory() as d:
-        copy = Path(d)/top.name
-        shutil.copytree(top, copy, symlinks=True, ignore=shutil.ignore_patterns('.git', '.venv', '*.egg-info', '__pycache__', 'build', '_*s', '.ci'))
-        env = dict(os.environ, PATH=f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}', PYTHONPATH=str(copy))
-        def state(): return {p.relative_to(copy): p.read_bytes() for p in copy.rglob('*') if p.is_file() and '__pycache__' not in p.parts}
-        before = state()
-        for c in commands: subprocess.run(c, cwd=copy, env=env, check=True)
-        after = state()
-    return sorted(str(k) for k in before.keys()|after.keys() if before.get(k)!=after.get(k))
+def copy_tree(folder):
+    "A copy of this tree in `folder`, without what is made or installed"
+    ignore = shutil.ignore_patterns('.git', '.venv', '*.egg-info', '__pycache__', 'build', '_proc', '_docs', '_site')
+    return Path(shutil.copytree(top, Path(folder)/top.name, symlinks=True, ignore=ignore))
+
+def environ(copy): return dict(os.environ, PATH=f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}', PYTHONPATH=str(copy))
 
 def out_of_step(*command):
-    files = changed_by(command)
-    return f"changes {', '.join(files)}" if files else None
+    "The files that `command` changes in a copy of this tree"
+    with tempfile.TemporaryDirectory() as d:
+        copy = copy_tree(d)
+        def state(): return {p.relative_to(copy): p.read_bytes() for p in copy.rglob('*') if p.is_file() and '__pycache__' not in p.parts}
+        before = state()
+        subprocess.run(command, cwd=copy, env=environ(copy), check=True)
+        after = state()
+    changed = sorted(str(k) for k in before.keys()|after.keys() if before.get(k)!=after.get(k))
+    return f"changes {', '.join(changed)}" if changed else None
 
 def fresh(code):
     "What `code` prints in a new process"
@@ -63,6 +65,17 @@ def one_way_imports():
         back = uses - set(order[:i])
         if back: return f"{name} imports {', '.join(sorted(back))}, which comes after it"
 
+def pages():
+    "nbdev can make every page, which runs the cells with imports and exports by themselves"
+    code = 'from nbdev.serve import proc_nbs; proc_nbs()'
+    with tempfile.TemporaryDirectory() as d:
+        copy = copy_tree(d)
+        run = subprocess.run([sys.executable, '-c', code], cwd=copy, env=environ(copy), capture_output=True, text=True)
+        made = [p for p in notebooks() if (copy/'_proc'/p.relative_to(top/'nbs')).exists()]
+    if run.returncode: return run.stderr[-2000:]
+    if 'Found cells containing imports and other code' in run.stderr: return run.stderr
+    if len(made)<len(notebooks()): return f"only {len(made)} of {len(notebooks())} pages were made"
+
 def clean_outputs():
     "No saved output holds a path of somebody's machine or an error"
     home = re.compile(r'/(root|home|work|tmp|Users)/[\w.+-]+')
@@ -75,6 +88,7 @@ checks = {
     'modules are what the notebooks export': lambda: out_of_step('nbdev_export'),
     'notebooks are clean':                   lambda: out_of_step('nbdev_clean'),
     'README is what index.ipynb renders to': lambda: out_of_step(sys.executable, 'scripts/readme.py'),
+    'pages can be made': pages,
     'importing stays light': light_import, 'imports run one way': one_way_imports, 'outputs are clean': clean_outputs,
 }
 
