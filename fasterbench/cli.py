@@ -10,6 +10,7 @@ __all__ = ['commands', 'model_builder', 'build_model', 'example_sample', 'parse_
 import argparse, difflib, inspect, sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from fastcore.script import anno_parser, store_true
 from tabulate import tabulate
 import torch
@@ -30,27 +31,34 @@ def model_builder(
     name:str # a torchvision model, or `package.module:function`
 ): # a function that returns the model
     "The function that builds the model called `name`"
-    module,_,function = name.partition(':')
-    if not function: return _torchvision_builder(name)
+    module,colon,function = name.partition(':')
+    if not colon: return _torchvision_builder(name)
     sys.path.insert(0, '')   # as `python -m` does: one's own file lies in the current folder
     try: return getattr(import_module(module), function)
-    except (ImportError, AttributeError) as e: raise ValueError(f"{name!r} can't be loaded: {e}") from e
+    except Exception as e: raise ValueError(f"{name!r} can't be loaded: {type(e).__name__}: {e}") from e
     finally: sys.path.remove('')
 
-def build_model(builder):
+def build_model(builder)->torch.nn.Module:
     "Call `builder` without weights, wherever it takes them"
-    takes = inspect.signature(builder).parameters
-    return builder(**{k:None for k in ('weights', 'weights_backbone') if k in takes})
+    try: takes = inspect.signature(builder).parameters
+    except TypeError: raise ValueError(f"{builder!r} is not a function that returns a model") from None
+    needed = [k for k,p in takes.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if needed: raise ValueError(f"{builder.__name__} can't be called without {', '.join(needed)}: name a function that takes no arguments")
+    model = builder(**{k:None for k in ('weights', 'weights_backbone') if k in takes})
+    if not isinstance(model, torch.nn.Module): raise ValueError(f"{builder.__name__} returned a {type(model).__name__}, not a torch.nn.Module")
+    return model
 
-# %% ../nbs/cli.ipynb #3479f417
-_default_size = dict(segmentation=520, detection=800, video=112, optical_flow=520)
-
-def _crop_size(builder):
+# %% ../nbs/cli.ipynb #e66330e9
+def _published_size(builder):
     "The side of the image that the published weights were evaluated at"
     from torchvision import models
     weights = list(models.get_model_weights(builder))
-    size = getattr(weights[-1].transforms(), 'crop_size', None) if weights else None
-    return size[0] if size else 224
+    if not weights: return 224
+    prepare = weights[-1].transforms()
+    size = getattr(prepare, 'crop_size', None) or getattr(prepare, 'resize_size', None) or dict(detection=[800], optical_flow=[520])[_task(builder)]
+    return size[0]
+
+def _task(builder): return next((t for t in ('segmentation', 'detection', 'video', 'optical_flow') if f'.{t}.' in builder.__module__), 'classification')
 
 def example_sample(
     builder, # of a torchvision model
@@ -58,8 +66,7 @@ def example_sample(
     size:int|None=None, # pixels a side; `None`: that of the published weights
 )->tuple: # positional arguments
     "Random data of the kind that a torchvision model takes"
-    task = next((t for t in _default_size if f'.{t}.' in builder.__module__), None)
-    n = size or _default_size.get(task) or _crop_size(builder)
+    task, n = _task(builder), size or _published_size(builder)
     if task=='detection': return ([torch.rand(3, n, n) for _ in range(batch)],)
     if task=='video': return (torch.rand(batch, 3, 16, n, n),)
     return (torch.rand(batch, 3, n, n),)*(2 if task=='optical_flow' else 1)
@@ -96,10 +103,13 @@ def roofline(
 ):
     "Measure where each layer of a model stands under the roof of this machine"
     dtype, device, builder = resolve_dtype(dtype), resolve_device(device), model_builder(model)
+    if not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and input are floating point")
+    if html and not Path(html).absolute().parent.is_dir(): raise ValueError(f"html={html!r}: there is no such folder")
     for k,v,least in [('batch', batch, 1), ('size', size, 1), ('warmup', warmup, 0), ('steps', steps, 1), ('top', top, 1), ('threads', threads, 1)]:
         if v is not None: check_count(k, v, least)
     sample = _sample(model, builder, input, batch, size, dtype)
     with num_threads(threads):
+        torch.manual_seed(0)
         analyzer = RooflineAnalyzer(build_model(builder).to(dtype), sample)
         analyzer.profile(device, warmup=warmup, steps=steps)
         analyzer.summary(top=top)

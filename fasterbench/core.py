@@ -88,8 +88,9 @@ def nbytes(*xs)->int: # bytes
     return sum(t.nbytes for t in tensors(*xs))
 
 def to_device(x, device:torch.device):
-    "`x` with every tensor in it on `device`; what is there already is not copied"
-    return tree_map(lambda t: t.to(device) if isinstance(t, torch.Tensor) else t, x)
+    "`x` with every tensor in it on `device`, one that appears twice as one; what is there already is not copied"
+    moved = {id(t): t.to(device) for t in tensors(x)}
+    return tree_map(lambda t: moved[id(t)] if isinstance(t, torch.Tensor) else t, x)
 
 # %% ../nbs/core/core.ipynb #64f9fad8
 def call_args(
@@ -97,7 +98,7 @@ def call_args(
 )->tuple[tuple, dict]:
     "`sample` as the `args, kwargs` of a call"
     if isinstance(sample, torch.Tensor): return (sample,), {}
-    if isinstance(sample, tuple): return sample, {}
+    if isinstance(sample, tuple) and not hasattr(sample, '_fields'): return sample, {}
     if isinstance(sample, dict) and all(isinstance(k, str) for k in sample): return (), sample
     raise TypeError("sample must be a tensor, a tuple of positional arguments or a dict of keyword arguments, "
                     f"not {type(sample).__name__}: {str(sample)[:60]}")
@@ -116,6 +117,7 @@ def si(
     v = float(f'{value:.{digits}g}')
     e = min(max(math.floor(math.log10(abs(v))/3), -4), 6)
     v /= 1000.**e
+    if abs(v)<1e-3: return f'0 {unit}'.strip()   # a rounding residue, far below a pico
     places = max(digits-1-math.floor(math.log10(abs(v))), 0)
     return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
 
@@ -142,7 +144,7 @@ def preserve(model:nn.Module):
     "When the block ends, however it ends, all that the modules of `model` hold is as before"
     attrs = [(vars(m), dict(vars(m))) for m in model.modules()]
     inside = [(v, v.copy()) for _,old in attrs for v in old.values() if type(v) in (dict, OrderedDict, list, set)]
-    values = [(b, _version(b), b.detach().clone()) for b in model.buffers()]
+    values = [(b, b.detach().clone()) for b in model.buffers()]
     params = [(n, p, _version(p)) for n,p in model.named_parameters()]
     try: yield model
     finally:
@@ -153,11 +155,15 @@ def preserve(model:nn.Module):
             v.clear()
             (v.extend if isinstance(v, list) else v.update)(old)
         with torch.inference_mode():
-            for b,version,value in values:
-                if version is None or version!=b._version: b.copy_(value)
+            for b,value in values: _put_back(b, value)
         _report_written([n for n,p,version in params if version is not None and version!=p._version])
 
-# %% ../nbs/core/core.ipynb #9fdfb006
+# %% ../nbs/core/core.ipynb #42c59d00
+def _put_back(t, value):
+    "Give `t` its old values again, wherever they changed"
+    if t.shape!=value.shape: t.data = value
+    elif not torch.equal(t, value): t.copy_(value)
+
 def _report_written(names):
     if names: raise RuntimeError(f"the forward wrote to its own parameters, which can't be undone: {', '.join(names[:5])}")
 
@@ -269,15 +275,23 @@ def global_hooks()->int:
 class Run:
     "A sample on the device, ready for calls"
     def __init__(self, sample, device):
-        self.call = call_args(to_device(sample, device))
-        self.kept = [(t, _version(t), t.clone()) for t in tensors(self.call)]
+        self.sample = to_device(sample, device)
+        self.kept = [[t, _version(t), t.clone()] for t in tensors(self.sample)]
+    def call(self)->tuple[tuple, dict]:
+        "The `args, kwargs` of a call: the tensors themselves, in containers of their own"
+        return call_args(tree_map(lambda o: o, self.sample))
     def reset(self):
-        "Put back what forwards wrote to the sample"
+        "Put back what forwards wrote to the sample, going by the version counters"
         with torch.inference_mode():
-            for i,(t,version,value) in enumerate(self.kept):
+            for o in self.kept:
+                t, version, value = o
                 if version is None or version!=t._version:
-                    t.copy_(value)
-                    self.kept[i] = t, _version(t), value
+                    _put_back(t, value)
+                    o[1] = _version(t)
+    def restore(self):
+        "Put back what forwards wrote to the sample, going by the values"
+        with torch.inference_mode():
+            for t,_,value in self.kept: _put_back(t, value)
 
 # %% ../nbs/core/core.ipynb #3f4dd0d9
 @contextmanager
@@ -293,4 +307,4 @@ def undisturbed(
     with preserve(model), on_device(model, device), same_rng(device), evaluating(model), torch.inference_mode():
         run = Run(sample, device)
         try: yield run
-        finally: run.reset()
+        finally: run.restore()

@@ -34,14 +34,14 @@ def hover(row)->str:
         f'{si(row.bytes_moved, "B")} moved, {row.params:,} parameters',
         f'{row.arithmetic_intensity:.4g} FLOP/B: {row.bound} bound',
         f'{si(row.achieved_gflops*1e9, "FLOP/s")}, {row.utilization_pct:.1f} % of the roof',
-        f'{si(row.time_s, "s")} ({row.time_pct:.1f} % of the forward), roof {si(row.roof_time_s, "s")}'])
+        si(row.time_s, 's') + ('' if row.time_pct is None else f' ({row.time_pct:.1f} % of the forward)') + f', roof {si(row.roof_time_s, "s")}'])
 
 # %% ../nbs/visualization/plot.ipynb #bff746b2
 def marker_size(
-    time_pct:float # percent of the forward's time
+    time_pct:float|None # percent of the forward's time, if known
 )->float: # diameter in pixels
     "Diameter of a marker whose area goes with time"
-    return min(7 + 7*math.sqrt(time_pct), 48.)
+    return min(7 + 7*math.sqrt(time_pct or 0), 48.)
 
 # %% ../nbs/visualization/plot.ipynb #7afeae25
 def _row_trace(go, rows, bound):

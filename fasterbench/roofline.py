@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['own_times', 'time_forwards', 'RooflinePoint', 'roofline_point', 'Totals', 'sum_rows', 'RooflineAnalyzer',
-           'summary_table', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+           'warn_other_path', 'summary_table', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
-# %% ../nbs/analysis/roofline.ipynb #0e8963b8
+# %% ../nbs/analysis/roofline.ipynb #ed043fd9
+import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 import torch
@@ -43,12 +44,13 @@ def time_forwards(
 )->tuple[list, list]: # for each timed forward: seconds in all, and own seconds by module
     "Time `steps` forwards of `model`, marking the clock at every module boundary"
     clock, path, marks, totals, owns = device_clock(device), [], [], [], []
-    mark, (args, kwargs) = clock.mark, run.call
+    mark = clock.mark
     def enter(i): path.append(i); marks.append(mark())
     def leave(i): path.append(~i); marks.append(mark())
     with watching(model, enter, leave):
         for step in progress(range(warmup+steps), 'forwards'):
             run.reset(); path.clear(); marks.clear()
+            args, kwargs = run.call()
             marks.append(mark())
             out = model(*args, **kwargs)
             marks.append(mark())
@@ -63,7 +65,7 @@ class RooflinePoint:
     "One module's own work, measured, under the roof"
     name:str                        # qualified name; the model itself is `''`
     type:str                        # class of the module
-    flops:int                       # FLOP a forward
+    flops:int                       # FLOP a forward; with `unknown` operations, those of the others
     bytes_moved:int                 # bytes a forward
     time_s:float                    # median seconds a forward
     arithmetic_intensity:float|None # FLOP/byte; `None`: undefined
@@ -88,7 +90,8 @@ def roofline_point(name, module, cost, samples, forward_s, peaks)->RooflinePoint
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
     roof = roof_time(cost.flops, cost.bytes_moved, peaks.peak_flops, peaks.peak_bandwidth) if known else None
     timed = known and time_s>0
-    return RooflinePoint(name, getattr(module, 'original_name', type(module).__name__), cost.flops, cost.bytes_moved, time_s, ai,
+    kind = module.original_name if isinstance(module, torch.jit.ScriptModule) else type(module).__name__
+    return RooflinePoint(name, kind, cost.flops, cost.bytes_moved, time_s, ai,
         cost.flops/time_s/1e9 if timed else None, bound(ai, peaks.ridge_point), utilization_pct(roof, time_s) if timed else None,
         cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s, sum(p.numel() for p in module.parameters(recurse=False)),
         roof, samples, cost.unknown)
@@ -131,7 +134,7 @@ class RooflineAnalyzer:
         if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")
         if not isinstance(peaks, HardwarePeaks|None): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
         call_args(sample)
-        self.model, self.sample, self.peaks = model, sample, peaks
+        self.model, self.sample, self.given, self.peaks = model, sample, peaks, peaks
         self.results = self.totals = self.costs = self.device = self.threads = None
     def __repr__(self):
         state = 'not profiled yet' if self.results is None else f'{len(self.results)} rows, {si(self.totals.forward.median, "s")}'
@@ -141,10 +144,10 @@ class RooflineAnalyzer:
 @patch
 def peaks_for(self:RooflineAnalyzer, device:torch.device)->HardwarePeaks:
     "The given peaks, if they are of this kind of device, or measured ones"
-    if self.peaks is None: return measure_peaks(device, dtype=model_dtype(self.model), allow_tf32=device.type=='cuda' and tf32_allowed())
-    if torch.device(self.peaks.device).type!=device.type:
-        raise ValueError(f"the peaks are those of {self.peaks.device!r}, and the profile runs on {str(device)!r}")
-    return self.peaks
+    if self.given is None: return measure_peaks(device, dtype=model_dtype(self.model), allow_tf32=device.type=='cuda' and tf32_allowed())
+    if torch.device(self.given.device).type!=device.type:
+        raise ValueError(f"the peaks are those of {self.given.device!r}, and the profile runs on {str(device)!r}")
+    return self.given
 
 # %% ../nbs/analysis/roofline.ipynb #42923a98
 @patch
@@ -159,31 +162,38 @@ def profile(self:RooflineAnalyzer,
     device = resolve_device(model_device(self.model) if device is None else device)
     peaks = self.peaks_for(device)
     with undisturbed(self.model, self.sample, device) as run, float32_precision(peaks.tf32_enabled):
-        costs = count_forward(self.model, *run.call)
+        costs = count_forward(self.model, *run.call())
         totals, owns = time_forwards(self.model, run, device, warmup, steps)
     self.results, self.totals = self._join(costs, totals, owns, peaks)
     self.peaks, self.costs, self.device, self.threads = peaks, costs, device, torch.get_num_threads()
     warn_unknown(costs)
+    warn_other_path(costs, owns, [n for n,_ in self.model.named_modules()])
     return self.results
 
 # %% ../nbs/analysis/roofline.ipynb #27b3aa66
 @patch
 def _join(self:RooflineAnalyzer, costs, totals, owns, peaks):
-    index, forward_s, rows = {n:i for i,(n,_) in enumerate(self.model.named_modules())}, Timing(totals).median, []
-    for name,cost in costs.by_module.items():
-        if not cost.worked: continue
-        samples = [own.get(index[name], 0.) for own in owns]
-        rows.append(roofline_point(name, self.model.get_submodule(name), cost, samples, forward_s, peaks))
+    forward_s, rows = Timing(totals).median, []
+    for i,(name,module) in enumerate(self.model.named_modules()):
+        cost = costs.by_module.get(name)
+        if cost is None or not cost.worked: continue
+        rows.append(roofline_point(name, module, cost, [own.get(i, 0.) for own in owns], forward_s, peaks))
     return rows, sum_rows(rows, totals, costs)
 
-# %% ../nbs/analysis/roofline.ipynb #a4d00eaa
-_headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'time', 'time %']
+def warn_other_path(costs, owns, names):
+    "One warning if the timed forwards entered other modules than the counted forward"
+    counted, timed = set(costs.by_module), {names[i] for own in owns for i in own if i is not None}
+    if odd := sorted((counted ^ timed) - {''}): warnings.warn(
+        f"the timed forwards did not take the path of the counted one: {', '.join(odd[:5])} ran in only one of them; their rows are not to be trusted", stacklevel=3)
+
+# %% ../nbs/analysis/roofline.ipynb #97121a57
+_headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'time', 'time %']   # `_cells` in words
 
 def _number(value, spec): return '–' if value is None else format(value, spec)
 
 def _cells(r):
-    over = '↑' if r.utilization_pct and r.utilization_pct>100 else ''
-    return [r.name or '(the model)', r.type, si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
+    over, least = '↑' if r.utilization_pct and r.utilization_pct>100 else '', '≥' if r.unknown else ''
+    return [r.name or '(the model)', r.type, least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
             _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), si(r.time_s, 's'), _number(r.time_pct, '.1f')]
 
 def summary_table(
@@ -201,10 +211,10 @@ def _totals_lines(a):
     lines = [f"forward      {t.forward!r}",
         f"rows         {si(t.rows_s, 's')} ({pct(t.rows_s)})",
         f"remainder    {si(t.remainder_s, 's')} ({pct(t.remainder_s)}): {si(t.outside.median, 's')} outside of the rows (Python, dispatch), {si(t.jitter_s, 's')} jitter",
-        f"work         {si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
-        f"roof         {si(t.roof_time_s, 's')} for all rows one after the other, {pct(t.roof_time_s)} of the forward"]
-    if not t.complete: lines.append(f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
-    if any(r.utilization_pct and r.utilization_pct>100 for r in a.results): lines.append("↑            above the roof: the data came from a cache, or a measurement is off")
+        f"work         {'' if t.complete else 'at least '}{si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
+        f"roof         {si(t.roof_time_s, 's')} for all {'' if t.complete else 'other '}rows one after the other, {pct(t.roof_time_s)} of the forward"]
+    if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
+    if any(r.utilization_pct and r.utilization_pct>100 for r in a.results): lines.append("↑            above the roof: left of the ridge the data came from a cache, right of it the peak was measured too low")
     return lines
 
 @patch

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Timing', 'HostClock', 'EventClock', 'device_clock', 'check_count', 'time_callable']
 
-# %% ../nbs/core/timing.ipynb #8e1c0079
-import time
+# %% ../nbs/core/timing.ipynb #5038ee54
+import operator, time
 from dataclasses import dataclass, field
 import numpy as np, torch
 from .core import resolve_device, si, synchronize
@@ -65,9 +65,9 @@ def device_clock(device:torch.device):
 # %% ../nbs/core/timing.ipynb #b4f116b6
 def check_count(name:str, value:int, least:int)->int:
     "`value` if it is a whole number of at least `least`"
-    if isinstance(value, bool) or not isinstance(value, int) or value<least:
-        raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
-    return value
+    whole = hasattr(value, '__index__') and not isinstance(value, bool)
+    if not whole or operator.index(value)<least: raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
+    return operator.index(value)
 
 # %% ../nbs/core/timing.ipynb #2c643056
 def time_callable(
