@@ -163,7 +163,6 @@ per_input = { # FLOPs for each element of the first input
     2: 'aminmax norm linalg_vector_norm',
     4: 'var std var_mean std_mean logsumexp _weight_norm_interface logcumsumexp',
     5: '_softmax _log_softmax _masked_softmax _safe_softmax',
-    18: '_thnn_fused_gru_cell', 22: '_thnn_fused_lstm_cell',
 }
 
 # %% ../nbs/core/costs.ipynb #70c96e4d
@@ -277,6 +276,7 @@ special = dict(gelu=_gelu, mul=_mul, add=_add, sub=_add, rsub=_add,
     grid_sampler_2d=_grid_sample, grid_sampler_3d=_grid_sample, _grid_sampler_2d_cpu_fallback=_grid_sample,
     _upsample_bilinear2d_aa=_resize_antialiased(1), _upsample_bicubic2d_aa=_resize_antialiased(2),
     linalg_lu_factor_ex=_lu, _linalg_det=_lu, _linalg_slogdet=_lu, linalg_inv_ex=_inverse, linalg_cholesky_ex=_cholesky, cholesky=_cholesky,
+    _thnn_fused_lstm_cell=lambda args, kwargs, out: 30*out[0].numel(), _thnn_fused_gru_cell=lambda args, kwargs, out: 23*out[0].numel(),
     _linalg_solve_ex=_solve, linalg_solve_triangular=_solve_triangular, triangular_solve=_solve_triangular, linalg_qr=_qr)
 
 # %% ../nbs/core/costs.ipynb #1a3928fd
@@ -459,9 +459,8 @@ def cost_table()->str:
     for n,r in named_rules.items(): groups[r.family].append(n)
     for (lib,n),r in library_rules.items(): groups[r.family].append(f'{lib}::{n}')
     groups['product'] += [str(p).removeprefix('aten.') for p in flop_registry if 'backward' not in str(p)]
-    groups['1 per output element'].append('and every operation that torch tags pointwise')
-    groups['free'].append('and every view')
-    return tabulate([(k, ' '.join(sorted(v))) for k,v in sorted(groups.items(), key=lambda o: (not o[0][0].isdigit(), o[0].partition(' ')[2], len(o[0]), o[0]))],
+    more = {'1 per output element': ', and every operation that torch tags pointwise', 'free': ', and every view'}
+    return tabulate([(k, ' '.join(sorted(v)) + more.get(k, '')) for k,v in sorted(groups.items(), key=lambda o: (not o[0][0].isdigit(), o[0].partition(' ')[2], len(o[0]), o[0]))],
                     headers=['family', 'operations'], maxcolwidths=[None, 110])
 
 # %% ../nbs/core/costs.ipynb #71d1c59d
