@@ -162,6 +162,7 @@ def preserve(model:nn.Module):
 def _put_back(t, value):
     "Give `t` its old values again, wherever they changed"
     if t.shape!=value.shape: t.data = value
+    elif t.is_meta: return   # there are no values
     elif not torch.equal(t, value): t.copy_(value)
 
 def _report_written(names):
@@ -187,9 +188,9 @@ def on_device(model:nn.Module, device:torch.device):
 def same_rng(device:torch.device=torch.device('cpu')):
     "The random state of torch, NumPy and Python is the same after the block as before"
     py, numpy_ = random.getstate(), np.random.get_state()
-    kw = {} if device.type=='cpu' else dict(device_type=device.type)
+    own = device.type not in ('cpu', 'meta')   # does the device have a generator of its own?
     try:
-        with torch.random.fork_rng(devices=[] if device.type=='cpu' else [device], **kw): yield
+        with torch.random.fork_rng(devices=[device] if own else [], **(dict(device_type=device.type) if own else {})): yield
     finally:
         random.setstate(py)
         np.random.set_state(numpy_)
