@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'updates', 'adding_updates', 'free', 'special',
            'vision', 'products', 'product_bytes', 'quantized', 'counted_as', 'named_rules', 'library_rules',
-           'registered', 'Cost', 'covered_bytes', 'joint_bytes', 'io_bytes', 'lookup_bytes', 'output_bytes',
-           'update_bytes', 'by_output', 'by_input', 'by_source', 'bag_bytes', 'grouped_bytes', 'packed_linear_bytes',
-           'packed_conv_bytes', 'Rule', 'rule_for', 'cost_table', 'register_cost', 'ModuleCost', 'op_dtype',
-           'nested_rule', 'CostMode', 'Costs', 'count_forward', 'count_costs', 'warn_unknown']
+           'registered', 'Cost', 'distinct_elements', 'covered_bytes', 'joint_bytes', 'io_bytes', 'lookup_bytes',
+           'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source', 'bag_bytes', 'grouped_bytes',
+           'packed_linear_bytes', 'packed_conv_bytes', 'Rule', 'rule_for', 'cost_table', 'register_cost', 'ModuleCost',
+           'op_dtype', 'nested_rule', 'CostMode', 'Costs', 'count_forward', 'count_costs', 'warn_unknown']
 
 # %% ../nbs/core/costs.ipynb #b1d3f722
 import warnings
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, log2, prod
 from typing import NamedTuple
-import torch
+import numpy as np, torch
 from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
@@ -31,25 +31,43 @@ class Cost(NamedTuple):
     bytes:int = 0        # bytes read and written
     matmul_flops:int = 0 # the part of `flops` done in matrix products
 
-# %% ../nbs/core/costs.ipynb #0446d595
-def _extent(t):
-    "Distinct elements that a strided tensor covers, and the elements from its first to its last"
-    n = span = 1
-    for size,stride in zip(t.shape, t.stride()):
-        if size==0: return 0, 0
-        if stride:
-            n *= size
-            span += (size-1)*stride
-    return min(n, span), span
+# %% ../nbs/core/costs.ipynb #8557b69a
+def _dims(t):
+    "Offset in the storage, and the dimensions that lead to other elements: pairs of size and stride"
+    return t.storage_offset(), [(n, s) for n,s in zip(t.shape, t.stride()) if n>1 and s]
+
+def _reach(dims): return 1 + sum((n-1)*s for n,s in dims)
+def _overlaps(dims):
+    reach = 0
+    for s,n in sorted((s, n) for n,s in dims):
+        if s<=reach: return True
+        reach += (n-1)*s
+    return False
+
+def distinct_elements(
+    parts:list, # of (offset, [(size, stride), …]) in one storage
+)->int:
+    "How many different elements do the parts cover together?"
+    lo, hi = min(o for o,_ in parts), max(o + _reach(d) for o,d in parts)
+    counts = [prod(n for n,_ in d) for _,d in parts]
+    plain = not any(_overlaps(d) for _,d in parts)
+    ends = sorted((o, o + _reach(d)) for o,d in parts)
+    if plain and all(a[1]<=b[0] for a,b in zip(ends, ends[1:])): return sum(counts)   # side by side
+    if plain and max(counts)==hi-lo or hi-lo>2**24: return min(sum(counts), hi-lo)     # one covers all
+    marks = np.zeros(hi-lo, bool)
+    for o,d in parts: np.lib.stride_tricks.as_strided(marks[o-lo:], [n for n,_ in d], [s for _,s in d])[...] = True
+    return int(marks.sum())
+
+# %% ../nbs/core/costs.ipynb #c4928f7a
+def _is_strided(t): return not t.is_nested and t.layout is torch.strided
 
 def covered_bytes(
     t:torch.Tensor, # of any layout
 )->int: # bytes
     "Bytes of memory that `t` covers, each counted once"
     if not _is_strided(t): return _irregular_bytes(t)
-    return _extent(t)[0]*t.element_size()
-
-def _is_strided(t): return not t.is_nested and t.layout is torch.strided
+    n = t.numel()
+    return t.element_size()*(n if n==0 or t.is_contiguous() else distinct_elements([_dims(t)]))
 
 def _irregular_bytes(t):
     if t.is_nested: return t.numel()*t.element_size()
@@ -64,15 +82,20 @@ def _home(t): return t.untyped_storage()._cdata if _is_strided(t) else id(t)
 def joint_bytes(
     ts:list, # tensors
 )->int: # bytes
-    "Bytes of memory that the tensors cover together"
+    "Bytes of memory that the tensors cover together, each counted once"
     groups, total = {}, 0
     for t in ts: groups.setdefault(_home(t), []).append(t)
     for ts in groups.values():
         if len(ts)==1 or not _is_strided(ts[0]): total += covered_bytes(ts[0])
-        else:
-            parts = [(o:=t.storage_offset()*t.element_size(), o + _extent(t)[1]*t.element_size(), covered_bytes(t)) for t in ts]
-            total += min(sum(p[2] for p in {(p[0],p[1]):p for p in parts}.values()), max(p[1] for p in parts) - min(p[0] for p in parts))
+        elif ts := [t for t in ts if t.numel()]: total += _shared_bytes(ts)
     return total
+
+def _shared_bytes(ts):
+    "`joint_bytes` of tensors in one storage; where their elements differ in size, byte by byte"
+    sizes = {t.element_size() for t in ts}
+    if len(sizes)==1: return sizes.pop()*distinct_elements([_dims(t) for t in ts])
+    parts = [(t.element_size(), *_dims(t)) for t in ts]
+    return distinct_elements([(z*o, [(n, z*s) for n,s in d] + [(z, 1)]) for z,o,d in parts])
 
 # %% ../nbs/core/costs.ipynb #1343dd29
 _overwrite = set('copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_ cauchy_ geometric_'.split())
