@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'updates', 'adding_updates', 'free', 'special',
            'vision', 'products', 'product_bytes', 'quantized', 'counted_as', 'named_rules', 'library_rules',
-           'registered', 'Cost', 'distinct_elements', 'covered_bytes', 'joint_bytes', 'io_bytes', 'lookup_bytes',
-           'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source', 'bag_bytes', 'grouped_bytes',
-           'packed_linear_bytes', 'packed_conv_bytes', 'Rule', 'rule_for', 'cost_table', 'register_cost', 'ModuleCost',
-           'op_dtype', 'nested_rule', 'CostMode', 'Costs', 'count_forward', 'count_costs', 'warn_unknown']
+           'registered', 'sources', 'Cost', 'distinct_elements', 'covered_bytes', 'joint_bytes', 'io_bytes',
+           'lookup_bytes', 'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source', 'bag_bytes',
+           'grouped_bytes', 'packed_linear_bytes', 'packed_conv_bytes', 'Rule', 'rule_for', 'cost_table',
+           'register_cost', 'ModuleCost', 'op_dtype', 'nested_rule', 'CostMode', 'Costs', 'count_forward',
+           'count_costs', 'warn_unknown']
 
 # %% ../nbs/core/costs.ipynb #b1d3f722
 import warnings
@@ -171,12 +172,13 @@ def update_bytes(func, args, kwargs, out)->int: # bytes
 per_output = { # FLOPs for each element of the output
     0: '''clone copy _to_copy fill masked_fill where alias_copy view_copy bernoulli nan_to_num
           upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d''',
-    1: '''floor_divide remainder fmod prelu relu6 native_dropout_backward''',
-    2: '''hardtanh clamp leaky_relu threshold hypot logit native_dropout quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel
-          dequantize addr mse_loss''',
-    3: '''lerp softshrink rrelu addcmul addcdiv upsample_linear1d linalg_cross polar smooth_l1_loss huber_loss''',
-    4: '''sigmoid elu celu selu softplus mish hardsigmoid log_sigmoid_forward logaddexp''',
-    5: '''silu hardswish glu binary_cross_entropy''',
+    1: '''floor_divide remainder fmod threshold''',
+    2: '''hardtanh relu6 clamp leaky_relu prelu rrelu native_dropout quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel
+          dequantize addr mse_loss polar''',
+    3: '''lerp logit softshrink addcmul addcdiv upsample_linear1d linalg_cross''',
+    4: '''sigmoid elu celu hardsigmoid hypot''',
+    5: '''silu hardswish glu selu softplus mish log_sigmoid_forward smooth_l1_loss huber_loss''',
+    8: '''logaddexp logaddexp2 binary_cross_entropy''',
     9: '''upsample_bilinear2d''',    # three interpolations of three: two products, a sum
     21: '''upsample_trilinear3d''',  # seven of them
     35: '''upsample_bicubic2d''',    # five interpolations of four taps: four products, three sums
@@ -475,16 +477,19 @@ def rule_for(
     if torch.Tag.pointwise in func.tags: return Rule('1 per output element', by_output(1))
     return Rule('unknown')
 
-# %% ../nbs/core/costs.ipynb #8993d5a5
+# %% ../nbs/core/costs.ipynb #0bab7259
+sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells above', 'moves data': 'no arithmetic', 'creates': 'no arithmetic',
+    'lookup': 'no arithmetic', 'indexed write': 'no arithmetic', 'indexed sum': 'one addition for each element of the source', 'free': 'nothing is read or written'}
+
 def cost_table()->str:
-    "The families of operations, what they cost, and which they are"
+    "The families of operations, what they cost and by what source, and which they are"
     groups = defaultdict(list)
     for n,r in named_rules.items(): groups[r.family].append(n)
     for (lib,n),r in library_rules.items(): groups[r.family].append(f'{lib}::{n}')
     groups['product'] += [str(p).removeprefix('aten.') for p in flop_registry if 'backward' not in str(p)]
     more = {'1 per output element': ', and every operation that torch tags pointwise', 'free': ', and every view'}
-    return tabulate([(k, ' '.join(sorted(v)) + more.get(k, '')) for k,v in sorted(groups.items(), key=lambda o: (not o[0][0].isdigit(), o[0].partition(' ')[2], len(o[0]), o[0]))],
-                    headers=['family', 'operations'], maxcolwidths=[None, 110])
+    return tabulate([(k, sources.get(k, 'terms of the definition'), ' '.join(sorted(v)) + more.get(k, '')) for k,v in sorted(groups.items(), key=lambda o: (not o[0][0].isdigit(), o[0].partition(' ')[2], len(o[0]), o[0]))],
+                    headers=['family', 'source', 'operations'], maxcolwidths=[None, 24, 90])
 
 # %% ../nbs/core/costs.ipynb #71d1c59d
 def _checked(op, what, value):
