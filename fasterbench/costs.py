@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'updates', 'adding_updates', 'free', 'special',
-           'vision', 'products', 'product_bytes', 'quantized', 'counted_as', 'named_rules', 'library_rules',
-           'registered', 'sources', 'Cost', 'distinct_elements', 'covered_bytes', 'joint_bytes', 'io_bytes',
-           'lookup_bytes', 'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source', 'bag_bytes',
-           'grouped_bytes', 'packed_linear_bytes', 'packed_conv_bytes', 'Rule', 'rule_for', 'cost_table',
+           'vision', 'products', 'product_bytes', 'quantized', 'counted_as', 'free_rule', 'named_rules',
+           'library_rules', 'registered', 'sources', 'Cost', 'distinct_elements', 'covered_bytes', 'joint_bytes',
+           'io_bytes', 'lookup_bytes', 'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source',
+           'bag_bytes', 'grouped_bytes', 'packed_linear_bytes', 'packed_conv_bytes', 'Rule', 'rule_for', 'cost_table',
            'register_cost', 'ModuleCost', 'op_dtype', 'nested_rule', 'CostMode', 'Costs', 'count_forward',
            'count_costs', 'warn_unknown']
 
@@ -416,13 +416,15 @@ class Rule(NamedTuple):
 
 def _none(args, kwargs, out): return 0
 def _no_bytes(func, args, kwargs, out): return 0
+free_rule = Rule('free', _none, _no_bytes)
 
 def _by_name():
     res = {n:Rule(f'{k} per output element', by_output(k)) for k,names in per_output.items() for n in names.split()}
     res.update({n:Rule(f'{k} per input element', by_input(k)) for k,names in per_input.items() for n in names.split()})
     for family,names,*rule in [('moves data', moved, _none), ('creates', created, _none, output_bytes), ('lookup', looked_up_ops, _none, lookup_bytes),
-                               ('indexed write', updates, _none, update_bytes), ('indexed sum', adding_updates, by_source, update_bytes), ('free', free, _none, _no_bytes)]:
+                               ('indexed write', updates, _none, update_bytes), ('indexed sum', adding_updates, by_source, update_bytes)]:
         res.update({n:Rule(family, *rule) for n in names.split()})
+    res.update({n:free_rule for n in free.split()})
     res.update({n:Rule('formula', f) for n,f in special.items()})
     res.update({n:Rule('product', f, product_bytes.get(n, io_bytes), True) for n,f in products.items()})
     res.update({n:Rule('formula', _bag, bag_bytes) for n in ('_embedding_bag', '_embedding_bag_forward_only')})
@@ -466,14 +468,14 @@ def rule_for(
     for key in (func, packet):
         if key in registered: return registered[key]
     if (func.namespace, name) in library_rules: return library_rules[func.namespace, name]
-    if func.namespace=='profiler': return Rule('free', _none, _no_bytes)
+    if func.namespace=='profiler': return free_rule
     if func.namespace in ('aten', 'prim'):
         for n in (name, name.removesuffix('_')):
             if n in named_rules: return named_rules[n]
     for p in (packet, getattr(torch.ops.aten, counted_as.get(name, name), None)):
         if p in flop_registry: return Rule('product', _torch_product(flop_registry[p]), matmul=True)
     if _is_composite(func): return None
-    if func.is_view or torch.Tag.inplace_view in func.tags: return Rule('free', _none, _no_bytes)
+    if func.is_view or torch.Tag.inplace_view in func.tags: return free_rule
     if torch.Tag.pointwise in func.tags: return Rule('1 per output element', by_output(1))
     return Rule('unknown')
 
@@ -566,7 +568,7 @@ class CostMode(TorchDispatchMode):
         if rule is None and not any(t.is_nested for t in _flat(args)):
             with self: return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        self.count(func, rule or nested_rule(func), args, kwargs, out)
+        if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
         return out
     def higher_order(self, func, args, kwargs):
         self.rows[self.at].unknown[str(func)] += 1
