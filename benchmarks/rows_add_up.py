@@ -21,7 +21,7 @@ from fasterbench.roofline import RooflineAnalyzer, time_forwards
 cpu = torch.device('cpu')
 
 def plain(model, run):
-    args, kwargs = run.call
+    args, kwargs = run.call()
     start = time.perf_counter()
     out = model(*args, **kwargs)
     return time.perf_counter() - start
@@ -31,7 +31,7 @@ def measure(name, pairs):
     model, sample = torchvision.models.get_model(name, weights=None), torch.randn(1, 3, 224, 224)
     analyzer, plains, profiled, owns = RooflineAnalyzer(model, sample), [], [], []
     with undisturbed(model, sample, cpu) as run:
-        costs = count_forward(model, *run.call)
+        costs = count_forward(model, *run.call())
         for _ in range(5): plain(model, run)
         for i in range(pairs):
             first = i%2   # neither kind is always the first of a pair

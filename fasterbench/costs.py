@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'updates', 'adding_updates', 'free', 'special',
            'vision', 'products', 'product_bytes', 'quantized', 'counted_as', 'free_rule', 'named_rules',
-           'library_rules', 'registered', 'sources', 'Cost', 'distinct_elements', 'covered_bytes', 'joint_bytes',
-           'io_bytes', 'lookup_bytes', 'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source',
-           'bag_bytes', 'grouped_bytes', 'packed_linear_bytes', 'packed_conv_bytes', 'Rule', 'rule_for', 'cost_table',
-           'register_cost', 'ModuleCost', 'op_dtype', 'nested_rule', 'CostMode', 'Costs', 'count_forward',
-           'count_costs', 'warn_unknown']
+           'library_rules', 'registered', 'sources', 'linear_rule', 'Cost', 'distinct_elements', 'covered_bytes',
+           'joint_bytes', 'io_bytes', 'lookup_bytes', 'output_bytes', 'update_bytes', 'by_output', 'by_input',
+           'by_source', 'bag_bytes', 'grouped_bytes', 'packed_linear_bytes', 'packed_conv_bytes', 'Rule', 'rule_for',
+           'cost_table', 'register_cost', 'ModuleCost', 'op_dtype', 'whole_rule', 'nested_rule', 'CostMode', 'Costs',
+           'count_forward', 'count_costs', 'warn_unknown']
 
 # %% ../nbs/core/costs.ipynb #b1d3f722
 import warnings
@@ -68,7 +68,10 @@ def covered_bytes(
     "Bytes of memory that `t` covers, each counted once"
     if not _is_strided(t): return _irregular_bytes(t)
     n = t.numel()
-    return t.element_size()*(n if n==0 or t.is_contiguous() else distinct_elements([_dims(t)]))
+    if n and not t.is_contiguous():
+        start, dims = _dims(t)
+        n = distinct_elements([(start, dims)]) if _overlaps(dims) else prod(n for n,_ in dims)
+    return t.element_size()*n
 
 def _irregular_bytes(t):
     if t.is_nested: return t.numel()*t.element_size()
@@ -84,15 +87,15 @@ def joint_bytes(
     ts:list, # tensors
 )->int: # bytes
     "Bytes of memory that the tensors cover together, each counted once"
-    groups, total = {}, 0
+    groups = {}
     for t in ts: groups.setdefault(_home(t), []).append(t)
-    for ts in groups.values():
-        if len(ts)==1 or not _is_strided(ts[0]): total += covered_bytes(ts[0])
-        elif ts := [t for t in ts if t.numel()]: total += _shared_bytes(ts)
-    return total
+    return sum(map(_shared_bytes, groups.values()))
 
 def _shared_bytes(ts):
     "`joint_bytes` of tensors in one storage; where their elements differ in size, byte by byte"
+    if len(ts)==1 or not _is_strided(ts[0]): return covered_bytes(ts[0])
+    ts = [t for t in ts if t.numel()]
+    if not ts: return 0
     sizes = {t.element_size() for t in ts}
     if len(sizes)==1: return sizes.pop()*distinct_elements([_dims(t) for t in ts])
     parts = [(t.element_size(), *_dims(t)) for t in ts]
@@ -123,18 +126,19 @@ def io_bytes(
     out, # what it returned
 )->int: # bytes
     "Compulsory traffic of one call: distinct inputs read once, outputs written once, views free"
-    slots, reads, writes, owned = _slots(func), [], [], set()
+    slots, reads, writes, owned = _slots(func), {}, {}, set()
     for slot,value in (*enumerate(args), *kwargs.items()):
         if not isinstance(value, (torch.Tensor, list, tuple)): continue
         read,written = slots[slot]
         for t in _flat(value):
-            owned.add(_home(t))
-            if read: reads.append(t)
-            if written: writes.append(t)
+            home = _home(t)
+            owned.add(home)
+            if read: reads.setdefault(home, []).append(t)
+            if written: writes.setdefault(home, []).append(t)
     outs = _flat(out)
     fresh = [t for t in outs if _home(t) not in owned]
     if outs and not fresh and not writes: return 0
-    return joint_bytes(reads) + joint_bytes(writes) + sum(map(covered_bytes, fresh))
+    return sum(map(_shared_bytes, reads.values())) + sum(map(_shared_bytes, writes.values())) + sum(map(covered_bytes, fresh))
 
 # %% ../nbs/core/costs.ipynb #2af2e703
 def lookup_bytes(func, args, kwargs, out)->int: # bytes
@@ -425,6 +429,7 @@ def _by_name():
                                ('indexed write', updates, _none, update_bytes), ('indexed sum', adding_updates, by_source, update_bytes)]:
         res.update({n:Rule(family, *rule) for n in names.split()})
     res.update({n:free_rule for n in free.split()})
+    res.update({n:Rule('a view, or else a copy', _none) for n in 'reshape contiguous flatten'.split()})
     res.update({n:Rule('formula', f) for n,f in special.items()})
     res.update({n:Rule('product', f, product_bytes.get(n, io_bytes), True) for n,f in products.items()})
     res.update({n:Rule('formula', _bag, bag_bytes) for n in ('_embedding_bag', '_embedding_bag_forward_only')})
@@ -481,7 +486,7 @@ def rule_for(
 
 # %% ../nbs/core/costs.ipynb #0bab7259
 sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells above', 'moves data': 'no arithmetic', 'creates': 'no arithmetic',
-    'lookup': 'no arithmetic', 'indexed write': 'no arithmetic', 'indexed sum': 'one addition for each element of the source', 'free': 'nothing is read or written'}
+    'lookup': 'no arithmetic', 'a view, or else a copy': 'no arithmetic', 'indexed write': 'no arithmetic', 'indexed sum': 'one addition for each element of the source', 'free': 'nothing is read or written'}
 
 def cost_table()->str:
     "The families of operations, what they cost and by what source, and which they are"
@@ -547,11 +552,17 @@ def op_dtype(args, out)->torch.dtype|None:
         first = first or t.dtype
     return first
 
-# %% ../nbs/core/costs.ipynb #96c1ea37
+# %% ../nbs/core/costs.ipynb #2c399646
+linear_rule = Rule('product', lambda args, kwargs, out: 2*(4 if _is_complex(args) else 1)*args[0].numel()*args[1].shape[0], matmul=True)
+
+def whole_rule(func, args)->Rule|None:
+    "The rule for a composite operation that these arguments make simple"
+    if func is torch.ops.aten.dropout.default and not args[2]: return free_rule
+    if func is torch.ops.aten.linear.default and all(_is_strided(t) for t in args if t is not None) and args[0].is_contiguous(): return linear_rule
+
 def nested_rule(func)->Rule:
     "The rule for a composite operation on nested tensors"
-    if func._opname=='linear': return Rule('product', lambda args, kwargs, out: 2*args[0].numel()*args[1].shape[0], matmul=True)
-    return Rule('moves data', _none) if func._opname in ('to', 'reshape', 'contiguous', 'flatten', 'dropout') else Rule('unknown')
+    return linear_rule if func._opname=='linear' else Rule('moves data', _none) if func._opname in ('to', 'reshape', 'contiguous', 'flatten', 'dropout') else Rule('unknown')
 
 # %% ../nbs/core/costs.ipynb #5d58ee6b
 class CostMode(TorchDispatchMode):
@@ -560,11 +571,14 @@ class CostMode(TorchDispatchMode):
         super().__init__()
         self.rows, self.at = defaultdict(ModuleCost), 0
     supports_higher_order_operators = True
+    @classmethod
+    def _should_skip_dynamo(cls): return False   # nothing is compiled in here, and the guard against it costs two calls an operation
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload): return self.higher_order(func, args, kwargs)
         if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
         rule = rule_for(func)
+        if rule is None: rule = whole_rule(func, args)
         if rule is None and not any(t.is_nested for t in _flat(args)):
             with self: return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
