@@ -182,7 +182,8 @@ per_output = { # FLOPs for each element of the output
     3: '''lerp logit softshrink addcmul addcdiv upsample_linear1d linalg_cross''',
     4: '''sigmoid elu celu hardsigmoid hypot''',
     5: '''silu hardswish glu selu softplus mish log_sigmoid_forward smooth_l1_loss huber_loss''',
-    8: '''logaddexp logaddexp2 binary_cross_entropy''',
+    6: '''affine_grid_generator''',   # a product with a vector of three
+    8: '''logaddexp logaddexp2 binary_cross_entropy binary_cross_entropy_with_logits''',
     9: '''upsample_bilinear2d''',    # three interpolations of three: two products, a sum
     21: '''upsample_trilinear3d''',  # seven of them
     35: '''upsample_bicubic2d''',    # five interpolations of four taps: four products, three sums
@@ -201,7 +202,7 @@ moved = """cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflectio
     bucketize searchsorted masked_select masked_scatter multinomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
     _local_scalar_dense item equal is_nonzero slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy
     lift_fresh_copy _copy_from _pack_padded_sequence _pad_packed_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
-    nested_to_padded_tensor to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _coalesce
+    nested_to_padded_tensor to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce
     _make_per_tensor_quantized_tensor int_repr nll_loss_forward nll_loss2d_forward _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
 created = """zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange linspace logspace eye
     rand randn randint randperm rand_like randn_like randint_like normal uniform random exponential tril_indices triu_indices hann_window
