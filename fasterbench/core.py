@@ -161,6 +161,7 @@ def preserve(model:nn.Module):
 # %% ../nbs/core/core.ipynb #42c59d00
 def _put_back(t, value):
     "Give `t` its old values again, wherever they changed"
+    if t.is_nested: return _put_back(t.values(), value.values())
     if t.shape!=value.shape: t.data = value
     elif t.is_meta: return   # there are no values
     elif not torch.equal(t, value): t.copy_(value)

@@ -178,12 +178,12 @@ per_output = { # FLOPs for each element of the output
           upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d''',
     1: '''floor_divide remainder fmod threshold''',
     2: '''hardtanh relu6 clamp leaky_relu prelu rrelu native_dropout quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel
-          dequantize addr mse_loss polar''',
+          dequantize addr polar''',
     3: '''lerp logit softshrink addcmul addcdiv upsample_linear1d linalg_cross''',
     4: '''sigmoid elu celu hardsigmoid hypot''',
-    5: '''silu hardswish glu selu softplus mish log_sigmoid_forward smooth_l1_loss huber_loss''',
+    5: '''silu hardswish glu selu softplus mish log_sigmoid_forward''',
     6: '''affine_grid_generator''',   # a product with a vector of three
-    8: '''logaddexp logaddexp2 binary_cross_entropy binary_cross_entropy_with_logits''',
+    8: '''logaddexp logaddexp2''',
     9: '''upsample_bilinear2d''',    # three interpolations of three: two products, a sum
     21: '''upsample_trilinear3d''',  # seven of them
     35: '''upsample_bicubic2d''',    # five interpolations of four taps: four products, three sums
@@ -191,6 +191,7 @@ per_output = { # FLOPs for each element of the output
 per_input = { # FLOPs for each element of the first input
     1: 'sum nansum mean prod amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin col2im nanmean',
     2: 'aminmax norm linalg_vector_norm',
+    3: 'mse_loss', 6: 'smooth_l1_loss huber_loss', 9: 'binary_cross_entropy binary_cross_entropy_with_logits',   # with their sum
     4: 'var std var_mean std_mean logsumexp _weight_norm_interface logcumsumexp',
     5: '_softmax _log_softmax _masked_softmax _safe_softmax',
 }
@@ -361,8 +362,8 @@ def _quantized_rnn(gates):
         return 2*x.numel()//x.shape[-1]*gates*h*both*sum((x.shape[-1] if i==0 else both*h) + h for i in range(layers))
     return formula
 
-# %% ../nbs/core/costs.ipynb #84fcfb82
-def _vector_product(i): return lambda args, kwargs, out: 2*args[i].numel()
+# %% ../nbs/core/costs.ipynb #fd77783b
+def _vector_product(i): return lambda args, kwargs, out: 2*_nnz(args[i])
 def _rows_times(i): return lambda args, kwargs, out: 2*args[i].numel()*_first(out).shape[-1]   # each element of a row meets each column
 
 def _grouped_mm(args, kwargs, out): return 2*args[0].numel()*args[1].shape[-1]
@@ -483,7 +484,13 @@ def rule_for(
     if _is_composite(func): return None
     if func.is_view or torch.Tag.inplace_view in func.tags: return free_rule
     if torch.Tag.pointwise in func.tags: return Rule('1 per output element', by_output(1))
-    return Rule('unknown')
+    return _twin_rule(func) or Rule('unknown')
+
+def _twin_rule(func):
+    "The rule of `abs` for `abs_`: in place an operation does what it does otherwise"
+    twin = getattr(torch.ops.aten, func._opname[:-1], None) if func.namespace=='aten' and func._opname.endswith('_') else None
+    rules = [rule_for(getattr(twin, o)) for o in twin.overloads()] if twin else []
+    return next((r for r in rules if r is not None and r.flops is not None), None)
 
 # %% ../nbs/core/costs.ipynb #0bab7259
 sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells above', 'moves data': 'no arithmetic', 'creates': 'no arithmetic',
