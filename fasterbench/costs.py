@@ -23,7 +23,7 @@ from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
-from .core import call_args, model_device, tensors, undisturbed, watching
+from .core import model_device, undisturbed, watching
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
 class Cost(NamedTuple):
@@ -263,7 +263,6 @@ def _fft(args, kwargs, out):
     return round((5 if x.is_complex() else 2.5)*x.numel()*log2(n)) if n>1 else 0
 
 def _cdist(args, kwargs, out): return 3*out.numel()*args[0].shape[-1]   # subtract, multiply, add
-def _pdist(args, kwargs, out): return 3*out.numel()*args[0].shape[-1]
 def _grid_sample(args, kwargs, out):
     "For each place its coordinates and weights, for each output a weighted sum of its taps"
     taps = 2**(out.dim()-2) if args[2]==0 else (1 if args[2]==1 else 16)
@@ -303,7 +302,7 @@ special = dict(gelu=_gelu, mul=_mul, add=_add, sub=_add, rsub=_add,
     native_layer_norm=_layer_norm, native_group_norm=_group_norm, _fused_rms_norm=_rms_norm, native_batch_norm=_batch_norm,
     _native_batch_norm_legit=_batch_norm, cudnn_batch_norm=_batch_norm, miopen_batch_norm=_batch_norm,
     _native_batch_norm_legit_no_training=_batch_norm_eval, _batch_norm_with_update=_batch_norm_train, _batch_norm_no_update=_batch_norm_eval,
-    _fft_r2c=_fft, _fft_c2r=_fft, _fft_c2c=_fft, _cdist_forward=_cdist, _euclidean_dist=_cdist, _pdist_forward=_pdist,
+    _fft_r2c=_fft, _fft_c2r=_fft, _fft_c2c=_fft, _cdist_forward=_cdist, _euclidean_dist=_cdist, _pdist_forward=_cdist,
     grid_sampler_2d=_grid_sample, grid_sampler_3d=_grid_sample, _grid_sampler_2d_cpu_fallback=_grid_sample,
     _upsample_bilinear2d_aa=_resize_antialiased(1), _upsample_bicubic2d_aa=_resize_antialiased(2),
     linalg_lu_factor_ex=_lu, _linalg_det=_lu, _linalg_slogdet=_lu, linalg_inv_ex=_inverse, linalg_cholesky_ex=_cholesky, cholesky=_cholesky,
@@ -546,7 +545,7 @@ class ModuleCost:
     @property
     def dtype(self)->torch.dtype|None: # the dtype that most of the arithmetic ran in
         return max(self.work, key=self.work.get) if self.work else None
-    def add(self, func, cost:Cost, dtype):
+    def add(self, cost:Cost, dtype:torch.dtype|None):
         self.flops += cost.flops; self.matmul_flops += cost.matmul_flops; self.bytes_moved += cost.bytes
         w = self.work.setdefault(dtype, [0, 0])
         w[0] += cost.flops; w[1] += cost.bytes
@@ -570,7 +569,7 @@ def whole_rule(func, args)->Rule|None:
 
 def nested_rule(func)->Rule:
     "The rule for a composite operation on nested tensors"
-    return linear_rule if func._opname=='linear' else Rule('moves data', _none) if func._opname in ('to', 'reshape', 'contiguous', 'flatten', 'dropout') else Rule('unknown')
+    return linear_rule if func._opname=='linear' else Rule('moves data', _none) if func._opname in ('to', 'dropout') else Rule('unknown')
 
 # %% ../nbs/core/costs.ipynb #5d58ee6b
 class CostMode(TorchDispatchMode):
@@ -601,7 +600,7 @@ class CostMode(TorchDispatchMode):
         flops = rule.flops(args, kwargs, out) if rule.flops else 0
         products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else flops*rule.matmul
         nbytes = rule.bytes(func, args, kwargs, out)
-        if flops or nbytes: row.add(func, Cost(flops, nbytes, products), op_dtype(args, out))
+        if flops or nbytes: row.add(Cost(flops, nbytes, products), op_dtype(args, out))
 
 # %% ../nbs/core/costs.ipynb #5d2f694c
 @dataclass

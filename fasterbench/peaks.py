@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
-from .core import float32_precision, progress, resolve_device, resolve_dtype, same_rng, si, synchronize
+from .core import float32_precision, progress, resolve_device, resolve_dtype, same_rng, si
 from .timing import check_count, time_callable
 
 # %% ../nbs/hardware/peaks.ipynb #41152558
