@@ -270,4 +270,5 @@ d = { 'settings': { 'branch': 'main',
                                     'fasterbench.timing.Timing.noisy': ('core/timing.html#timing.noisy', 'fasterbench/timing.py'),
                                     'fasterbench.timing.check_count': ('core/timing.html#check_count', 'fasterbench/timing.py'),
                                     'fasterbench.timing.device_clock': ('core/timing.html#device_clock', 'fasterbench/timing.py'),
-                                    'fasterbench.timing.time_callable': ('core/timing.html#time_callable', 'fasterbench/timing.py')}}}
+                                    'fasterbench.timing.time_callable': ('core/timing.html#time_callable', 'fasterbench/timing.py'),
+                                    'fasterbench.timing.time_for': ('core/timing.html#time_for', 'fasterbench/timing.py')}}}
