@@ -108,30 +108,33 @@ def check_product(a, b, c, tf32=False):
     off = ((c[:4,-64:].double() - exact).abs().max()/exact.abs().max()).item()
     if not off<=tolerance(c.dtype, tf32): raise RuntimeError(f"a product in {a.dtype} is off by {off:.2g} of its largest element: its rate means nothing")
 
-# %% ../nbs/hardware/probes.ipynb #fe4ba4db
+# %% ../nbs/hardware/probes.ipynb #597d543e
 class Products:
     "Matrix products in one dtype on one device"
     def __init__(self, dtype:torch.dtype, device:torch.device, tf32:bool=False):
         self.dtype, self.device, self.tf32, self.rates = dtype, device, tf32, {}   # `rates`: Product → best FLOP/s
         g = torch.Generator(device).manual_seed(0)
         block = torch.randn(10**6+3, generator=g, device=device)
+        self.result = torch.empty(0)
         self.data = (40*block).clamp(-128, 127).to(torch.int8) if dtype==torch.int8 else block.to(dtype)
     def _matrix(self, rows, cols, transposed, start):
         need = rows*cols + start
-        if need>len(self.data): self.data = self.data[:10**6+3].repeat(math.ceil(need/(10**6+3)))
+        if need>len(self.data): self.data = self.data[:10**6+3].repeat(math.ceil(2*need/(10**6+3)))
         x = self.data[start:need]
         return x.view(cols, rows).t() if transposed else x.view(rows, cols)
+    def _result(self, p):
+        if p.m*p.n>len(self.result): self.result = torch.empty(2*p.m*p.n, dtype=result_dtype(self.dtype), device=self.device)
+        return self.result[:p.m*p.n].view(p.m, p.n)
     def operands(self, p:Product)->tuple:
         "The two operands of `p`, and memory for the result if it goes to one"
-        out = torch.empty(p.m, p.n, dtype=result_dtype(self.dtype), device=self.device) if p.out else None
-        return self._matrix(p.m, p.k, p.ta, 0), self._matrix(p.k, p.n, p.tb, 64), out
+        return self._matrix(p.m, p.k, p.ta, 0), self._matrix(p.k, p.n, p.tb, 64), self._result(p) if p.out else None
     def nbytes(self, p:Product)->int: # bytes
         return (p.m*p.k + p.k*p.n)*self.dtype.itemsize + p.m*p.n*result_dtype(self.dtype).itemsize
 
-# %% ../nbs/hardware/probes.ipynb #7aa2112c
+# %% ../nbs/hardware/probes.ipynb #5baa5871
 def product_rates(
     prods:Products, p:Product,
-    *, seconds:float=0.01, least:int=3, warmup:int=1, # as in `time_for`
+    *, seconds:float=0.01, least:int=3, warmup:int=0, # as in `time_for`; the product that is checked comes before
 )->list[float]: # FLOP/s, one for each sample
     "The rates of the product `p`, its result checked"
     a, b, out = prods.operands(p)
@@ -141,13 +144,14 @@ def product_rates(
     prods.rates[p] = max([*rates, prods.rates.get(p, 0.)])
     return rates
 
-# %% ../nbs/hardware/probes.ipynb #1eb0e5bc
+# %% ../nbs/hardware/probes.ipynb #b7c25a80
 def start_shapes(
     s:int # a middling side
 )->list[tuple]: # of (m, n, k)
     "Squares, slabs and a thin product, the smallest first"
     shapes = [(s//2,)*3, (s,)*3, (2*s,)*3, (4*s,)*3, (8*s, s, s), (s, 8*s, s), (s, s, 8*s), (4*s, 4*s, s//2)]
-    return sorted(shapes, key=math.prod)
+    thirds = [(3*s//2,)*3, (12*s, 3*s//2, 3*s//4), (16*s, 2*s, 3*s//4)]   # sides that are no powers of two
+    return sorted(shapes+thirds, key=math.prod)
 
 def neighbours(
     p:Product,
@@ -158,13 +162,14 @@ def neighbours(
     sides = [(d, max(round(getattr(p, d)*f/step), 1)*step) for d in 'mnk' for f in (factor, 1/factor)]
     return [p._replace(**{d:v}) for d,v in sides if v!=getattr(p, d)]
 
-# %% ../nbs/hardware/probes.ipynb #56dd952c
+# %% ../nbs/hardware/probes.ipynb #610ba769
 def climb(
     rate, # `Product` → FLOP/s, or `None` where it is not to be measured
     shapes:list, # of (m, n, k), to begin with
     layouts:list, # of (ta, tb, out)
     seconds:float=math.inf, # to spend, roughly
     factors:tuple=(2, 1.5, 1.25), # of the steps, one after the other
+    width:int=3, # products to climb from
     clock=time.perf_counter,
 )->Product:
     "The best product to be found"
@@ -172,29 +177,33 @@ def climb(
     def look(ps):
         for p in ps:
             if p not in tried and (clock()<end or not tried): tried[p] = rate(p) or 0.
-        return max(tried, key=tried.get)
+        return sorted(tried, key=tried.get)[-width:]
     best = look(Product(*s, *layouts[0]) for s in shapes)
-    best = look(Product(*best[:3], *l) for l in layouts)
+    best = look(Product(*best[-1][:3], *l) for l in layouts)
     for f in factors:
-        while (found := look(neighbours(best, f)))!=best: best = found
-    if not tried[best]: raise RuntimeError("none of the products could be measured")
-    return best
+        done = set()
+        while (todo := [p for p in reversed(best) if p not in done]) and clock()<end:
+            best = look(neighbours(todo[0], f))
+            done.add(todo[0])
+    if not tried[best[-1]]: raise RuntimeError("none of the products could be measured")
+    return best[-1]
 
-# %% ../nbs/hardware/probes.ipynb #4e8b773e
+# %% ../nbs/hardware/probes.ipynb #4921426c
 def best_product(
     prods:Products,
-    seconds:float=0.5, # to spend, roughly
+    seconds:float=1., # to spend, roughly
     longest:float=0.03, # seconds that one product may take
 )->Product:
     "The product with the highest rate on this machine, as far as the budget goes"
     room = free_bytes(prods.device)/4
     def rate(p):
-        if prods.nbytes(p)>room or (prods.rates and p.flops/max(prods.rates.values())>longest): return None
-        product_rates(prods, p, seconds=0.004)
+        best = max(prods.rates.values(), default=0.)
+        if prods.nbytes(p)>room or (best and p.flops/best>longest): return None
+        if max(product_rates(prods, p, seconds=0, least=1)) > 0.85*best: product_rates(prods, p, seconds=0.006)
         return prods.rates[p]
     return climb(rate, start_shapes(512 if prods.device.type=='cpu' else 4096), layouts(prods.dtype), seconds)
 
-# %% ../nbs/hardware/probes.ipynb #55d296b7
+# %% ../nbs/hardware/probes.ipynb #f4b84ffc
 class Ceiling(NamedTuple):
     "The highest rate of arithmetic in one dtype"
     burst:float     # FLOP/s, best sample
@@ -205,7 +214,7 @@ class Ceiling(NamedTuple):
 def compute_ceiling(
     prods:Products,
     size:int|None=None, # side of the only product, a square; `None`: searched
-    *, seconds:float=0.5, # of search
+    *, seconds:float=1., # of search
     sustain:float=0.2, # of the longer run
     warmup:int=2, # untimed products before
     steps:int=10, # timed ones of each of the three best, at least
@@ -214,7 +223,7 @@ def compute_ceiling(
     p = Product(size, size, size, *layouts(prods.dtype)[0]) if size else best_product(prods, seconds)
     top = sorted(prods.rates, key=prods.rates.get)[-3:] or [p]
     for _ in range(2):
-        for q in top: product_rates(prods, q, seconds=0, least=math.ceil(steps/2), warmup=0)
+        for q in top: product_rates(prods, q, seconds=0, least=math.ceil(steps/2))
     p = max(prods.rates, key=prods.rates.get)
     samples = product_rates(prods, p, seconds=sustain, warmup=warmup)
     return Ceiling(prods.rates[p], len(samples)/sum(1/r for r in samples), p, samples)
@@ -289,43 +298,47 @@ class Memory:
         n = nbytes//4//parts
         return [self.bufs[0][i*n:(i+1)*n] for i in range(parts)]
 
-# %% ../nbs/hardware/probes.ipynb #92a21aee
+# %% ../nbs/hardware/probes.ipynb #370c80a9
 def settle(
     memory:Memory,
     start:int, # bytes to begin with
     least:int, # bytes from which on the search may end
     limit:int, # bytes at most
+    seconds:float=math.inf, # to spend, roughly, once `least` is reached
+    clock=time.perf_counter,
 )->dict: # bytes → byte/s of the update kernel
     "Grow `memory` until the rate no longer falls"
-    rates, size = {}, min(start, limit)
+    rates, size, start = {}, min(start, limit), clock()
     while True:
         memory.grow(size)
-        rates[memory.nbytes] = max(probe_rates(probes['update'], memory.bufs, seconds=0.02, least=2))
-        now, before = [*rates.values()][-1], [0., *rates.values()][-2]
-        if 2*size>limit or (size>=least and before and now>0.95*before): return rates
+        rates[memory.nbytes] = max(probe_rates(probes['update'], memory.bufs, seconds=0.02, least=1, warmup=0))
+        now, before, spent = [*rates.values()][-1], [0., *rates.values()][-2], clock()-start
+        if 2*size>limit or (size>=least and before and (now>0.95*before or 2*spent>seconds)): return rates
         size *= 2
 
-# %% ../nbs/hardware/probes.ipynb #722d3701
+# %% ../nbs/hardware/probes.ipynb #45f7d269
 def memory_for(
     device:torch.device,
     threads:int, # of the CPU
     nbytes:int|None=None, # bytes of the working set; `None`: until the rate no longer falls
+    seconds:float=1., # to spend on it, roughly
 )->tuple[Memory, dict]: # and bytes → byte/s on the way
     "Memory beyond every cache"
     cache = max(reported_caches(device, threads).values(), default=0)
     limit = nbytes or min(max(16*cache, 2**32), int(free_bytes(device)/4))
     unit = 2**26 if device.type=='cpu' else 2**28   # one kernel over it takes much longer than its start
     memory = Memory(device, min(max(unit, cache//4), limit//6))
-    return memory, settle(memory, nbytes or max(cache//2, 2**26), max(cache, 2**29), limit)
+    least = cache if cache>2**28 else 2**29
+    return memory, settle(memory, nbytes or max(cache//2, 2**26), least, limit, seconds)
 
-# %% ../nbs/hardware/probes.ipynb #d1b75fe0
+# %% ../nbs/hardware/probes.ipynb #2e97673f
 def bandwidths(
     memory:Memory,
-    *, warmup:int=0, # untimed sweeps, besides one that `time_for` makes
-    steps:int=10, # timed sweeps with the best kernel
+    *, warmup:int=1, # untimed sweeps with the best kernel
+    steps:int=10, # timed ones
 )->tuple[dict, list]: # kernel → byte/s, best of its samples; and the samples of the best kernel
     "The rate of every kernel over `memory`"
-    rates = {k: probe_rates(o, memory.bufs, seconds=0, least=2, warmup=warmup) for k,o in probes.items()}
+    rates = {k: probe_rates(o, memory.bufs, seconds=0, least=1, warmup=0) for k,o in probes.items()}
     best = max(rates, key=lambda k: max(rates[k]))
     rates[best] += probe_rates(probes[best], memory.bufs, seconds=0, least=steps, warmup=warmup)
     return {k:max(v) for k,v in rates.items()}, rates[best]
