@@ -530,7 +530,7 @@ def register_cost(
     registered[op] = rule if by is None else rule._replace(bytes=lambda func, args, kwargs, out: by(args, kwargs, out))
     rule_for.cache_clear()
 
-# %% ../nbs/core/costs.ipynb #89a99586
+# %% ../nbs/core/costs.ipynb #962cf6af
 @dataclass
 class ModuleCost:
     "What one module did itself, its children not included"
@@ -540,6 +540,9 @@ class ModuleCost:
     calls:int = 0        # forwards of the module
     unknown:Counter = field(default_factory=Counter) # operation → calls, of those without a rule
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
+    sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
+    @property
+    def working_set(self)->int: return max(self.sizes, default=0) # bytes that the largest operation moves
     @property
     def worked(self)->bool: return bool(self.flops or self.bytes_moved or self.unknown) # is there anything to show?
     @property
@@ -549,10 +552,12 @@ class ModuleCost:
         self.flops += cost.flops; self.matmul_flops += cost.matmul_flops; self.bytes_moved += cost.bytes
         w = self.work.setdefault(dtype, [0, 0])
         w[0] += cost.flops; w[1] += cost.bytes
+        self.sizes[cost.bytes] += 1
 
-# %% ../nbs/core/costs.ipynb #39d04a0d
-def op_dtype(args, out)->torch.dtype|None:
+# %% ../nbs/core/costs.ipynb #d9055f20
+def op_dtype(func, args, out)->torch.dtype|None:
     "The dtype that an operation computes in"
+    if func.namespace=='quantized' and func._opname.endswith('_dynamic'): return torch.qint8
     first = None
     for t in _flat((args, out)):
         if t.is_floating_point() or t.is_complex(): return t.dtype
@@ -571,7 +576,7 @@ def nested_rule(func)->Rule:
     "The rule for a composite operation on nested tensors"
     return linear_rule if func._opname=='linear' else Rule('moves data', _none) if func._opname in ('to', 'dropout') else Rule('unknown')
 
-# %% ../nbs/core/costs.ipynb #5d58ee6b
+# %% ../nbs/core/costs.ipynb #36bb1ba8
 class CostMode(TorchDispatchMode):
     "Adds the cost of every operation to `rows[at]`"
     def __init__(self):
@@ -600,7 +605,7 @@ class CostMode(TorchDispatchMode):
         flops = rule.flops(args, kwargs, out) if rule.flops else 0
         products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else flops*rule.matmul
         nbytes = rule.bytes(func, args, kwargs, out)
-        if flops or nbytes: row.add(Cost(flops, nbytes, products), op_dtype(args, out))
+        if flops or nbytes: row.add(Cost(flops, nbytes, products), op_dtype(func, args, out))
 
 # %% ../nbs/core/costs.ipynb #5d2f694c
 @dataclass

@@ -73,7 +73,7 @@ class Product(NamedTuple):
     def flops(self)->int: return 2*self.m*self.n*self.k # FLOP
     def __str__(self): return f"{self.m}×{self.n}×{self.k} {'nt'[self.ta]}{'nt'[self.tb]}{' out' if self.out else ''}"
 
-# %% ../nbs/hardware/probes.ipynb #8cf1d655
+# %% ../nbs/hardware/probes.ipynb #8ba144d8
 _result = {torch.int8: torch.int32, torch.float8_e4m3fn: torch.bfloat16, torch.float8_e5m2: torch.bfloat16}
 
 def result_dtype(dtype:torch.dtype)->torch.dtype:
@@ -84,7 +84,7 @@ def multiplier(a, b, out):
     "A function without arguments that multiplies `a` by `b`"
     if a.dtype==torch.int8: return lambda: torch._int_mm(a, b) if out is None else torch._int_mm(a, b, out=out)
     if a.dtype not in _result: return lambda: torch.mm(a, b, out=out)
-    one = torch.ones((), device=a.device)
+    one = torch.ones((), device=a.device, dtype=torch.float32)
     return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=result_dtype(a.dtype))
 
 def layouts(dtype:torch.dtype)->list[tuple]: # of (`ta`, `tb`, `out`)
@@ -108,13 +108,13 @@ def check_product(a, b, c, tf32=False):
     off = ((c[:4,-64:].double() - exact).abs().max()/exact.abs().max()).item()
     if not off<=tolerance(c.dtype, tf32): raise RuntimeError(f"a product in {a.dtype} is off by {off:.2g} of its largest element: its rate means nothing")
 
-# %% ../nbs/hardware/probes.ipynb #597d543e
+# %% ../nbs/hardware/probes.ipynb #344cfe9b
 class Products:
     "Matrix products in one dtype on one device"
     def __init__(self, dtype:torch.dtype, device:torch.device, tf32:bool=False):
         self.dtype, self.device, self.tf32, self.rates = dtype, device, tf32, {}   # `rates`: Product → best FLOP/s
         g = torch.Generator(device).manual_seed(0)
-        block = torch.randn(10**6+3, generator=g, device=device)
+        block = torch.randn(10**6+3, generator=g, device=device, dtype=torch.float32)
         self.result = torch.empty(0)
         self.data = (40*block).clamp(-128, 127).to(torch.int8) if dtype==torch.int8 else block.to(dtype)
     def _matrix(self, rows, cols, transposed, start):
@@ -276,15 +276,15 @@ def huge_pages(n:int)->torch.Tensor: # float32, on the CPU
     new = torch.from_numpy(np.empty(n+1024, np.float32))
     return new[-(new.data_ptr()//4)%1024:][:n]
 
-# %% ../nbs/hardware/probes.ipynb #d8f1080b
+# %% ../nbs/hardware/probes.ipynb #ac1d9bc4
 class Memory:
     "Equal buffers of float32 with random data, as many as have been asked for"
     def __init__(self, device:torch.device, unit:int): # unit: bytes of a buffer
         self.device, self.unit, self.bufs = device, unit, []
-        self.block = torch.randn(2**14, generator=torch.Generator(device).manual_seed(0), device=device)
+        self.block = torch.randn(2**14, generator=torch.Generator(device).manual_seed(0), device=device, dtype=torch.float32)
     def _buffer(self):
         n = max(self.unit//4//len(self.block), 1)*len(self.block)
-        new = huge_pages(n) if self.device.type=='cpu' else torch.empty(n, device=self.device)
+        new = huge_pages(n) if self.device.type=='cpu' else torch.empty(n, device=self.device, dtype=torch.float32)
         new.view(-1, len(self.block)).copy_(self.block)
         return new
     def grow(self, nbytes:int):
