@@ -94,7 +94,7 @@ def label_near(yr)->float: return 10**((yr[1]-yr[0])/26) # ratio of values whose
 
 def slope_angle(xr, yr)->float: return -math.degrees(math.atan2(400/(yr[1]-yr[0]), 840/(xr[1]-xr[0]))) # degrees, as plotly turns a text
 
-# %% ../nbs/visualization/plot.ipynb #a87c49b5
+# %% ../nbs/visualization/plot.ipynb #2f182732
 def _note(fig, text, x, y, colour, **kw): fig.add_annotation(text=text, x=math.log10(x), y=math.log10(y), showarrow=False, font=dict(color=colours[colour]), **kw)
 
 def _ridge_note(fig, peaks, bottom):
@@ -106,8 +106,8 @@ def _ridge_note(fig, peaks, bottom):
 def slope_notes(fig, levels, memory, xr, yr):
     "Names and bandwidths along slopes; `levels`: name → byte/s, of which `memory` is that of the roof"
     near = label_near(yr)
-    for v,text in shared_labels(levels, 'B/s', near):
-        x = 10**(max(xr[0], yr[0]-math.log10(v)) + 0.13*(xr[1]-xr[0]))
+    for i,(v,text) in enumerate(shared_labels(levels, 'B/s', near)):
+        x = 10**(max(xr[0], yr[0]-math.log10(v)) + (0.13+0.1*(i%2))*(xr[1]-xr[0]))
         _note(fig, text, x, x*v, 'roof' if v==memory else 'cache', textangle=slope_angle(xr, yr), yshift=9, xshift=-4)
 
 # %% ../nbs/visualization/plot.ipynb #b4aefd22
