@@ -94,7 +94,7 @@ def label_near(yr)->float: return 10**((yr[1]-yr[0])/26) # ratio of values whose
 
 def slope_angle(xr, yr)->float: return -math.degrees(math.atan2(400/(yr[1]-yr[0]), 840/(xr[1]-xr[0]))) # degrees, as plotly turns a text
 
-# %% ../nbs/visualization/plot.ipynb #2f182732
+# %% ../nbs/visualization/plot.ipynb #49b127cf
 def _note(fig, text, x, y, colour, **kw): fig.add_annotation(text=text, x=math.log10(x), y=math.log10(y), showarrow=False, font=dict(color=colours[colour]), **kw)
 
 def _ridge_note(fig, peaks, bottom):
@@ -103,11 +103,12 @@ def _ridge_note(fig, peaks, bottom):
     fig.add_shape(type='line', x0=r, x1=r, y0=bottom, y1=top, line=dict(color=colours['ridge'], width=1.5, dash='dot'))
     _note(fig, f'ridge {r:.3g} FLOP/B', r, bottom, 'ridge', xanchor='left', xshift=4, yshift=12)
 
-def slope_notes(fig, levels, memory, xr, yr):
-    "Names and bandwidths along slopes; `levels`: name → byte/s, of which `memory` is that of the roof"
+def slope_notes(fig, levels, memory, top, xr, yr, at):
+    "Names and bandwidths along slopes; `levels`: name → byte/s, of which `memory` is that of the roof; `at`: where on the way up to `top`, 0 to 1"
     near = label_near(yr)
     for i,(v,text) in enumerate(shared_labels(levels, 'B/s', near)):
-        x = 10**(max(xr[0], yr[0]-math.log10(v)) + (0.13+0.1*(i%2))*(xr[1]-xr[0]))
+        start, end = max(xr[0], yr[0]-math.log10(v)), math.log10(top/v)
+        x = 10**(start + (at+0.15*(i%2))*(end-start))
         _note(fig, text, x, x*v, 'roof' if v==memory else 'cache', textangle=slope_angle(xr, yr), yshift=9, xshift=-4)
 
 # %% ../nbs/visualization/plot.ipynb #b4aefd22
@@ -128,7 +129,7 @@ def lay_out(fig, title, subtitle, xr, yr):
         yaxis=dict(title='rate (FLOP/s)', range=yr, **axis), paper_bgcolor='rgba(0,0,0,0)', plot_bgcolor='rgba(0,0,0,0)',
         legend=dict(orientation='h', y=-0.18), hoverlabel=dict(align='left'), font=dict(color='#66757f'), margin=dict(t=90))
 
-# %% ../nbs/visualization/plot.ipynb #6d30cb23
+# %% ../nbs/visualization/plot.ipynb #554b08cb
 def plot_roofline(
     rows:list, # of `RooflinePoint`
     peaks, # `HardwarePeaks`
@@ -147,10 +148,10 @@ def plot_roofline(
     _ridge_note(fig, peaks, bottom)
     for v,text in shared_labels({k:peaks.compute_peaks[k] for k in (peaks.name, *ceilings)}, 'FLOP/s', label_near(yr)): _note(fig, text, hi, v, 'roof', xanchor='right', yshift=9)
     memory = peaks.memory_levels[-1].name if peaks.memory_levels else 'memory'
-    slope_notes(fig, {memory: peaks.peak_bandwidth, **{o.name:o.bandwidth for o in levels}}, peaks.peak_bandwidth, xr, yr)
+    slope_notes(fig, {memory: peaks.peak_bandwidth, **{o.name:o.bandwidth for o in levels}}, peaks.peak_bandwidth, peaks.peak_flops, xr, yr, at=0.7)
     return lay_out(fig, title, _subtitle(rows, peaks), xr, yr)
 
-# %% ../nbs/visualization/plot.ipynb #8dd2fa12
+# %% ../nbs/visualization/plot.ipynb #8585d0d3
 def plot_peaks(
     peaks, # `HardwarePeaks`
     title:str|None=None, # `None`: the device
@@ -165,7 +166,7 @@ def plot_peaks(
     fig = go.Figure([_line(go, [lo, max(tops.values())/v], [lo*v, max(tops.values())], k, 'roof' if v==peaks.peak_bandwidth else 'cache', width=2.5 if v==peaks.peak_bandwidth else 1.5)
                      for k,v in slopes.items()] + [_line(go, [v/max(slopes.values()), hi], [v, v], k, 'compute', width=2.5 if k==peaks.name else 1.5) for k,v in tops.items()])
     for v,text in shared_labels(tops, 'FLOP/s', label_near(yr)): _note(fig, text, hi, v, 'compute', xanchor='right', yshift=9)
-    slope_notes(fig, slopes, peaks.peak_bandwidth, xr, yr)
+    slope_notes(fig, slopes, peaks.peak_bandwidth, max(tops.values()), xr, yr, at=0.2)
     _ridge_note(fig, peaks, 10**yr[0])
     where = [peaks.device, *([f'{peaks.threads} threads'] if peaks.threads else []), *([peaks.date[:10]] if peaks.date else []), peaks.source]
     return lay_out(fig, title or peaks.device_name or 'Peaks', ', '.join(where), xr, yr)

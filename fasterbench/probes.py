@@ -188,10 +188,10 @@ def climb(
     if not tried[best[-1]]: raise RuntimeError("none of the products could be measured")
     return best[-1]
 
-# %% ../nbs/hardware/probes.ipynb #4921426c
+# %% ../nbs/hardware/probes.ipynb #d45669e8
 def best_product(
     prods:Products,
-    seconds:float=1., # to spend, roughly
+    seconds:float=0.9, # to spend, roughly
     longest:float=0.03, # seconds that one product may take
 )->Product:
     "The product with the highest rate on this machine, as far as the budget goes"
@@ -203,7 +203,7 @@ def best_product(
         return prods.rates[p]
     return climb(rate, start_shapes(512 if prods.device.type=='cpu' else 4096), layouts(prods.dtype), seconds)
 
-# %% ../nbs/hardware/probes.ipynb #f4b84ffc
+# %% ../nbs/hardware/probes.ipynb #b343567b
 class Ceiling(NamedTuple):
     "The highest rate of arithmetic in one dtype"
     burst:float     # FLOP/s, best sample
@@ -214,7 +214,7 @@ class Ceiling(NamedTuple):
 def compute_ceiling(
     prods:Products,
     size:int|None=None, # side of the only product, a square; `None`: searched
-    *, seconds:float=1., # of search
+    *, seconds:float=0.9, # of search
     sustain:float=0.2, # of the longer run
     warmup:int=2, # untimed products before
     steps:int=10, # timed ones of each of the three best, at least
