@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['probes', 'free_bytes', 'cpu_caches', 'usable_cpus', 'reported_caches', 'Product', 'result_dtype', 'multiplier',
-           'layouts', 'tolerance', 'check_product', 'Products', 'product_rates', 'start_shapes', 'neighbours', 'climb',
-           'best_product', 'Ceiling', 'compute_ceiling', 'Probe', 'right_answer', 'sweep', 'probe_rates', 'huge_pages',
-           'Memory', 'settle', 'memory_for', 'bandwidths', 'reread_rate', 'rate_curve', 'MemoryLevel', 'plateaus',
-           'memory_levels']
+           'layouts', 'tolerance', 'WrongAnswer', 'check_product', 'Products', 'product_rates', 'start_shapes',
+           'neighbours', 'climb', 'best_product', 'Ceiling', 'compute_ceiling', 'Probe', 'right_answer', 'sweep',
+           'probe_rates', 'huge_pages', 'Memory', 'settle', 'memory_for', 'bandwidths', 'reread_rate', 'rate_curve',
+           'MemoryLevel', 'plateaus', 'memory_levels']
 
 # %% ../nbs/hardware/probes.ipynb #03833003
 import math, os, time
@@ -73,7 +73,7 @@ class Product(NamedTuple):
     def flops(self)->int: return 2*self.m*self.n*self.k # FLOP
     def __str__(self): return f"{self.m}×{self.n}×{self.k} {'nt'[self.ta]}{'nt'[self.tb]}{' out' if self.out else ''}"
 
-# %% ../nbs/hardware/probes.ipynb #8ba144d8
+# %% ../nbs/hardware/probes.ipynb #9a858465
 _result = {torch.int8: torch.int32, torch.float8_e4m3fn: torch.bfloat16, torch.float8_e5m2: torch.bfloat16}
 
 def result_dtype(dtype:torch.dtype)->torch.dtype:
@@ -88,11 +88,12 @@ def multiplier(a, b, out):
     return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=result_dtype(a.dtype))
 
 def layouts(dtype:torch.dtype)->list[tuple]: # of (`ta`, `tb`, `out`)
-    "The ways in which operands and result can lie in memory"
-    if dtype.itemsize==1 and dtype.is_floating_point: return [(False, True, False)]
-    return [(ta, tb, out) for out in (True, False) for tb in (False, True) for ta in (False, True)]
+    "The ways in which operands and result can lie in memory, the usual one first"
+    narrow = dtype.itemsize==1   # libraries want the right operand of these transposed
+    if narrow and dtype.is_floating_point: return [(False, True, False)]
+    return [(ta, tb, out) for out in (True, False) for tb in (narrow, not narrow) for ta in (False, True)]
 
-# %% ../nbs/hardware/probes.ipynb #074559bb
+# %% ../nbs/hardware/probes.ipynb #05a8ace2
 def tolerance(
     dtype:torch.dtype, # of the result
     tf32:bool=False, # may float32 be TF32?
@@ -102,11 +103,14 @@ def tolerance(
     eps = torch.finfo(dtype).eps
     return 8*2**-10 if dtype==torch.float32 and tf32 else eps*(8 if dtype.itemsize<4 else 64)
 
+class WrongAnswer(RuntimeError): "A kernel does not compute what it is said to: its rate means nothing"
+
 def check_product(a, b, c, tf32=False):
     "Compare a corner of `c = a@b` with the product in float64"
     exact = a[:4].double() @ b[:,-64:].double()
     off = ((c[:4,-64:].double() - exact).abs().max()/exact.abs().max()).item()
-    if not off<=tolerance(c.dtype, tf32): raise RuntimeError(f"a product in {a.dtype} is off by {off:.2g} of its largest element: its rate means nothing")
+    if c.dtype!=result_dtype(a.dtype): raise WrongAnswer(f"a product in {a.dtype} came out in {c.dtype}")
+    if not off<=tolerance(c.dtype, tf32): raise WrongAnswer(f"a product in {a.dtype} is off by {off:.2g} of its largest element: its rate means nothing")
 
 # %% ../nbs/hardware/probes.ipynb #344cfe9b
 class Products:
@@ -144,13 +148,13 @@ def product_rates(
     prods.rates[p] = max([*rates, prods.rates.get(p, 0.)])
     return rates
 
-# %% ../nbs/hardware/probes.ipynb #b7c25a80
+# %% ../nbs/hardware/probes.ipynb #5d8c3665
 def start_shapes(
     s:int # a middling side
 )->list[tuple]: # of (m, n, k)
     "Squares, slabs and a thin product, the smallest first"
     shapes = [(s//2,)*3, (s,)*3, (2*s,)*3, (4*s,)*3, (8*s, s, s), (s, 8*s, s), (s, s, 8*s), (4*s, 4*s, s//2)]
-    thirds = [(3*s//2,)*3, (12*s, 3*s//2, 3*s//4), (16*s, 2*s, 3*s//4)]   # sides that are no powers of two
+    thirds = [(3*s//2,)*3, (3*s//2, 3*s//2, s//4), (12*s, 3*s//2, 3*s//4), (16*s, 2*s, 3*s//4)]   # sides that are no powers of two
     return sorted(shapes+thirds, key=math.prod)
 
 def neighbours(
@@ -162,7 +166,7 @@ def neighbours(
     sides = [(d, max(round(getattr(p, d)*f/step), 1)*step) for d in 'mnk' for f in (factor, 1/factor)]
     return [p._replace(**{d:v}) for d,v in sides if v!=getattr(p, d)]
 
-# %% ../nbs/hardware/probes.ipynb #610ba769
+# %% ../nbs/hardware/probes.ipynb #c5289b9b
 def climb(
     rate, # `Product` → FLOP/s, or `None` where it is not to be measured
     shapes:list, # of (m, n, k), to begin with
@@ -185,23 +189,27 @@ def climb(
         while (todo := [p for p in reversed(best) if p not in done]) and clock()<end:
             best = look(neighbours(todo[0], f))
             done.add(todo[0])
-    if not tried[best[-1]]: raise RuntimeError("none of the products could be measured")
     return best[-1]
 
-# %% ../nbs/hardware/probes.ipynb #d45669e8
+# %% ../nbs/hardware/probes.ipynb #5228e7a7
 def best_product(
     prods:Products,
     seconds:float=0.9, # to spend, roughly
     longest:float=0.03, # seconds that one product may take
 )->Product:
     "The product with the highest rate on this machine, as far as the budget goes"
-    room = free_bytes(prods.device)/4
+    room, refused = free_bytes(prods.device)/4, []
     def rate(p):
         best = max(prods.rates.values(), default=0.)
         if prods.nbytes(p)>room or (best and p.flops/best>longest): return None
-        if max(product_rates(prods, p, seconds=0, least=1)) > 0.85*best: product_rates(prods, p, seconds=0.006)
-        return prods.rates[p]
-    return climb(rate, start_shapes(512 if prods.device.type=='cpu' else 4096), layouts(prods.dtype), seconds)
+        try:
+            if max(product_rates(prods, p, seconds=0, least=1)) > 0.85*best: product_rates(prods, p, seconds=0.006)
+        except WrongAnswer: raise
+        except RuntimeError as e: refused.append(e)
+        return prods.rates.get(p)
+    best = climb(rate, start_shapes(512 if prods.device.type=='cpu' else 4096), layouts(prods.dtype), seconds)
+    if not prods.rates: raise refused[0] if refused else RuntimeError(f"no product fits in {si(room, 'B')}, a quarter of the free memory")
+    return best
 
 # %% ../nbs/hardware/probes.ipynb #b343567b
 class Ceiling(NamedTuple):
@@ -253,7 +261,7 @@ def right_answer(probe:Probe, bufs:list)->bool:
     parts = [p.double() for p in bufs[0].split(2**20)]
     return bool((out - sum(p.sum() for p in parts)).abs() <= 1e-4*sum(p.abs().sum() for p in parts))
 
-# %% ../nbs/hardware/probes.ipynb #b6727dae
+# %% ../nbs/hardware/probes.ipynb #02d0cbdd
 def sweep(probe:Probe, bufs:list):
     "Run the kernel over all of `bufs`, as many as it takes at a time"
     for i in range(0, len(bufs)-probe.buffers+1, probe.buffers): probe.run(*bufs[i:i+probe.buffers])
@@ -267,7 +275,7 @@ def probe_rates(
     used = len(bufs)//probe.buffers
     if not used: raise ValueError(f"the {probe.name} kernel takes {probe.buffers} buffers at a time, and there are {len(bufs)}")
     t = time_for(lambda: sweep(probe, bufs), bufs[0].device, seconds=seconds, least=least, warmup=warmup)
-    if not right_answer(probe, [b[:2**20] for b in bufs[:probe.buffers]]): raise RuntimeError(f"the {probe.name} kernel gave a wrong answer: its rate means nothing")
+    if not right_answer(probe, [b[:2**20] for b in bufs[:probe.buffers]]): raise WrongAnswer(f"the {probe.name} kernel gave a wrong answer: its rate means nothing")
     return [used*probe.bytes*bufs[0].nbytes/s for s in t.samples]
 
 # %% ../nbs/hardware/probes.ipynb #415320b0
@@ -316,7 +324,7 @@ def settle(
         if 2*size>limit or (size>=least and before and (now>0.95*before or 2*spent>seconds)): return rates
         size *= 2
 
-# %% ../nbs/hardware/probes.ipynb #45f7d269
+# %% ../nbs/hardware/probes.ipynb #d6a017b0
 def memory_for(
     device:torch.device,
     threads:int, # of the CPU
@@ -325,11 +333,11 @@ def memory_for(
 )->tuple[Memory, dict]: # and bytes → byte/s on the way
     "Memory beyond every cache"
     cache = max(reported_caches(device, threads).values(), default=0)
-    limit = nbytes or min(max(16*cache, 2**32), int(free_bytes(device)/4))
-    unit = 2**26 if device.type=='cpu' else 2**28   # one kernel over it takes much longer than its start
+    limit = nbytes or min(max(16*cache, 2**33), int(free_bytes(device)/4))
+    unit = 2**26 if device.type=='cpu' else 2**30   # one kernel over it takes much longer than its start and its end
     memory = Memory(device, min(max(unit, cache//4), limit//6))
     least = cache if cache>2**28 else 2**29
-    return memory, settle(memory, nbytes or max(cache//2, 2**26), least, limit, seconds)
+    return memory, settle(memory, nbytes or max(cache//2, memory.unit), least, limit, seconds)
 
 # %% ../nbs/hardware/probes.ipynb #2e97673f
 def bandwidths(
@@ -343,7 +351,7 @@ def bandwidths(
     rates[best] += probe_rates(probes[best], memory.bufs, seconds=0, least=steps, warmup=warmup)
     return {k:max(v) for k,v in rates.items()}, rates[best]
 
-# %% ../nbs/hardware/probes.ipynb #7d5cef15
+# %% ../nbs/hardware/probes.ipynb #7ea02298
 def reread_rate(
     data:torch.Tensor, # one-dimensional: the working set of all threads together
     threads:int, # parts of `data`, each read by one thread
@@ -355,21 +363,22 @@ def reread_rate(
     rows = parts.expand(threads, times, parts.shape[-1])
     t = time_for(lambda: rows.sum(-1), data.device, seconds=0.008)
     exact, off = parts.double().sum(-1), parts.double().abs().sum(-1)*1e-4
-    if not ((rows.sum(-1).double()-exact).abs()<=off).all(): raise RuntimeError("the reread kernel gave a wrong answer: its rate means nothing")
+    if not ((rows.sum(-1).double()-exact).abs()<=off).all(): raise WrongAnswer("the reread kernel gave a wrong answer: its rate means nothing")
     return rows.numel()*data.element_size()/t.min
 
-# %% ../nbs/hardware/probes.ipynb #4d5af207
+# %% ../nbs/hardware/probes.ipynb #fb264a5a
 def rate_curve(
     memory:Memory,
     threads:int, # of the CPU
     least:int=2**14, # bytes of the smallest working set for each thread
 )->dict: # bytes of the working set → byte/s
     "The best rate of data against the size of the working set, two sizes an octave"
-    parts, unit, curve = (threads if memory.device.type=='cpu' else 1), memory.bufs[0].nbytes, {}
+    parts, total = (threads, 6e7) if memory.device.type=='cpu' else (1, 4e9)   # a call has to last longer than a clock can tell
+    unit, curve = memory.bufs[0].nbytes, {}
     sizes = [int(least*parts*2**(i/2))//(64*parts)*64*parts for i in range(80)]
     for size in (s for s in sizes if s<=unit):
         data, = memory.part(size, 1)
-        curve[size] = max(reread_rate(data, parts), *probe_rates(probes['update'], [data], seconds=0.008))
+        curve[size] = max(reread_rate(data, parts, total), *probe_rates(probes['update'], [data], seconds=0.008))
     for n in (n for n in (2**i for i in range(1, 20)) if n<=len(memory.bufs)):
         curve[n*unit] = max(max(probe_rates(o, memory.bufs[:n], seconds=0.008, least=2)) for o in (probes['update'], probes['read']))
     return curve
