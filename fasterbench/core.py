@@ -78,7 +78,7 @@ def synchronize(device:torch.device):
     "Wait until all the work queued on `device` is done"
     if device.type!='cpu': torch.accelerator.synchronize(device)
 
-# %% ../nbs/core/core.ipynb #b351199a
+# %% ../nbs/core/core.ipynb #6e3083aa
 def tensors(*xs)->list[torch.Tensor]:
     "The distinct tensors in any nesting of tuples, lists and dicts, in order"
     return list({id(t): t for t in tree_leaves(xs) if isinstance(t, torch.Tensor)}.values())
@@ -89,7 +89,7 @@ def nbytes(*xs)->int: # bytes
 
 def to_device(x, device:torch.device):
     "`x` with every tensor in it on `device`, one that appears twice as one; what is there already is not copied"
-    moved = {id(t): t.to(device) for t in tensors(x)}
+    moved = {id(t): t if t.device==device else t.to(device) for t in tensors(x)}
     return tree_map(lambda t: moved[id(t)] if isinstance(t, torch.Tensor) else t, x)
 
 # %% ../nbs/core/core.ipynb #64f9fad8

@@ -22,7 +22,7 @@ class Datasheet(NamedTuple):
     status:str       # `"verified"`, `"derived"` or `"unverified"`
     source:str       # the vendor's document
 
-# %% ../nbs/hardware/datasheets.ipynb #bb8b7cbd
+# %% ../nbs/hardware/datasheets.ipynb #9772fce7
 def _rates(float64, float32, tf32, bfloat16, float16, int8, float8):
     r = dict(float64=float64, float32=float32, tf32=tf32, bfloat16=bfloat16, float16=float16, int8=int8, float8_e4m3fn=float8)
     return {k:v for k,v in r.items() if v}
@@ -58,7 +58,7 @@ sheets = {s.name: s for s in (
         'unverified', 'NVIDIA RTX Blackwell GPU Architecture, whitepaper V1.1, appendix A; float64 as 1/64 of float32'),
     Datasheet('MI250X-GCD', ('amd instinct mi250x', 'amd instinct mi250x / mi250'), 'HBM2e', 1638.4, _rates(47.9, 47.9, 0, 191.5, 191.5, 191.5, 0),
         ('bfloat16', 110, 1024, 1.7), (4096, 3.2), 'derived', 'AMD CDNA 2 Architecture, white paper, table 1 and note MI200-30: half of the card'),
-    Datasheet('MI300X', ('amd instinct mi300x',), 'HBM3', 5325, _rates(163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 2614.9), ('bfloat16', 304, 2048, 2.1), (8192, 5.2),
+    Datasheet('MI300X', ('amd instinct mi300x',), 'HBM3', 5325, _rates(163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 0) | dict(float8_e4m3fnuz=2614.9), ('bfloat16', 304, 2048, 2.1), (8192, 5.2),
         'verified', 'AMD CDNA 3 Architecture, white paper, table 2 and note MI300-13'))}
 
 # %% ../nbs/hardware/datasheets.ipynb #4f7094f5

@@ -6,7 +6,7 @@
 __all__ = ['dtype_name', 'HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'ceiling_names', 'check_sizes', 'ceilings',
            'software', 'clear_peaks_cache', 'measure_peaks']
 
-# %% ../nbs/hardware/peaks.ipynb #1856704b
+# %% ../nbs/hardware/peaks.ipynb #e699aa48
 import json, math, numbers, platform, re
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np, psutil, torch
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import device_name, float32_precision, progress, resolve_device, resolve_dtype, same_rng, si
+from .core import device_name, float32_precision, progress, resolve_device, resolve_dtype, si
 from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
-from .probes import (MemoryLevel, Product, Products, bandwidths, compute_ceiling, free_bytes, layouts, memory_for, memory_levels, product_rates, rate_curve,
-    reported_caches, result_dtype, usable_cpus)
+from .probes import (MemoryLevel, Product, Products, bandwidths, compute_ceiling, free_bytes, layouts, measurable, memory_for, memory_levels, product_rates, rate_curve,
+    reported_caches, usable_cpus)
 
-# %% ../nbs/hardware/peaks.ipynb #3d1b829b
+# %% ../nbs/hardware/peaks.ipynb #a81b8f22
 def _positive(name, value):
     ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value) and value>0
     if not ok: raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
@@ -32,11 +32,35 @@ def _ridge(given, ratio):
     if not 0.99 < _positive('ridge_point', given)/ratio < 1.01: raise ValueError(f"ridge_point={given!r}: the peaks meet at {ratio:.4g} FLOP/byte")
     return float(given)
 
+def _rates(name, rates):
+    "A dict of rates, checked"
+    if not isinstance(rates, dict): raise ValueError(f"{name}={rates!r}: {name} maps names to rates")
+    return {k: _positive(f'{name}[{k!r}]', v) for k,v in rates.items()}
+
+def _samples(samples):
+    if not isinstance(samples, dict): raise ValueError(f"samples={samples!r}: samples maps names to lists of rates")
+    for k,v in samples.items():
+        if not isinstance(v, (list, tuple)) or not v: raise ValueError(f"samples[{k!r}]={v!r}: samples are a list of rates")
+    return {k: [_positive(f'samples[{k!r}]', o) for o in v] for k,v in samples.items()}
+
+def _levels_in_order(levels, memory):
+    levels = tuple(MemoryLevel(*o) for o in levels)
+    for o in levels: _positive(f'bandwidth of {o.name}', o.bandwidth); _positive(f'size of {o.name}', o.size)
+    if any(a.bandwidth<=b.bandwidth for a,b in zip(levels, levels[1:])): raise ValueError(f"memory_levels={levels!r}: from level to level the bandwidth falls")
+    if levels and not 0.99<levels[-1].bandwidth/memory<1.01: raise ValueError(f"memory_levels: the outermost has {levels[-1].bandwidth!r} byte/s, and peak_bandwidth is {memory!r}")
+    return levels
+
+def _is(name, value, kind):
+    if not isinstance(value, kind): raise ValueError(f"{name}={value!r} is no {kind.__name__}")
+    return value
+
 def dtype_name(dtype:torch.dtype, tf32:bool=False)->str:
     "The name under which a ceiling of arithmetic is kept: `dtype`, or `tf32` where that stands in for float32"
     return 'tf32' if tf32 and dtype==torch.float32 else str(dtype).removeprefix('torch.')
 
-# %% ../nbs/hardware/peaks.ipynb #838a28ba
+def _dtype_of(name): return torch.float32 if name=='tf32' else resolve_dtype(name)
+
+# %% ../nbs/hardware/peaks.ipynb #ff9dd904
 @dataclass(frozen=True, repr=False)
 class HardwarePeaks:
     "What one device can do"
@@ -54,6 +78,7 @@ class HardwarePeaks:
     memory_levels:tuple = ()      # of `MemoryLevel`, the innermost first; empty: not measured
     bandwidths:dict = field(default_factory=dict, hash=False)    # kernel → byte/s
     working_set:int|None = None   # bytes that these kernels went through
+    falling:float|None = None     # part by which the last doubling of the working set lowered the rate, 0 to 1
     products:dict = field(default_factory=dict, hash=False)      # dtype name → product that reached its peak, in words
     samples:dict = field(default_factory=dict, hash=False)       # dtype name → FLOP/s, `"bandwidth"` → byte/s: single samples
     device_name:str|None = None   # what the driver or the system calls the device
@@ -66,15 +91,24 @@ class HardwarePeaks:
         for k in ('peak_flops', 'peak_bandwidth'): put(k, _positive(k, getattr(self, k)))
         put('ridge_point', _ridge(self.ridge_point, self.peak_flops/self.peak_bandwidth))
         put('device', str(self.device)); put('dtype', resolve_dtype(self.dtype))
-        put('compute_peaks', {k: _positive(f'compute_peaks[{k!r}]', v) for k,v in self.compute_peaks.items()} or {self.name: self.peak_flops})
-        put('memory_levels', tuple(MemoryLevel(*o) for o in self.memory_levels))
-        for o in self.memory_levels: _positive(f'bandwidth of {o.name}', o.bandwidth); _positive(f'size of {o.name}', o.size)
+        for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(self, k), bool)
+        for k in ('unsupported', 'products', 'versions'): _is(k, getattr(self, k), dict)
+        for k,kind in (('date', str), ('device_name', str), ('source', str)): getattr(self, k) is None or _is(k, getattr(self, k), kind)
+        for k in ('threads', 'cpus', 'working_set'): getattr(self, k) is None or check_count(k, getattr(self, k), 1)
+        for k in ('compute_peaks', 'sustained', 'bandwidths'): put(k, _rates(k, getattr(self, k)))
+        put('compute_peaks', self.compute_peaks or {self.name: self.peak_flops})
+        put('samples', _samples(self.samples))
+        put('memory_levels', _levels_in_order(self.memory_levels, self.peak_bandwidth))
     @property
     def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is
     @property
     def sustained_flops(self)->float|None: return self.sustained.get(self.name) # FLOP/s over a longer run, in `dtype`
     @property
-    def spread(self)->dict: return {k: 1-float(np.median(v))/max(v) for k,v in self.samples.items()} # name → how far the median sample is below the best, from 0 to 1
+    def spread(self)->dict: # name → how far the median sample is below the peak, 0 to 1
+        return {k: 1 - float(np.median(v))/self.compute_peaks.get(k, self.peak_bandwidth) for k,v in self.samples.items()}
+    @property
+    def memory(self)->MemoryLevel: # the outermost level
+        return self.memory_levels[-1] if self.memory_levels else MemoryLevel('memory', 0, self.peak_bandwidth)
 
 # %% ../nbs/hardware/peaks.ipynb #0a98adb8
 _stands_for = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64, torch.qint8: torch.int8, torch.quint8: torch.int8,
@@ -89,13 +123,11 @@ def ceiling(self:HardwarePeaks, dtype:torch.dtype)->float|None: # FLOP/s; `None`
     "The highest rate of arithmetic in `dtype`"
     return self.compute_peaks.get(dtype_name(arithmetic_dtype(dtype), self.tf32_enabled))
 
-# %% ../nbs/hardware/peaks.ipynb #dd20612e
+# %% ../nbs/hardware/peaks.ipynb #f71a9cd8
 @patch
 def level(self:HardwarePeaks, nbytes:int)->MemoryLevel: # nbytes: of the working set
     "The innermost level of memory that holds `nbytes`; the memory itself where no cache does, or none was measured"
-    caches = self.memory_levels[:-1]
-    memory = self.memory_levels[-1] if self.memory_levels else MemoryLevel('memory', 0, self.peak_bandwidth)
-    return next((o for o in caches if nbytes<=o.size), memory)
+    return next((o for o in self.memory_levels[:-1] if nbytes<=o.size), self.memory)
 
 # %% ../nbs/hardware/peaks.ipynb #6dc8b0e9
 def _sheet_rates(sheet, cores):
@@ -119,14 +151,15 @@ def datasheet_peaks(
     return HardwarePeaks(rates[key], bandwidth, device='cuda' if isinstance(sheet, Datasheet) else 'cpu', dtype=dtype, tf32_enabled=tf32, compute_peaks=rates,
         device_name=sheet.name, source=f'{sheet.source} ({sheet.status})')
 
-# %% ../nbs/hardware/peaks.ipynb #d637fdf3
+# %% ../nbs/hardware/peaks.ipynb #3854b6ad
 @patch
 def datasheet(self:HardwarePeaks)->HardwarePeaks|None:
     "The vendor's numbers for this device and these threads, where it is known"
     sheet = find_sheet(self.device_name or '')
-    if sheet is None or self.source!='measured': return None
-    rates, bandwidth, _ = _sheet_rates(sheet, None if isinstance(sheet, Datasheet) else min(self.threads, sheet.cores))
-    return HardwarePeaks(rates.get(self.name, rates['float32']), bandwidth, compute_peaks=rates, device_name=sheet.name, source=sheet.source)
+    if sheet is None or self.source!='measured' or (not isinstance(sheet, Datasheet) and (self.threads or 1)>sheet.cores): return None   # several sockets
+    rates, bandwidth, _ = _sheet_rates(sheet, None if isinstance(sheet, Datasheet) else self.threads)
+    name = self.name if self.name in rates else 'float32'
+    return HardwarePeaks(rates[name], bandwidth, device=self.device, dtype=_dtype_of(name), tf32_enabled=name=='tf32', compute_peaks=rates, device_name=sheet.name, source=sheet.source)
 
 def _of(value, whole): return '' if not whole else f'{100*value/whole:.0f} % of {si(whole)}'
 
@@ -138,10 +171,9 @@ def _rows(self:HardwarePeaks):
                       _of(v, sheet and sheet.compute_peaks.get(k))))
     flops += [(k, 'not supported', '', '', why, '') for k,why in self.unsupported.items()]
     best = max(self.bandwidths, key=self.bandwidths.get, default='')
-    how = f'{best} over {si(self.working_set, "B")}' if best else ''
+    how = f'{best} over {si(self.working_set, "B")}' + (f' ({100*self.falling:.0f} % slower than over half)' if self.falling else '') if best else ''
     caches = [(o.name, si(o.bandwidth, 'B/s'), '', '', f'up to {si(o.size, "B")}' + (f' of {si(o.reported, "B")} reported' if o.reported else ''), '') for o in self.memory_levels[:-1]]
-    memory = self.memory_levels[-1].name if self.memory_levels else 'memory'
-    return [*flops, *caches, (memory, si(self.peak_bandwidth, 'B/s'), '', spread('bandwidth'), how, _of(self.peak_bandwidth, sheet and sheet.peak_bandwidth))]
+    return [*flops, *caches, (self.memory.name, si(self.peak_bandwidth, 'B/s'), '', spread('bandwidth'), how, _of(self.peak_bandwidth, sheet and sheet.peak_bandwidth))]
 
 @patch
 def table(self:HardwarePeaks,
@@ -207,10 +239,8 @@ def load(cls:HardwarePeaks,
     try: return _from_dict(json.loads(text, parse_constant=_refuse_constant))
     except (ValueError, TypeError, AttributeError) as e: raise ValueError(f"{str(path)!r} holds no peaks: {e}") from e
 
-# %% ../nbs/hardware/peaks.ipynb #a00fa24e
-_all_names = ['float32', 'float64', 'tf32', 'bfloat16', 'float16', 'int8', 'float8_e4m3fn']
-
-def _dtype_of(name): return torch.float32 if name=='tf32' else resolve_dtype(name)
+# %% ../nbs/hardware/peaks.ipynb #d3386835
+_all_names = ['float32', 'float64', 'tf32', 'bfloat16', 'float16', 'int8', 'float8_e4m3fnuz' if torch.version.hip else 'float8_e4m3fn']
 
 def ceiling_names(
     dtype, # a dtype, its name, a list of these, or `"all"`
@@ -223,38 +253,48 @@ def ceiling_names(
     if not names: raise ValueError(f"dtype={dtype!r}: there is no dtype to measure")
     for k in names:
         d = _dtype_of(k)
-        if not d.is_floating_point and d!=torch.int8: raise ValueError(f"dtype={d}: peaks are measured in floating-point dtypes and int8")
+        if not measurable(d): raise ValueError(f"dtype={d}: peaks are measured in floating-point dtypes and int8")
         if k=='tf32' and device.type!='cuda': raise ValueError(f"dtype={dtype!r}: TF32 is there on CUDA devices only")
     return list(dict.fromkeys(names))
 
-# %% ../nbs/hardware/peaks.ipynb #2c1c1278
+# %% ../nbs/hardware/peaks.ipynb #3f6a0398
 def check_sizes(
     names:list, # of ceilings
     device:torch.device,
-    matmul_size:int|None, # side of square matrices
+    matmul_size:int|None, # elements of a side of square matrices
     bandwidth_mb:float|None, # working set in 10⁶ bytes
 ):
     "Refuse sizes that are none, or that the memory of `device` can't hold"
     if matmul_size is not None: check_count('matmul_size', matmul_size, 16)
-    if bandwidth_mb is not None: _positive('bandwidth_mb', bandwidth_mb)
+    if bandwidth_mb is not None and _positive('bandwidth_mb', bandwidth_mb)<1: raise ValueError(f"bandwidth_mb={bandwidth_mb}: the kernels need at least 1")
     free, n = free_bytes(device), matmul_size or 0
-    need_mm = max(2*n*n*d.itemsize + n*n*result_dtype(d).itemsize for d in map(_dtype_of, names))
+    need_mm = max(Products.nbytes(Product(n, n, n), _dtype_of(k)) for k in names)
     for name,value,need in (('matmul_size', matmul_size, need_mm), ('bandwidth_mb', bandwidth_mb, (bandwidth_mb or 0)*10**6)):
         if need>free: raise ValueError(f"{name}={value} needs {si(need, 'B')}, and {si(free, 'B')} are free on {device}")
 
-# %% ../nbs/hardware/peaks.ipynb #36c033d1
+# %% ../nbs/hardware/peaks.ipynb #127ead32
 def _emulated(rate, reference): return f"emulated: {si(rate, 'FLOP/s')}, {rate/reference:.2g} of float32's rate"
 
+def _one_look(dtype, device):
+    "The rate of one product of middling size"
+    n = 256 if device.type=='cpu' else 2048
+    return max(product_rates(Products(dtype, device), Product(n, n, n, *layouts(dtype)[0]), seconds=0, least=2))
+
+def _no_tf32(device): return torch.version.hip is None and torch.cuda.get_device_capability(device)<(8, 0)
+
 def _ceiling(name, device, reference, size, warmup, steps):
-    "The ceiling in one dtype, or the reason why there is none"
+    "The ceiling in one dtype, or the reason why there is none; `reference`: FLOP/s of float32, if it is to be compared"
     dtype = _dtype_of(name)
+    if name=='tf32' and _no_tf32(device): raise NotImplementedError(f"{torch.cuda.get_device_name(device)} has no TF32")
     with float32_precision(tf32=name=='tf32'):
-        prods = Products(dtype, device, tf32=name=='tf32')
-        narrow = reference and dtype.itemsize<4
-        if narrow and (first := max(product_rates(prods, Product(256, 256, 256, *layouts(dtype)[0]), seconds=0, least=1)))<reference/100: return _emulated(first, reference)
-        prods.rates.clear()
-        c = compute_ceiling(prods, size, warmup=warmup, steps=steps)
-    return _emulated(c.burst, reference) if narrow and c.burst<reference/4 else c
+        if reference and (first := _one_look(dtype, device))<reference/100: return _emulated(first, reference)
+        c = compute_ceiling(Products(dtype, device, tf32=name=='tf32'), size, warmup=warmup, steps=steps)
+    return _emulated(c.burst, reference) if reference and c.burst<reference/4 else c
+
+def _reference(name, found, device):
+    "FLOP/s of float32, for dtypes that are narrower"
+    if _dtype_of(name).itemsize>=4: return None
+    with float32_precision(tf32=False): return found['float32'].burst if 'float32' in found else _one_look(torch.float32, device)
 
 def ceilings(
     names:list, # of ceilings; the first has to be there
@@ -263,8 +303,9 @@ def ceilings(
     "Measure the ceilings of arithmetic"
     found, lacking = {}, {}
     for name in progress(names, 'arithmetic'):
-        reference = found['float32'].burst if 'float32' in found else None
+        reference = _reference(name, found, device) if name!=names[0] else None
         try: c = _ceiling(name, device, reference, size, warmup, steps)
+        except torch.OutOfMemoryError: raise
         except (NotImplementedError, RuntimeError) as e:
             if name==names[0]: raise RuntimeError(f"the products in {name} failed on {device}: {e}") from e
             c = str(e).strip().split('\n')[0]
@@ -284,12 +325,18 @@ def software()->dict: # name → version
     res = dict(fasterbench=version('fasterbench'), torch=torch.__version__, Python=platform.python_version(), CUDA=torch.version.cuda, HIP=torch.version.hip, driver=_driver())
     return {k:v for k,v in res.items() if v}
 
-# %% ../nbs/hardware/peaks.ipynb #f71eb8df
+# %% ../nbs/hardware/peaks.ipynb #f69d351e
 _cache = {}
 
 def clear_peaks_cache():
     "Forget the peaks measured in this process"
     _cache.clear()
+
+def _falling(rates):
+    "How much slower the kernel was over the last working set than over the one before"
+    if len(rates)<2: return None
+    before, now = [*rates.values()][-2:]
+    return max(1-now/before, 0.)
 
 def _memory_name(device, name):
     sheet = find_sheet(name)
@@ -299,14 +346,14 @@ def _levels(memory, device, threads, peak, name):
     "The levels of memory, of which the outermost has the peak bandwidth"
     total = torch.cuda.get_device_properties(device).total_memory if device.type=='cuda' else psutil.virtual_memory().total
     *caches, last = memory_levels(rate_curve(memory, threads), reported_caches(device, threads), _memory_name(device, name), total)
-    return (*caches, last._replace(bandwidth=peak))
+    return (*(o for o in caches if o.bandwidth>1.05*peak), last._replace(bandwidth=peak))
 
-# %% ../nbs/hardware/peaks.ipynb #934c52cc
+# %% ../nbs/hardware/peaks.ipynb #eae9a151
 def measure_peaks(
     device:str|torch.device|None=None, # `None`: the accelerator torch finds, else the CPU
     *,
     dtype:torch.dtype|str|list=torch.float32, # floating point or int8; a list: the first is that of `peak_flops`; `"all"`: every one
-    matmul_size:int|None=None,     # side of square matrices; `None`: the best of many products
+    matmul_size:int|None=None,     # elements of a side of square matrices; `None`: the best of many products
     bandwidth_mb:float|None=None,  # working set in 10⁶ bytes; `None`: grown until it is beyond every cache
     warmup:int=2,                  # untimed runs of the best kernels
     steps:int=10,                  # timed runs of the best kernels
@@ -322,14 +369,17 @@ def measure_peaks(
     check_sizes(names, device, matmul_size, bandwidth_mb)
     key = device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy, threads, *sorted(cpus)
     if cache and key in _cache: return _cache[key]
-    with torch.inference_mode(), torch.autocast(device.type, enabled=False), same_rng(device):
+    with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         found, lacking = ceilings(names, device, matmul_size, warmup, steps)
-        memory, _ = memory_for(device, threads, int(bandwidth_mb*10**6) if bandwidth_mb else None)
+        memory, growth = memory_for(device, threads, int(bandwidth_mb*10**6) if bandwidth_mb else None)
         rates, samples = bandwidths(memory, warmup=warmup, steps=steps)
         levels = _levels(memory, device, threads, max(samples), device_name(device)) if hierarchy else ()
-    res = HardwarePeaks(found[names[0]].burst, max(samples), device=device, dtype=_dtype_of(names[0]), tf32_enabled=names[0]=='tf32', threads=threads,
+        used = memory.nbytes
+        del memory
+        if device.type=='cuda': torch.cuda.empty_cache()
+    res = HardwarePeaks(found[names[0]].burst, max(samples), device=device, dtype=_dtype_of(names[0]), tf32_enabled=allow_tf32 or names[0]=='tf32', threads=threads,
         cudnn_benchmark=torch.backends.cudnn.benchmark, compute_peaks={k:c.burst for k,c in found.items()}, sustained={k:c.sustained for k,c in found.items()},
-        unsupported=lacking, memory_levels=levels, bandwidths=rates, working_set=memory.nbytes, products={k:str(c.product) for k,c in found.items()},
+        unsupported=lacking, memory_levels=levels, bandwidths=rates, working_set=used, falling=_falling(growth), products={k:str(c.product) for k,c in found.items()},
         samples={**{k:c.samples for k,c in found.items()}, 'bandwidth':samples}, device_name=device_name(device), cpus=len(cpus), versions=software(),
         date=datetime.now(timezone.utc).isoformat(timespec='seconds'), source='measured')
     if cache: _cache[key] = res

@@ -22,14 +22,14 @@ def log_range(
     logs = [math.log10(v) for v in values]
     return [math.floor(2*(min(logs)-room))/2, math.ceil(2*(max(logs)+room))/2]
 
-# %% ../nbs/visualization/plot.ipynb #4d9a8994
+# %% ../nbs/visualization/plot.ipynb #97aab0f6
 def drawable(row)->bool:
     "Has `row` a place on logarithmic axes?"
     return bool(row.arithmetic_intensity and math.isfinite(row.arithmetic_intensity) and row.achieved_gflops)
 
 def _held_against(row):
     if row.impossible: return f'{row.cache_pct:.1f} % of {row.roof}, above every roof: a measurement error'
-    return f'{row.utilization_pct:.1f} % of the roof' + (f', {row.cache_pct:.1f} % of that of {row.roof}' if row.above and row.roof!='memory' else '')
+    return f'{row.utilization_pct:.1f} % of the roof' + (f', {row.cache_pct:.1f} % of that of {row.roof}' if row.above and row.roof not in (None, 'memory') else '')
 
 def hover(row)->str:
     "Everything known of `row`, as the text of its label"
@@ -111,11 +111,11 @@ def slope_notes(fig, levels, memory, top, xr, yr, at):
         x = 10**(start + (at+0.15*(i%2))*(end-start))
         _note(fig, text, x, x*v, 'roof' if v==memory else 'cache', textangle=slope_angle(xr, yr), yshift=9, xshift=-4)
 
-# %% ../nbs/visualization/plot.ipynb #b4aefd22
+# %% ../nbs/visualization/plot.ipynb #00c25aff
 def _subtitle(rows, peaks):
     left = [r for r in rows if not drawable(r)]
     share = sum(r.time_pct or 0 for r in left)
-    res = f"{peaks.device}, {str(peaks.dtype).removeprefix('torch.')}; area: share of the time"
+    res = f"{peaks.device}, {peaks.name}; area: share of the time"
     if any(drawable(r) and r.above and not r.impossible for r in rows): res += "; open: above the memory's roof"
     if any(drawable(r) and r.impossible for r in rows): res += '; cross: above every roof, a measurement error'
     return res + (f"; not drawn: {len(left)} rows without FLOPs or of unknown cost, {share:.1f} % of the time" if left else '')
@@ -129,7 +129,7 @@ def lay_out(fig, title, subtitle, xr, yr):
         yaxis=dict(title='rate (FLOP/s)', range=yr, **axis), paper_bgcolor='rgba(0,0,0,0)', plot_bgcolor='rgba(0,0,0,0)',
         legend=dict(orientation='h', y=-0.18), hoverlabel=dict(align='left'), font=dict(color='#66757f'), margin=dict(t=90))
 
-# %% ../nbs/visualization/plot.ipynb #554b08cb
+# %% ../nbs/visualization/plot.ipynb #2b87b399
 def plot_roofline(
     rows:list, # of `RooflinePoint`
     peaks, # `HardwarePeaks`
@@ -147,18 +147,17 @@ def plot_roofline(
         *(_ceiling_trace(go, peaks, k, hi) for k in ceilings), *(_slope_trace(go, o, lo, peaks.peak_flops) for o in levels)])
     _ridge_note(fig, peaks, bottom)
     for v,text in shared_labels({k:peaks.compute_peaks[k] for k in (peaks.name, *ceilings)}, 'FLOP/s', label_near(yr)): _note(fig, text, hi, v, 'roof', xanchor='right', yshift=9)
-    memory = peaks.memory_levels[-1].name if peaks.memory_levels else 'memory'
-    slope_notes(fig, {memory: peaks.peak_bandwidth, **{o.name:o.bandwidth for o in levels}}, peaks.peak_bandwidth, peaks.peak_flops, xr, yr, at=0.7)
+    slope_notes(fig, {peaks.memory.name: peaks.peak_bandwidth, **{o.name:o.bandwidth for o in levels}}, peaks.peak_bandwidth, peaks.peak_flops, xr, yr, at=0.7)
     return lay_out(fig, title, _subtitle(rows, peaks), xr, yr)
 
-# %% ../nbs/visualization/plot.ipynb #8585d0d3
+# %% ../nbs/visualization/plot.ipynb #955a6970
 def plot_peaks(
     peaks, # `HardwarePeaks`
     title:str|None=None, # `None`: the device
 ): # a plotly `Figure`
     "Draw every ceiling of `peaks`"
     import plotly.graph_objects as go
-    slopes = {o.name: o.bandwidth for o in peaks.memory_levels} or dict(memory=peaks.peak_bandwidth)
+    slopes = {o.name: o.bandwidth for o in (*peaks.memory_levels[:-1], peaks.memory)}
     tops = peaks.compute_peaks
     xr = log_range([min(tops.values())/max(slopes.values()), max(tops.values())/min(slopes.values())], room=0.7)
     lo, hi = 10**xr[0], 10**xr[1]

@@ -41,16 +41,19 @@ class HostClock:
     )->list: # seconds between each mark and the next
         return [(b-a)/1e9 for a,b in zip(marks, marks[1:])]
 
-# %% ../nbs/core/timing.ipynb #0dd20869
+# %% ../nbs/core/timing.ipynb #e49fae12
 class EventClock:
     "Marks are events in the queue of an accelerator"
     span = 500e-6 # seconds; events resolve half a microsecond
-    def __init__(self, device:torch.device, event=torch.Event): self.device,self.event,self.pool,self.used = device,event,[],0
+    def __init__(self, device:torch.device, event=torch.Event):
+        self.device, self.event, self.pool, self.used = device, event, [], 0
+        self.elsewhere = device.type!='cpu' and device.index!=torch.accelerator.current_device_index()   # an event goes into the current device's queue
     def mark(self):
         if self.used==len(self.pool): self.pool.append(self.event(self.device, enable_timing=True))
         e = self.pool[self.used]
         self.used += 1
-        e.record()
+        if self.elsewhere: e.record(torch.accelerator.current_stream(self.device))
+        else: e.record()
         return e
     def intervals(self, 
         marks:list # in the order they were made
