@@ -209,10 +209,10 @@ def climb(
             done.add(todo[0])
     return best[-1]
 
-# %% ../nbs/hardware/probes.ipynb #443a70bc
+# %% ../nbs/hardware/probes.ipynb #3b0b868f
 def best_product(
     prods:Products,
-    seconds:float=0.9, # to spend, roughly
+    seconds:float=0.8, # to spend, roughly
     longest:float|None=None, # seconds that one product may take; `None`: 0.03 on a CPU, 0.01 elsewhere
 )->Product:
     "The product with the highest rate on this machine, as far as the budget goes"
@@ -230,7 +230,7 @@ def best_product(
     if not prods.rates: raise refused[0] if refused else RuntimeError(f"no product fits in {si(room, 'B')}, half of the free memory")
     return best
 
-# %% ../nbs/hardware/probes.ipynb #59fff3de
+# %% ../nbs/hardware/probes.ipynb #4dd7748f
 class Ceiling(NamedTuple):
     "The highest rate of arithmetic in one dtype"
     burst:float     # FLOP/s, best sample
@@ -241,7 +241,7 @@ class Ceiling(NamedTuple):
 def compute_ceiling(
     prods:Products,
     size:int|None=None, # elements of a side of the only product, a square; `None`: searched
-    *, seconds:float=0.9, # to search, roughly
+    *, seconds:float=0.8, # to search, roughly
     sustain:float=0.2, # seconds of the longer run
     warmup:int=2, # untimed products before
     steps:int=10, # timed ones of each of the three best: about half of that in two turns
@@ -354,7 +354,7 @@ def settle(
         if 2*size>limit or (beyond(rates, cache, inner) and (now>0.95*before or 2*(clock()-began)>seconds)): return rates
         size, before = 2*size, now
 
-# %% ../nbs/hardware/probes.ipynb #c2047676
+# %% ../nbs/hardware/probes.ipynb #7fd36914
 def memory_for(
     device:torch.device,
     threads:int, # of the CPU
@@ -367,7 +367,7 @@ def memory_for(
     limit = nbytes or min(max(16*cache, 2**33), free_bytes(device)//4)
     unit = min(max(2**25, cache//4) if on_cpu else 2**30, limit//6)   # one kernel over it takes much longer than its start and its end
     memory = Memory(device, unit)
-    return memory, settle(memory, nbytes or (2**24 if on_cpu else 4*unit), cache, inner, limit, seconds)
+    return memory, settle(memory, nbytes or (cache//32 if on_cpu else 4*unit), cache, inner, limit, seconds)
 
 # %% ../nbs/hardware/probes.ipynb #2a6f6408
 def bandwidths(
