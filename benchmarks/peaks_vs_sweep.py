@@ -48,7 +48,7 @@ def compare(device, dtype, longest, parts):
     best = max(prods.rates, key=prods.rates.get)
     found = [p.peak_flops for p in ours]
     yield f'{dtype}'.removeprefix('torch.')
-    yield f'  sweep     {len(prods.rates)} products{f' ({len(refused)} without a kernel)' if refused else ''}; best {si(prods.rates[best], "FLOP/s")} with {best}'
+    yield f'  sweep     {len(prods.rates)} products, {len(refused)} without a kernel; best {si(prods.rates[best], "FLOP/s")} with {best}'
     for p in ours: yield f'  measured  {si(p.peak_flops, "FLOP/s")} with {p.products[p.name]}: {p.peak_flops/prods.rates[best]:.3f} of the sweep\'s best, sustained {p.sustained_flops/p.peak_flops:.3f} of the burst'
     yield f'  median    {statistics.median(found)/prods.rates[best]:.3f} of the sweep\'s best; the lowest call {min(found)/prods.rates[best]:.3f}'
 

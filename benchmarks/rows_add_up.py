@@ -1,9 +1,9 @@
-"""Do the rows add up to the forward, and does watching it slow it down?
+"""Do the rows add up to the forward, does watching slow it down, and how long does a profile take?
 
-For each model, plain and profiled forwards alternate in one process, so that both see the same machine. Prints a
-table and writes it, with the device and the versions, to benchmarks/results/rows_add_up.txt.
+`profile` itself makes plain forwards between those with marks. Prints a table and writes it, with the device and the
+versions, to benchmarks/results/rows_add_up.txt.
 
-    python benchmarks/rows_add_up.py [--pairs 31] [--models resnet18 ...]
+    python benchmarks/rows_add_up.py [--rounds 5] [--models resnet18,resnet50]
 """
 import platform, time
 from pathlib import Path
@@ -13,54 +13,37 @@ import torch, torchvision
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import device_name, undisturbed
-from fasterbench.costs import count_forward
+from fasterbench.core import device_name
 from fasterbench.peaks import HardwarePeaks
-from fasterbench.roofline import RooflineAnalyzer, time_forwards
+from fasterbench.roofline import RooflineAnalyzer
 
-cpu = torch.device('cpu')
-
-def plain(model, run):
-    args, kwargs = run.call()
-    start = time.perf_counter()
-    out = model(*args, **kwargs)
-    return time.perf_counter() - start
-
-def measure(name, pairs):
-    "Seconds of alternating plain and profiled forwards, and the analyzer's totals over the profiled ones"
+def profiled(name, rounds):
+    "Analyzers after `rounds` profiles of their own, and how many plain forwards each profile took as long as"
     model, sample = torchvision.models.get_model(name, weights=None), torch.randn(1, 3, 224, 224)
-    analyzer, plains, profiled, owns = RooflineAnalyzer(model, sample), [], [], []
-    with undisturbed(model, sample, cpu) as run:
-        costs = count_forward(model, *run.call())
-        for _ in range(5): plain(model, run)
-        for i in range(pairs):
-            first = i%2   # neither kind is always the first of a pair
-            if first: plains.append(plain(model, run))
-            total, own = time_forwards(model, run, cpu, warmup=0, steps=1)
-            if not first: plains.append(plain(model, run))
-            profiled += total; owns += own
-    rows, totals = analyzer._join(costs, profiled, owns, HardwarePeaks(1e12, 1e11))
-    return plains, totals, rows
+    for _ in range(rounds):
+        a = RooflineAnalyzer(model, sample, HardwarePeaks(1e12, 1e11))
+        start = time.perf_counter()
+        a.profile(warmup=5, steps=20)
+        yield a, (time.perf_counter()-start)/a.totals.plain.median
 
-def line(name, pairs):
-    plains, t, rows = measure(name, pairs)
-    exact = max(abs(sum(r.samples[i] for r in rows) + t.outside.samples[i] - f)/f for i,f in enumerate(t.forward.samples))
-    ms = lambda s: f'{1e3*s:.2f}'
-    return [name, len(rows), ms(median(plains)), ms(t.forward.median), f'{t.forward.median/median(plains):.3f}',
-            f'{median(a/b for a,b in zip(t.forward.samples, plains)):.3f}', ms(t.rows_s), ms(t.outside.median), ms(t.jitter_s),
-            f'{100*(t.rows_s + t.remainder_s)/t.forward.median:.2f}', f'{100*(t.rows_s + t.outside.median)/t.forward.median:.2f}', f'{exact:.0e}']
+def line(name, rounds):
+    got = [*profiled(name, rounds)]
+    t = [a.totals for a,_ in got]
+    exact = max(abs(sum(r.samples[i] for r in a.results) + a.totals.outside.samples[i] - f)/f for a,_ in got for i,f in enumerate(a.totals.forward.samples))
+    ms, pct = lambda f: f'{1e3*median(map(f, t)):.2f}', lambda f: f'{100*median(map(f, t)):.2f}'
+    return [name, len(got[0][0].results), t[0].module_calls, ms(lambda o: o.plain.median), ms(lambda o: o.forward.median), f'{median(o.overhead_pct for o in t):.1f}',
+            f'{median(n for _,n in got):.1f}', pct(lambda o: (o.rows_s + o.remainder_s)/o.forward.median), pct(lambda o: (o.rows_s + o.outside.median)/o.forward.median), f'{exact:.0e}']
 
-headers = ['model', 'rows', 'plain ms', 'profiled ms', 'ratio of\nmedians', 'median of\nratios', 'rows ms', 'outside ms', 'jitter ms',
-           'rows +\nremainder %', 'rows +\noutside %', 'largest gap in\nany one forward']
+headers = ['model', 'rows', 'module\ncalls', 'plain\nms', 'with\nmarks ms', 'overhead\n%', 'profile, in\nplain forwards', 'rows +\nremainder %', 'rows +\noutside %', 'largest gap in\nany one forward']
 
 @call_parse
 def main(
-    pairs:int=31, # plain and profiled forwards, alternating
-    models:str='resnet18,resnet50,vit_b_16,swin_t', # torchvision models
+    rounds:int=5, # profiles of each model
+    models:str='resnet18,resnet50,vit_b_16,swin_t,mobilenet_v3_small', # torchvision models
 ):
     "Measure how the rows add up and what watching costs"
-    table = tabulate([line(m, pairs) for m in models.split(',')], headers=headers, disable_numparse=True, stralign='right')
-    text = (f'{device_name(cpu)}, {torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, '
-            f'torchvision {torchvision.__version__}\nbatch 1, 224 pixels, eval and inference mode, {pairs} alternating pairs; times are medians\n\n{table}\n')
+    table = tabulate([line(m, rounds) for m in models.split(',')], headers=headers, disable_numparse=True, stralign='right')
+    text = (f'{device_name(torch.device("cpu"))}, {torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, torchvision {torchvision.__version__}\n'
+            f'batch 1, 224 pixels, eval and inference mode; medians of {rounds} profiles, each of 5 forwards to warm up, 20 with marks and 5 plain ones in between\n\n{table}\n')
     print(text)
     (Path(__file__).parent/'results'/'rows_add_up.txt').write_text(text)

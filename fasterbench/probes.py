@@ -230,13 +230,14 @@ def best_product(
     if not prods.rates: raise refused[0] if refused else RuntimeError(f"no product fits in {si(room, 'B')}, half of the free memory")
     return best
 
-# %% ../nbs/hardware/probes.ipynb #4dd7748f
+# %% ../nbs/hardware/probes.ipynb #40a9593d
 class Ceiling(NamedTuple):
     "The highest rate of arithmetic in one dtype"
     burst:float     # FLOP/s, best sample
     sustained:float # FLOP/s, FLOPs over the seconds of a longer run
     product:Product # with which it was reached
     samples:list    # FLOP/s, of the longer run
+    near:list       # of products: the three best
 
 def compute_ceiling(
     prods:Products,
@@ -253,7 +254,7 @@ def compute_ceiling(
         for q in top: product_rates(prods, q, seconds=0.02, least=math.ceil(steps/4))
     p = max(prods.rates, key=prods.rates.get)
     samples = product_rates(prods, p, seconds=sustain, warmup=warmup)
-    return Ceiling(prods.rates[p], len(samples)/sum(1/r for r in samples), p, samples)
+    return Ceiling(prods.rates[p], len(samples)/sum(1/r for r in samples), p, samples, top)
 
 # %% ../nbs/hardware/probes.ipynb #b02e4962
 class Probe(NamedTuple):
