@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from tqdm import tqdm
 
-# %% ../nbs/core/core.ipynb #ed623286
+# %% ../nbs/core/core.ipynb #6adadb9f
 class DeviceError(RuntimeError): "A device was asked for that is not there"
 
 def resolve_device(
@@ -30,7 +30,7 @@ def resolve_device(
     try: dev = torch.device(device)
     except (RuntimeError, TypeError) as e: raise ValueError(f"device={device!r} is not a device that torch knows") from e
     if dev.type=='cpu': return torch.device('cpu')
-    if dev.type=='meta': raise ValueError(f"device={device!r}: nothing runs on the meta device, so nothing can be measured there")
+    if dev.type=='meta': raise ValueError(f"device={device!r}: nothing runs on the meta device, so nothing can be measured there; fasterbench.costs.count_costs counts FLOPs and bytes on it")
     if acc is None or acc.type!=dev.type:
         raise DeviceError(f"device={device!r} was asked for, but torch {torch.__version__} finds only {acc or 'the CPU'} on this machine")
     n = torch.accelerator.device_count()

@@ -60,7 +60,7 @@ def dtype_name(dtype:torch.dtype, tf32:bool=False)->str:
 
 def _dtype_of(name): return torch.float32 if name=='tf32' else resolve_dtype(name)
 
-# %% ../nbs/hardware/peaks.ipynb #ff9dd904
+# %% ../nbs/hardware/peaks.ipynb #a53ba0b8
 @dataclass(frozen=True, repr=False)
 class HardwarePeaks:
     "What one device can do"
@@ -101,14 +101,22 @@ class HardwarePeaks:
         put('memory_levels', _levels_in_order(self.memory_levels, self.peak_bandwidth))
     @property
     def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is
-    @property
-    def sustained_flops(self)->float|None: return self.sustained.get(self.name) # FLOP/s over a longer run, in `dtype`
-    @property
-    def spread(self)->dict: # name → how far the median sample is below the peak, 0 to 1
-        return {k: 1 - float(np.median(v))/self.compute_peaks.get(k, self.peak_bandwidth) for k,v in self.samples.items()}
-    @property
-    def memory(self)->MemoryLevel: # the outermost level
-        return self.memory_levels[-1] if self.memory_levels else MemoryLevel('memory', 0, self.peak_bandwidth)
+
+# %% ../nbs/hardware/peaks.ipynb #e9c7f026
+@patch(as_prop=True)
+def sustained_flops(self:HardwarePeaks)->float|None: # FLOP/s
+    "The rate over a longer run, in `dtype`"
+    return self.sustained.get(self.name)
+
+@patch(as_prop=True)
+def spread(self:HardwarePeaks)->dict: # name → 0 to 1
+    "How far the median sample is below the peak"
+    return {k: 1 - float(np.median(v))/self.compute_peaks.get(k, self.peak_bandwidth) for k,v in self.samples.items()}
+
+@patch(as_prop=True)
+def memory(self:HardwarePeaks)->MemoryLevel:
+    "The outermost level"
+    return self.memory_levels[-1] if self.memory_levels else MemoryLevel('memory', 0, self.peak_bandwidth)
 
 # %% ../nbs/hardware/peaks.ipynb #0a98adb8
 _stands_for = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64, torch.qint8: torch.int8, torch.quint8: torch.int8,

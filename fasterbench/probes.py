@@ -209,10 +209,10 @@ def climb(
             done.add(todo[0])
     return best[-1]
 
-# %% ../nbs/hardware/probes.ipynb #3b0b868f
+# %% ../nbs/hardware/probes.ipynb #02d8ee96
 def best_product(
     prods:Products,
-    seconds:float=0.8, # to spend, roughly
+    seconds:float=0.7, # to spend, roughly
     longest:float|None=None, # seconds that one product may take; `None`: 0.03 on a CPU, 0.01 elsewhere
 )->Product:
     "The product with the highest rate on this machine, as far as the budget goes"
@@ -230,7 +230,7 @@ def best_product(
     if not prods.rates: raise refused[0] if refused else RuntimeError(f"no product fits in {si(room, 'B')}, half of the free memory")
     return best
 
-# %% ../nbs/hardware/probes.ipynb #40a9593d
+# %% ../nbs/hardware/probes.ipynb #1d3ad8c1
 class Ceiling(NamedTuple):
     "The highest rate of arithmetic in one dtype"
     burst:float     # FLOP/s, best sample
@@ -242,7 +242,7 @@ class Ceiling(NamedTuple):
 def compute_ceiling(
     prods:Products,
     size:int|None=None, # elements of a side of the only product, a square; `None`: searched
-    *, seconds:float=0.8, # to search, roughly
+    *, seconds:float=0.7, # to search, roughly
     sustain:float=0.2, # seconds of the longer run
     warmup:int=2, # untimed products before
     steps:int=10, # timed ones of each of the three best: about half of that in two turns

@@ -103,7 +103,7 @@ def time_forwards(
     res.module_calls = sum(e>=0 for e in o.path)
     return res
 
-# %% ../nbs/analysis/roofline.ipynb #fbaea399
+# %% ../nbs/analysis/roofline.ipynb #0e016502
 @dataclass
 class RooflinePoint:
     "One module's own work, measured, under the roof"
@@ -129,6 +129,8 @@ class RooflinePoint:
     unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
     @property
     def timing(self)->Timing: return Timing(self.samples)
+    @property
+    def noisy(self)->bool: return self.timing.noisy # is the IQR of the samples more than a tenth of their median?
     @property
     def above(self)->bool: return self.utilization_pct is not None and self.utilization_pct>100 # the roof with all data from memory?
     @property
@@ -300,7 +302,7 @@ def warn_other_path(costs, owns, names):
     if odd := sorted((counted ^ timed) - {''}): warnings.warn(
         f"the timed forwards did not take the path of the counted one: {', '.join(odd[:5])} ran in only one of them; their rows are not to be trusted", stacklevel=3)
 
-# %% ../nbs/analysis/roofline.ipynb #2e305f63
+# %% ../nbs/analysis/roofline.ipynb #5ed94f05
 _headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']   # `_cells` in words
 
 def _number(value, spec): return '–' if value is None else format(value, spec)
@@ -313,7 +315,7 @@ def roof_cell(r)->str:
 def _cells(r):
     over, least = '↑' if r.above else '', '≥' if r.unknown else ''
     return [r.name or '(the model)', r.type, least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
-            _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r), si(r.time_s, 's'), _number(r.time_pct, '.1f')]
+            _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r), ('~' if r.samples and r.noisy else '') + si(r.time_s, 's'), _number(r.time_pct, '.1f')]
 
 def summary_table(
     rows:list, # of `RooflinePoint`
@@ -324,7 +326,7 @@ def summary_table(
     table = tabulate(map(_cells, shown), headers=_headers, colalign=['left']*2 + ['right']*4 + ['left', 'right', 'left'] + ['right']*2, disable_numparse=True)
     return table + (f'\n… and {len(rows)-len(shown)} faster rows' if len(shown)<len(rows) else '')
 
-# %% ../nbs/analysis/roofline.ipynb #9a4a73e6
+# %% ../nbs/analysis/roofline.ipynb #00110abb
 def _totals_lines(a):
     t, pct = a.totals, lambda s: f'{100*s/a.totals.forward.median:.1f} %'
     lines = [f"forward      {t.forward!r}",
@@ -334,6 +336,8 @@ def _totals_lines(a):
         f"work         {'' if t.complete else 'at least '}{si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
         f"roof         {si(t.roof_time_s, 's')} for all {'' if t.complete else 'other '}rows one after the other, {pct(t.roof_time_s)} of the forward"]
     if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
+    noisy = [r for r in a.results if r.noisy]
+    if noisy: lines.append(f"~            noisy: the IQR of {len(noisy)} rows' samples ({pct(sum(r.time_s for r in noisy))}) is more than a tenth of their median")
     above = [r for r in a.results if r.above and not r.impossible]
     if above: lines.append("↑            above the memory's roof: " + ("the peaks hold no caches that could explain it" if above[0].roof=='memory' else
         "the data came from a cache, of whose roof the row reached that much"))
