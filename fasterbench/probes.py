@@ -370,17 +370,20 @@ def memory_for(
     memory = Memory(device, unit)
     return memory, settle(memory, nbytes or (cache//32 if on_cpu else 4*unit), cache, inner, limit, seconds)
 
-# %% ../nbs/hardware/probes.ipynb #2a6f6408
+# %% ../nbs/hardware/probes.ipynb #6fba1d55
 def bandwidths(
     memory:Memory,
     *, warmup:int=1, # untimed sweeps with the best kernels
     steps:int=10, # timed ones with the best; a third of that with the second best
 )->tuple[dict, list]: # kernel → byte/s, best of its samples; and the samples of the best kernel
     "The rate of every kernel over `memory`"
-    rates = {k: probe_rates(o, memory.bufs, seconds=0, least=2, warmup=0) for k,o in probes.items()}
-    for b in memory.bufs: memory.fill(b)
+    def run(k, least, warmup=0):
+        res = probe_rates(probes[k], memory.bufs, seconds=0, least=least, warmup=warmup)
+        for b in memory.bufs if k=='write' else (): memory.fill(b)
+        return res
+    rates = {k: run(k, 2) for k in probes}
     second, first = sorted(rates, key=lambda k: max(rates[k]))[-2:]
-    for k,n in ((second, math.ceil(steps/3)), (first, steps)): rates[k] += probe_rates(probes[k], memory.bufs, seconds=0, least=n, warmup=warmup)
+    for k,n in ((second, math.ceil(steps/3)), (first, steps)): rates[k] += run(k, n, warmup)
     best = max(rates, key=lambda k: max(rates[k]))
     return {k:max(v) for k,v in rates.items()}, rates[best]
 
