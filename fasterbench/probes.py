@@ -355,12 +355,12 @@ def settle(
         if 2*size>limit or (beyond(rates, cache, inner) and (now>0.95*before or 2*(clock()-began)>seconds)): return rates
         size, before = 2*size, now
 
-# %% ../nbs/hardware/probes.ipynb #7fd36914
+# %% ../nbs/hardware/probes.ipynb #0e50cd0d
 def memory_for(
     device:torch.device,
     threads:int, # of the CPU
     nbytes:int|None=None, # bytes of the working set; `None`: until the rate no longer falls
-    seconds:float=1., # to spend on that, roughly
+    seconds:float=0.7, # to spend on that, roughly
 )->tuple[Memory, dict]: # and bytes → byte/s on the way
     "Memory beyond every cache"
     inner, cache = [0, 0, *reported_caches(device, threads).values()][-2:]
