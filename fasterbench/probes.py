@@ -209,10 +209,10 @@ def climb(
             done.add(todo[0])
     return best[-1]
 
-# %% ../nbs/hardware/probes.ipynb #02d8ee96
+# %% ../nbs/hardware/probes.ipynb #c73dff85
 def best_product(
     prods:Products,
-    seconds:float=0.7, # to spend, roughly
+    seconds:float=0.6, # to spend, roughly
     longest:float|None=None, # seconds that one product may take; `None`: 0.03 on a CPU, 0.01 elsewhere
 )->Product:
     "The product with the highest rate on this machine, as far as the budget goes"
@@ -230,7 +230,7 @@ def best_product(
     if not prods.rates: raise refused[0] if refused else RuntimeError(f"no product fits in {si(room, 'B')}, half of the free memory")
     return best
 
-# %% ../nbs/hardware/probes.ipynb #1d3ad8c1
+# %% ../nbs/hardware/probes.ipynb #13196438
 class Ceiling(NamedTuple):
     "The highest rate of arithmetic in one dtype"
     burst:float     # FLOP/s, best sample
@@ -242,7 +242,7 @@ class Ceiling(NamedTuple):
 def compute_ceiling(
     prods:Products,
     size:int|None=None, # elements of a side of the only product, a square; `None`: searched
-    *, seconds:float=0.7, # to search, roughly
+    *, seconds:float=0.6, # to search, roughly
     sustain:float=0.2, # seconds of the longer run
     warmup:int=2, # untimed products before
     steps:int=10, # timed ones of each of the three best: about half of that in two turns
@@ -370,7 +370,7 @@ def memory_for(
     memory = Memory(device, unit)
     return memory, settle(memory, nbytes or (cache//32 if on_cpu else 4*unit), cache, inner, limit, seconds)
 
-# %% ../nbs/hardware/probes.ipynb #6fba1d55
+# %% ../nbs/hardware/probes.ipynb #093f37fb
 def bandwidths(
     memory:Memory,
     *, warmup:int=1, # untimed sweeps with the best kernels
@@ -381,7 +381,7 @@ def bandwidths(
         res = probe_rates(probes[k], memory.bufs, seconds=0, least=least, warmup=warmup)
         for b in memory.bufs if k=='write' else (): memory.fill(b)
         return res
-    rates = {k: run(k, 2) for k in probes}
+    rates = {k: run(k, 1) for k in probes}
     second, first = sorted(rates, key=lambda k: max(rates[k]))[-2:]
     for k,n in ((second, math.ceil(steps/3)), (first, steps)): rates[k] += run(k, n, warmup)
     best = max(rates, key=lambda k: max(rates[k]))
