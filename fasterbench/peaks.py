@@ -60,7 +60,7 @@ def dtype_name(dtype:torch.dtype, tf32:bool=False)->str:
 
 def _dtype_of(name): return torch.float32 if name=='tf32' else resolve_dtype(name)
 
-# %% ../nbs/hardware/peaks.ipynb #a53ba0b8
+# %% ../nbs/hardware/peaks.ipynb #606d5624
 @dataclass(frozen=True, repr=False)
 class HardwarePeaks:
     "What one device can do"
@@ -93,8 +93,9 @@ class HardwarePeaks:
         put('device', str(self.device)); put('dtype', resolve_dtype(self.dtype))
         for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(self, k), bool)
         for k in ('unsupported', 'products', 'versions'): _is(k, getattr(self, k), dict)
-        for k,kind in (('date', str), ('device_name', str), ('source', str)): getattr(self, k) is None or _is(k, getattr(self, k), kind)
-        for k in ('threads', 'cpus', 'working_set'): getattr(self, k) is None or check_count(k, getattr(self, k), 1)
+        known = lambda *names: [(k, getattr(self, k)) for k in names if getattr(self, k) is not None]
+        for k,v in known('date', 'device_name', 'source'): _is(k, v, str)
+        for k,v in known('threads', 'cpus', 'working_set'): check_count(k, v, 1)
         for k in ('compute_peaks', 'sustained', 'bandwidths'): put(k, _rates(k, getattr(self, k)))
         put('compute_peaks', self.compute_peaks or {self.name: self.peak_flops})
         put('samples', _samples(self.samples))
