@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'model_device', 'model_dtype', 'resolve_dtype', 'device_name', 'synchronize',
            'tensors', 'nbytes', 'to_device', 'call_args', 'si', 'progress', 'evaluating', 'preserve', 'on_device',
-           'same_rng', 'num_threads', 'tf32_allowed', 'float32_precision', 'watching', 'global_hooks', 'Run',
-           'undisturbed']
+           'same_rng', 'num_threads', 'tf32_allowed', 'float32_precision', 'one_region', 'visible', 'watching', 'eager',
+           'Run', 'reserved', 'undisturbed']
 
-# %% ../nbs/core/core.ipynb #8f47d8d2
-import math, platform, random, threading
+# %% ../nbs/core/core.ipynb #9f3ba006
+import math, platform, random, sys, threading, warnings
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 import numpy as np, torch
 from torch import nn
@@ -136,7 +136,7 @@ def evaluating(model:nn.Module):
     finally:
         for m in were: m.training = True
 
-# %% ../nbs/core/core.ipynb #b0af5240
+# %% ../nbs/core/core.ipynb #05e2dbf3
 def _version(t): return None if t.is_inference() else t._version
 
 @contextmanager
@@ -145,8 +145,10 @@ def preserve(model:nn.Module):
     attrs = [(vars(m), dict(vars(m))) for m in model.modules()]
     inside = [(v, v.copy()) for _,old in attrs for v in old.values() if type(v) in (dict, OrderedDict, list, set)]
     values = [(b, b.detach().clone()) for b in model.buffers()]
-    params = [(n, p, _version(p)) for n,p in model.named_parameters()]
-    try: yield model
+    params, failed = [(n, p, _version(p)) for n,p in model.named_parameters()], True
+    try:
+        yield model
+        failed = False
     finally:
         for now,old in attrs:
             for k in now.keys()-old.keys(): del now[k]
@@ -156,9 +158,9 @@ def preserve(model:nn.Module):
             (v.extend if isinstance(v, list) else v.update)(old)
         with torch.inference_mode():
             for b,value in values: _put_back(b, value)
-        _report_written([n for n,p,version in params if version is not None and version!=p._version])
+        _report_written([n for n,p,version in params if version is not None and version!=p._version], failed)
 
-# %% ../nbs/core/core.ipynb #42c59d00
+# %% ../nbs/core/core.ipynb #1b2f0269
 def _put_back(t, value):
     "Give `t` its old values again, wherever they changed"
     if t.is_nested: return _put_back(t.values(), value.values())
@@ -166,8 +168,11 @@ def _put_back(t, value):
     elif t.is_meta: return   # there are no values
     elif not torch.equal(t, value): t.copy_(value)
 
-def _report_written(names):
-    if names: raise RuntimeError(f"the forward wrote to its own parameters, which can't be undone: {', '.join(names[:5])}")
+def _report_written(names, failed):
+    if not names: return
+    what = f"the forward wrote to its own parameters, which can't be undone: {', '.join(names[:5])}"
+    if not failed: raise RuntimeError(what)
+    warnings.warn(what, stacklevel=5)   # the error of the forward itself is what is raised
 
 # %% ../nbs/core/core.ipynb #db6ba073
 @contextmanager
@@ -245,33 +250,38 @@ def float32_precision(
         for h,v in zip(holders, old):
             if h.fp32_precision!=v: h.fp32_precision = v
 
-# %% ../nbs/core/core.ipynb #9d054985
+# %% ../nbs/core/core.ipynb #5ac3f37b
+_slot = '_compiled_call_impl'
+
+def one_region(m:nn.Module)->bool:
+    "Is a call of `m` a compiled or scripted region, or one on several devices, that is not to be seen into?"
+    dynamo = sys.modules.get('torch._dynamo')
+    if dynamo is not None and isinstance(m, dynamo.OptimizedModule): return True
+    return m._compiled_call_impl is not None or isinstance(m, torch.jit.ScriptModule) or (isinstance(m, nn.DataParallel) and len(m.device_ids)>1)
+
+def visible(model:nn.Module)->list: # of `(index, module)`
+    "The modules of `model` whose calls can be watched, with their index in `model.modules()`"
+    inside = {id(o) for m in model.modules() if one_region(m) for o in m.modules() if o is not m}
+    return [(i,m) for i,m in enumerate(model.modules()) if id(m) not in inside]
+
 @contextmanager
 def watching(
     model:nn.Module,
-    enter, # called with the index of the module in `model.modules()` just before its forward
-    leave, # called with that index when the forward ends, also by an exception
+    around, # called with the index in `model.modules()` and the call of a module: what is to be called instead
 ):
-    "Call `enter` and `leave` around every forward of a module of `model` in this thread"
-    index, thread, ident = {id(m):i for i,m in enumerate(model.modules())}, threading.get_ident(), threading.get_ident
-    def pre(module, args):
-        i = index.get(id(module))
-        if i is not None and ident()==thread: enter(i)
-    def post(module, args, output):
-        i = index.get(id(module))
-        if i is not None and ident()==thread: leave(i)
-    hooks = [nn.modules.module.register_module_forward_pre_hook(pre)]
+    "While the block lasts, calls of the modules of `model` go through what `around` makes of them"
+    seen = [(vars(m), vars(m).get(_slot), around(i, m._compiled_call_impl or m._call_impl)) for i,m in visible(model)]
     try:
-        hooks.append(nn.modules.module.register_module_forward_hook(post, always_call=True))
+        for attrs,_,call in seen: attrs[_slot] = call
         yield
     finally:
-        for h in hooks: h.remove()
-
-# %% ../nbs/core/core.ipynb #40d9c194
-def global_hooks()->int:
-    "How many global module hooks are registered in this process"
-    m = nn.modules.module
-    return len(m._global_forward_hooks) + len(m._global_forward_pre_hooks)
+        for attrs,old,_ in seen:
+            if old is None: attrs.pop(_slot, None)
+            else: attrs[_slot] = old
+@contextmanager
+def eager():
+    "What was compiled runs as it was written while the block lasts; nothing is compiled"
+    with torch.compiler.set_stance('force_eager') if 'torch._dynamo' in sys.modules else nullcontext(): yield
 
 # %% ../nbs/core/core.ipynb #03104e93
 class Run:
@@ -295,7 +305,21 @@ class Run:
         with torch.inference_mode():
             for t,_,value in self.kept: _put_back(t, value)
 
-# %% ../nbs/core/core.ipynb #3f4dd0d9
+# %% ../nbs/core/core.ipynb #4047775a
+_measured, _lock = set(), threading.Lock()   # ids of the modules that are in use
+
+@contextmanager
+def reserved(model:nn.Module):
+    "No other measurement may use a module of `model` while the block lasts"
+    ids = {id(m) for m in model.modules()}
+    with _lock:
+        if ids & _measured: raise RuntimeError(f"{type(model).__name__}, or a part of it, is being measured already: in another thread, or by the forward that asks for it")
+        _measured.update(ids)
+    try: yield
+    finally:
+        with _lock: _measured.difference_update(ids)
+
+# %% ../nbs/core/core.ipynb #74393c2b
 @contextmanager
 def undisturbed(
     model:nn.Module,
@@ -306,7 +330,7 @@ def undisturbed(
     call_args(sample)
     lazy = [n for n,t in (*model.named_parameters(), *model.named_buffers()) if nn.parameter.is_lazy(t)]
     if lazy: raise ValueError(f"{type(model).__name__} has parameters that are not initialized yet: {', '.join(lazy)}; a first forward does that")
-    with preserve(model), on_device(model, device), same_rng(device), evaluating(model), torch.inference_mode():
+    with reserved(model), preserve(model), on_device(model, device), same_rng(device), num_threads(), evaluating(model), torch.inference_mode():
         run = Run(sample, device)
         try: yield run
         finally: run.restore()

@@ -11,19 +11,20 @@ __all__ = ['per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'upda
            'cost_table', 'register_cost', 'ModuleCost', 'op_dtype', 'whole_rule', 'nested_rule', 'CostMode', 'Costs',
            'count_forward', 'count_costs', 'warn_unknown']
 
-# %% ../nbs/core/costs.ipynb #b1d3f722
+# %% ../nbs/core/costs.ipynb #819e2955
 import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, log2, prod
+from threading import get_ident
 from typing import NamedTuple
 import numpy as np, torch
 from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
-from .core import model_device, undisturbed, watching
+from .core import eager, model_device, undisturbed, watching
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
 class Cost(NamedTuple):
@@ -530,7 +531,7 @@ def register_cost(
     registered[op] = rule if by is None else rule._replace(bytes=lambda func, args, kwargs, out: by(args, kwargs, out))
     rule_for.cache_clear()
 
-# %% ../nbs/core/costs.ipynb #962cf6af
+# %% ../nbs/core/costs.ipynb #7250108e
 @dataclass
 class ModuleCost:
     "What one module did itself, its children not included"
@@ -553,6 +554,13 @@ class ModuleCost:
         w = self.work.setdefault(dtype, [0, 0])
         w[0] += cost.flops; w[1] += cost.bytes
         self.sizes[cost.bytes] += 1
+    def merge(self, other):
+        "Add the work that `other` did; the calls stay this module's own"
+        self.flops += other.flops; self.matmul_flops += other.matmul_flops; self.bytes_moved += other.bytes_moved
+        self.unknown += other.unknown; self.sizes += other.sizes
+        for k,(flops,nbytes) in other.work.items():
+            w = self.work.setdefault(k, [0, 0])
+            w[0] += flops; w[1] += nbytes
 
 # %% ../nbs/core/costs.ipynb #d9055f20
 def op_dtype(func, args, out)->torch.dtype|None:
@@ -624,19 +632,19 @@ class Costs:
     @property
     def complete(self)->bool: return not self.unknown             # has every operation a rule?
 
-# %% ../nbs/core/costs.ipynb #9261d4c3
+# %% ../nbs/core/costs.ipynb #0a8798dc
 def count_forward(model, args, kwargs)->Costs:
     "Count one forward of `model`, as it is and where it is"
-    mode, stack = CostMode(), [0]
-    names = [n for n,_ in model.named_modules()]
-    def enter(i):
-        stack.append(i)
-        mode.at = i
-        mode.rows[i].calls += 1
-    def leave(i):
-        stack.pop()
-        mode.at = stack[-1]
-    with watching(model, enter, leave), mode: model(*args, **kwargs)
+    mode, names, thread = CostMode(), [n for n,_ in model.named_modules()], get_ident()
+    def around(i, call):
+        def counted(*args, **kwargs):
+            if get_ident()!=thread: return call(*args, **kwargs)
+            mode.rows[i].calls += 1
+            caller, mode.at = mode.at, i
+            try: return call(*args, **kwargs)
+            finally: mode.at = caller
+        return counted
+    with watching(model, around), eager(), mode: model(*args, **kwargs)
     return Costs({names[i]:mode.rows[i] for i in sorted(mode.rows)})
 
 # %% ../nbs/core/costs.ipynb #b73aab08
