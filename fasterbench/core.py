@@ -250,7 +250,7 @@ def float32_precision(
         for h,v in zip(holders, old):
             if h.fp32_precision!=v: h.fp32_precision = v
 
-# %% ../nbs/core/core.ipynb #5ac3f37b
+# %% ../nbs/core/core.ipynb #94d80a18
 _slot = '_compiled_call_impl'
 
 def one_region(m:nn.Module)->bool:
@@ -264,18 +264,16 @@ def visible(model:nn.Module)->list: # of `(index, module)`
     inside = {id(o) for m in model.modules() if one_region(m) for o in m.modules() if o is not m}
     return [(i,m) for i,m in enumerate(model.modules()) if id(m) not in inside]
 
-@contextmanager
-def watching(
-    model:nn.Module,
-    around, # called with the index in `model.modules()` and the call of a module: what is to be called instead
-):
-    "While the block lasts, calls of the modules of `model` go through what `around` makes of them"
-    seen = [(vars(m), vars(m).get(_slot), around(i, m._compiled_call_impl or m._call_impl)) for i,m in visible(model)]
-    try:
-        for attrs,_,call in seen: attrs[_slot] = call
-        yield
-    finally:
-        for attrs,old,_ in seen:
+class watching:
+    "A context, as often as it is entered: calls of the modules of `model` go through what `around` made of them"
+    def __init__(self,
+        model:nn.Module,
+        around, # called with the index in `model.modules()` and the call of a module: what is to be called instead
+    ): self.seen = [(vars(m), vars(m).get(_slot), around(i, m._compiled_call_impl or m._call_impl)) for i,m in visible(model)]
+    def __enter__(self):
+        for attrs,_,call in self.seen: attrs[_slot] = call
+    def __exit__(self, *args):
+        for attrs,old,_ in self.seen:
             if old is None: attrs.pop(_slot, None)
             else: attrs[_slot] = old
 @contextmanager

@@ -41,11 +41,12 @@ def own_times(
         done.append((start, stop - start))
     return own
 
-# %% ../nbs/analysis/roofline.ipynb #c6ee1e5c
+# %% ../nbs/analysis/roofline.ipynb #89c5c896
 class Observer:
     "Times forwards of one model, with a mark of the clock on both sides of every module's call or without"
     def __init__(self, model, run, device): # `run`: the model's `Run`; both are on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
+        self.marks = watching(model, self.marked)
     def forward(self, before=lambda: None)->float: # seconds; `before`: called just before
         "One forward, from mark to mark; the marks inside of it are left in `calls`, in seconds"
         self.run.reset(); self.calls.clear()
@@ -58,17 +59,15 @@ class Observer:
         self.calls[:] = zip((i for i,*_ in self.calls), at[::2], at[1::2])
         del out
         return seconds
-    def watching(self):
-        "While this context lasts there are marks around the modules' calls in this thread"
+    def marked(self, i, call):
+        "The call of module `i` with marks around it, if it is made in this thread"
         note, mark, thread = self.calls.append, self.clock.mark, get_ident()
-        def around(i, call):
-            def marked(*args, **kwargs):
-                if get_ident()!=thread: return call(*args, **kwargs)
-                start = mark()
-                try: return call(*args, **kwargs)
-                finally: note((i, start, mark()))
-            return marked
-        return watching(self.model, around)
+        def marked(*args, **kwargs):
+            if get_ident()!=thread: return call(*args, **kwargs)
+            start = mark()
+            try: return call(*args, **kwargs)
+            finally: note((i, start, mark()))
+        return marked
 
 # %% ../nbs/analysis/roofline.ipynb #fbb2ad46
 @dataclass
@@ -97,7 +96,7 @@ def warm_up(
     while len(seconds)<least or (2<=len(seconds)<2*least and max(seconds[-2:])>1.1*min(seconds[-2:])): seconds.append(forward())
     return len(seconds)
 
-# %% ../nbs/analysis/roofline.ipynb #7851277a
+# %% ../nbs/analysis/roofline.ipynb #69a19458
 def time_forwards(
     model, run, # a model and its `Run`, both on `device`
     device, warmup:int, steps:int, # forwards
@@ -106,12 +105,12 @@ def time_forwards(
     "Time `steps` forwards of `model` with marks around every module's call, and some without"
     o, res, feeder = Observer(model, run, device), Forwards(), None if device.type=='cpu' else Feeder(device)
     if warmup: o.forward()
-    with o.watching(): res.warmup = bool(warmup) + warm_up(o.forward, max(warmup-1, 0))
+    with o.marks: res.warmup = bool(warmup) + warm_up(o.forward, max(warmup-1, 0))
     for blk in progress(np.array_split(range(steps), max(steps//block, 1)), 'forwards'):
         for n in ((len(blk)+1)//2, None, len(blk)//2):   # half of the block, one without marks, the other half
             if n is None: time_plain(o, res, feeder)
             else:
-                with o.watching():
+                with o.marks:
                     for _ in range(n):
                         res.totals.append(o.forward())
                         res.owns.append(own_times(o.calls, res.totals[-1]))
@@ -285,7 +284,7 @@ def peaks_for(self:RooflineAnalyzer, device:torch.device, costs:Costs)->Hardware
     if self.given is not None: return self.given
     return measure_peaks(device, dtype=self.dtypes(costs), allow_tf32=device.type=='cuda' and tf32_allowed(), hierarchy=True)
 
-# %% ../nbs/analysis/roofline.ipynb #c197e651
+# %% ../nbs/analysis/roofline.ipynb #eafdef00
 def join_compiled(
     costs:Costs,
     o:Observer, # of the model
@@ -294,7 +293,7 @@ def join_compiled(
     "Put the work where the time is"
     names = [n for n,_ in o.model.named_modules()]
     if 'torch._dynamo' not in sys.modules or not set(costs.by_module)-timed-{''}: return costs
-    with eager(), o.watching(): o.forward()
+    with eager(), o.marks: o.forward()
     if {names[i] for i,*_ in o.calls}!=set(costs.by_module): return costs   # another path, but not by compiling
     res = {n:c for n,c in costs.by_module.items() if n in timed}
     for n,c in costs.by_module.items():

@@ -5,24 +5,25 @@
 # %% auto #0
 __all__ = ['Timing', 'HostClock', 'EventClock', 'device_clock', 'check_count', 'time_callable', 'Feeder', 'time_for']
 
-# %% ../nbs/core/timing.ipynb #58ddd2b8
-import math, operator, time
+# %% ../nbs/core/timing.ipynb #cc627555
+import math, operator, statistics, time
 from dataclasses import dataclass, field
 import numpy as np, torch
 from .core import resolve_device, si, synchronize
 
-# %% ../nbs/core/timing.ipynb #5f954cf8
+# %% ../nbs/core/timing.ipynb #d15a9910
 @dataclass
 class Timing:
     "Repeated measurements of one thing"
     samples:list = field(default_factory=list) # seconds, in the order measured
-    def _pct(self, q): return float(np.percentile(self.samples, q))
     @property
-    def median(self)->float: return self._pct(50)              # seconds
+    def median(self)->float: return statistics.median(self.samples) # seconds
     @property
-    def iqr(self)->float: return self._pct(75) - self._pct(25) # seconds
+    def iqr(self)->float: # seconds
+        q = statistics.quantiles(self.samples, method='inclusive') if len(self.samples)>1 else [0., 0., 0.]
+        return q[2] - q[0]
     @property
-    def min(self)->float: return float(min(self.samples))      # seconds
+    def min(self)->float: return min(self.samples)                  # seconds
     @property
     def noisy(self)->bool: return len(self.samples)>1 and self.iqr > 0.1*self.median
     def __post_init__(self):
