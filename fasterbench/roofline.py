@@ -284,15 +284,16 @@ def peaks_for(self:RooflineAnalyzer, device:torch.device, costs:Costs)->Hardware
     if self.given is not None: return self.given
     return measure_peaks(device, dtype=self.dtypes(costs), allow_tf32=device.type=='cuda' and tf32_allowed(), hierarchy=True)
 
-# %% ../nbs/analysis/roofline.ipynb #eafdef00
+# %% ../nbs/analysis/roofline.ipynb #e3e1dad4
 def join_compiled(
     costs:Costs,
-    o:Observer, # of the model
+    observer, # makes an `Observer` of the model
     timed:set, # names of the modules that the timed forwards entered
 )->Costs: # `costs`, the work of modules inside of compiled code added to the row around them
     "Put the work where the time is"
-    names = [n for n,_ in o.model.named_modules()]
     if 'torch._dynamo' not in sys.modules or not set(costs.by_module)-timed-{''}: return costs
+    o = observer()
+    names = [n for n,_ in o.model.named_modules()]
     with eager(), o.marks: o.forward()
     if {names[i] for i,*_ in o.calls}!=set(costs.by_module): return costs   # another path, but not by compiling
     res = {n:c for n,c in costs.by_module.items() if n in timed}
@@ -301,7 +302,7 @@ def join_compiled(
         if res[n] is not c: res[n].merge(c)
     return Costs(res)
 
-# %% ../nbs/analysis/roofline.ipynb #023b597b
+# %% ../nbs/analysis/roofline.ipynb #e7c76cef
 @patch
 def profile(self:RooflineAnalyzer,
     device:str|torch.device|None=None, # `None`: where the model is
@@ -319,7 +320,7 @@ def profile(self:RooflineAnalyzer,
     with undisturbed(self.model, self.sample, device) as run, float32_precision(tf32):
         costs = count_forward(self.model, *run.call())
         forwards = time_forwards(self.model, run, device, warmup, steps)
-        costs = join_compiled(costs, Observer(self.model, run, device), self.entered(forwards))
+        costs = join_compiled(costs, lambda: Observer(self.model, run, device), self.entered(forwards))
         peaks = self.peaks_for(device, costs)
         alone = time_alone(self.model, run, device, flushing_bytes(peaks, device), costs) if isolate else {}
     self.results, self.totals = self._join(costs, forwards, peaks, alone)
