@@ -330,7 +330,7 @@ def profile(self:RooflineAnalyzer,
     warn_other_path(costs, self.entered(forwards))
     return self.results
 
-# %% ../nbs/analysis/roofline.ipynb #7ee3b226
+# %% ../nbs/analysis/roofline.ipynb #9cbf3b2b
 @patch
 def entered(self:RooflineAnalyzer, forwards:Forwards)->set:
     "Names of the modules that the timed forwards entered"
@@ -352,7 +352,8 @@ def warn_no_ceiling(rows, peaks):
     "One warning if there are products in dtypes of which the peaks know no ceiling"
     lacking = {str(r.dtype).removeprefix('torch.'): r.name for r in rows if r.matmul_flops and not r.unknown and r.roof_time_s is None}
     for k,name in lacking.items():
-        more = f"; measure_peaks(dtype=[…, {k!r}]) measures it too" if measurable(arithmetic_dtype(resolve_dtype(k))) else ''
+        own = arithmetic_dtype(resolve_dtype(k))
+        more = f"; measure_peaks(dtype=[…, {dtype_name(own)!r}]) measures it too" if measurable(own) else ''
         why = peaks.unsupported.get(k, f"the peaks hold {', '.join(peaks.compute_peaks)}{more}")
         warnings.warn(f"products in {k} ({name or 'the model'}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
 
