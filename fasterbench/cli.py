@@ -80,7 +80,7 @@ def parse_shape(
     if not shape or min(shape)<1: raise ValueError(f"input={text!r} is not a shape such as 1,3,224,224")
     return shape
 
-# %% ../nbs/cli.ipynb #06769770
+# %% ../nbs/cli.ipynb #f5ac5262
 def _sample(name, builder, input, batch, size, dtype):
     if input: sample = (torch.rand(parse_shape(input)),)
     elif ':' in name: raise ValueError(f"{name!r} is not torchvision's: its input is not known; give its shape, as in --input 1,3,224,224")
@@ -101,6 +101,7 @@ def roofline(
     warmup:int=5, # forwards before the timed ones
     steps:int=20, # timed forwards
     top:int=20, # rows to print, slowest first
+    isolate:store_true=False, # time each layer by itself, too
     threads:int=None, # of the CPU (default: as torch finds)
     peaks:str=None, # file with peaks, from `fasterbench peaks --save` (default: measured)
     html:str=None, # write the plot to this file, as a page of its own
@@ -116,7 +117,7 @@ def roofline(
     with num_threads(threads):
         torch.manual_seed(0)
         analyzer = RooflineAnalyzer(build_model(builder).to(dtype), sample, given)
-        analyzer.profile(device, warmup=warmup, steps=steps)
+        analyzer.profile(device, warmup=warmup, steps=steps, isolate=isolate)
         analyzer.summary(top=top)
     if html:
         analyzer.plot(f'{model} on {device_name(device)}').write_html(html, include_plotlyjs=True)
