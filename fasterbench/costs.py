@@ -11,7 +11,7 @@ __all__ = ['per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'upda
            'cost_table', 'register_cost', 'ModuleCost', 'op_dtype', 'whole_rule', 'nested_rule', 'CostMode', 'Costs',
            'count_forward', 'count_costs', 'warn_unknown']
 
-# %% ../nbs/core/costs.ipynb #819e2955
+# %% ../nbs/core/costs.ipynb #c3d4b592
 import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
-from .core import eager, model_device, undisturbed, watching
+from .core import eager, model_device, undisturbed, visible, watching
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
 class Cost(NamedTuple):
@@ -154,7 +154,7 @@ def output_bytes(func, args, kwargs, out)->int: # bytes
 def _numel(x): return sum(t.numel() for t in _flat(x))
 def _first(out): return out if isinstance(out, torch.Tensor) else out[0]
 
-# %% ../nbs/core/costs.ipynb #e042df44
+# %% ../nbs/core/costs.ipynb #4abb8860
 def _touched(func, args):
     "Elements of the first argument that an indexed write goes to"
     name, x = func._opname, args[0]
@@ -163,7 +163,7 @@ def _touched(func, args):
         if any(i.dtype in (torch.bool, torch.uint8) for i in named): return args[2].numel() if args[2].numel()>1 else x.numel()
         free = [n for n,i in zip(x.shape, [*args[1], *[None]*x.dim()]) if i is None]
         return prod(torch.broadcast_shapes(*(i.shape for i in named)))*prod(free)
-    if name.startswith('index'): return args[2].numel()*x.numel()//x.shape[args[1]] if x.dim() else 1
+    if name.startswith('index'): return args[2].numel()*x.numel()//max(x.shape[args[1]], 1) if x.dim() else 1
     return args[2].numel() if name.startswith('scatter') else args[1].numel()   # put_
 
 def update_bytes(func, args, kwargs, out)->int: # bytes
@@ -584,12 +584,12 @@ def nested_rule(func)->Rule:
     "The rule for a composite operation on nested tensors"
     return linear_rule if func._opname=='linear' else Rule('moves data', _none) if func._opname in ('to', 'dropout') else Rule('unknown')
 
-# %% ../nbs/core/costs.ipynb #36bb1ba8
+# %% ../nbs/core/costs.ipynb #15227cd5
 class CostMode(TorchDispatchMode):
     "Adds the cost of every operation to `rows[at]`"
     def __init__(self):
         super().__init__()
-        self.rows, self.at = defaultdict(ModuleCost), 0
+        self.rows, self.at = defaultdict(ModuleCost), ''
     supports_higher_order_operators = True
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here, and the guard against it costs two calls an operation
@@ -615,11 +615,12 @@ class CostMode(TorchDispatchMode):
         nbytes = rule.bytes(func, args, kwargs, out)
         if flops or nbytes: row.add(Cost(flops, nbytes, products), op_dtype(func, args, out))
 
-# %% ../nbs/core/costs.ipynb #5d2f694c
+# %% ../nbs/core/costs.ipynb #795e9842
 @dataclass
 class Costs:
     "What one forward of a model does"
     by_module:dict # qualified name → `ModuleCost` of the module's own work; the model itself is `''`
+    callers:dict = field(default_factory=dict) # name of a module → names of those that called it
     def _sum(self, name): return sum(getattr(c, name) for c in self.by_module.values())
     @property
     def flops(self)->int: return self._sum('flops')               # FLOP
@@ -631,21 +632,28 @@ class Costs:
     def unknown(self)->Counter: return sum((c.unknown for c in self.by_module.values()), Counter()) # operation → calls
     @property
     def complete(self)->bool: return not self.unknown             # has every operation a rule?
+    @property
+    def calls(self)->Counter: return Counter({n:c.calls for n,c in self.by_module.items() if c.calls}) # name → calls
 
-# %% ../nbs/core/costs.ipynb #0a8798dc
-def count_forward(model, args, kwargs)->Costs:
+# %% ../nbs/core/costs.ipynb #2a63abba
+def count_forward(
+    model, args, kwargs,
+    modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
+)->Costs:
     "Count one forward of `model`, as it is and where it is"
-    mode, names, thread = CostMode(), [n for n,_ in model.named_modules()], get_ident()
-    def around(i, call):
+    modules = visible(model) if modules is None else modules
+    mode, thread, callers = CostMode(), get_ident(), defaultdict(set)
+    def around(name, call):
         def counted(*args, **kwargs):
             if get_ident()!=thread: return call(*args, **kwargs)
-            mode.rows[i].calls += 1
-            caller, mode.at = mode.at, i
+            mode.rows[name].calls += 1
+            caller, mode.at = mode.at, name
+            callers[name].add(caller)
             try: return call(*args, **kwargs)
             finally: mode.at = caller
         return counted
-    with watching(model, around), eager(), mode: model(*args, **kwargs)
-    return Costs({names[i]:mode.rows[i] for i in sorted(mode.rows)})
+    with watching(modules, around), eager(), mode: model(*args, **kwargs)
+    return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
 
 # %% ../nbs/core/costs.ipynb #b73aab08
 def count_costs(

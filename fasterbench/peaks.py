@@ -6,7 +6,7 @@
 __all__ = ['dtype_name', 'HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'ceiling_names', 'check_sizes', 'ceilings',
            'once_more', 'software', 'clear_peaks_cache', 'measure_peaks']
 
-# %% ../nbs/hardware/peaks.ipynb #e699aa48
+# %% ../nbs/hardware/peaks.ipynb #3b3ff409
 import json, math, numbers, platform, re
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np, psutil, torch
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import device_name, float32_precision, progress, resolve_device, resolve_dtype, si
+from .core import device_name, float32_precision, progress, resolve_device, resolve_dtype, si, one_at_a_time
 from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .probes import (MemoryLevel, Product, Products, bandwidths, compute_ceiling, free_bytes, layouts, measurable, memory_for, memory_levels, product_rates, rate_curve,
@@ -370,7 +370,7 @@ def _levels(memory, device, threads, peak, name):
     *caches, last = memory_levels(rate_curve(memory, threads), reported_caches(device, threads), _memory_name(device, name), total)
     return (*(o for o in caches if o.bandwidth>1.05*peak), last._replace(bandwidth=peak))
 
-# %% ../nbs/hardware/peaks.ipynb #b3303f93
+# %% ../nbs/hardware/peaks.ipynb #405f96ed
 def measure_peaks(
     device:str|torch.device|None=None, # `None`: the accelerator torch finds, else the CPU
     *,
@@ -391,7 +391,7 @@ def measure_peaks(
     check_sizes(names, device, matmul_size, bandwidth_mb)
     key = device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy, threads, *sorted(cpus)
     if cache and key in _cache: return _cache[key]
-    with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+    with one_at_a_time, torch.inference_mode(), torch.autocast(device.type, enabled=False):
         found, lacking = ceilings(names, device, matmul_size, warmup, steps)
         memory, growth = memory_for(device, threads, int(bandwidth_mb*10**6) if bandwidth_mb else None)
         rates, samples = bandwidths(memory, warmup=warmup, steps=steps)

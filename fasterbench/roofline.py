@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'time_plain', 'RooflinePoint', 'ceiling_for',
            'cache_times', 'roof_name', 'module_kind', 'roofline_point', 'Totals', 'sum_rows', 'RooflineAnalyzer',
-           'check_peaks', 'join_compiled', 'warn_no_ceiling', 'warn_other_path', 'Alone', 'time_alone',
+           'check_peaks', 'join_compiled', 'warn_no_ceiling', 'warn_other_path', 'Alone', 'LeafTimes', 'time_alone',
            'flushing_bytes', 'roof_cell', 'summary_table', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
-# %% ../nbs/analysis/roofline.ipynb #83f3782e
-import sys, time, warnings
+# %% ../nbs/analysis/roofline.ipynb #9fae53e7
+import copy, sys, time, warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from threading import get_ident
@@ -17,10 +17,10 @@ import numpy as np, torch
 from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves
 from .core import call_args, device_name, eager, float32_precision, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, undisturbed, visible, watching
 from .timing import Feeder, Timing, check_count, device_clock
-from .costs import Costs, count_forward, warn_unknown
+from .costs import Costs, ModuleCost, count_forward, warn_unknown
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks
 from .probes import measurable, reported_caches, usable_cpus
 from .operations import arithmetic_intensity, bound, ridge_point, roof_time, utilization_pct
@@ -28,25 +28,25 @@ from .operations import arithmetic_intensity, bound, ridge_point, roof_time, uti
 # %% ../nbs/analysis/roofline.ipynb #41a68316
 _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
-# %% ../nbs/analysis/roofline.ipynb #65435568
+# %% ../nbs/analysis/roofline.ipynb #a4c54a9b
 def own_times(
-    calls:list, # `(i, start, end)` of each call of module `i`, in the order in which they ended; seconds
+    calls:list, # `(name, start, end)` of each call of a module, in the order in which they ended; seconds
     end:float,  # of the forward, which began at 0; seconds
-)->dict: # module → its own seconds; `None`: outside of all modules
+)->dict: # name → own seconds; `None`: outside of all modules
     "Share out the time of one forward to the innermost module of each moment"
     own, done = defaultdict(float), []   # `done`: calls that no later one contains so far
-    for i,start,stop in [*calls, (None, 0., end)]:
-        own[i] += stop - start
-        while done and done[-1][0]>=start: own[i] -= done.pop()[1]
+    for name,start,stop in [*calls, (None, 0., end)]:
+        own[name] += stop - start
+        while done and done[-1][0]>=start: own[name] -= done.pop()[1]
         done.append((start, stop - start))
     return own
 
-# %% ../nbs/analysis/roofline.ipynb #89c5c896
+# %% ../nbs/analysis/roofline.ipynb #ed9b4991
 class Observer:
     "Times forwards of one model, with a mark of the clock on both sides of every module's call or without"
-    def __init__(self, model, run, device): # `run`: the model's `Run`; both are on `device`
+    def __init__(self, model, run, device, modules=None): # `run`: the model's `Run`; both are on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
-        self.marks = watching(model, self.marked)
+        self.marks = watching(visible(model) if modules is None else modules, self.marked)
     def forward(self, before=lambda: None)->float: # seconds; `before`: called just before
         "One forward, from mark to mark; the marks inside of it are left in `calls`, in seconds"
         self.run.reset(); self.calls.clear()
@@ -56,20 +56,20 @@ class Observer:
         out = self.model(*args, **kwargs)
         end, self.host_s = self.clock.mark(), time.perf_counter() - host
         _, seconds, *at = self.clock.seconds([begin, end, *(m for _,*marks in self.calls for m in marks)])
-        self.calls[:] = zip((i for i,*_ in self.calls), at[::2], at[1::2])
+        self.calls[:] = zip([name for name,*_ in self.calls], at[::2], at[1::2])
         del out
         return seconds
-    def marked(self, i, call):
-        "The call of module `i` with marks around it, if it is made in this thread"
+    def marked(self, name, call):
+        "The call of a module with marks around it, if it is made in this thread"
         note, mark, thread = self.calls.append, self.clock.mark, get_ident()
         def marked(*args, **kwargs):
             if get_ident()!=thread: return call(*args, **kwargs)
             start = mark()
             try: return call(*args, **kwargs)
-            finally: note((i, start, mark()))
+            finally: note((name, start, mark()))
         return marked
 
-# %% ../nbs/analysis/roofline.ipynb #fbb2ad46
+# %% ../nbs/analysis/roofline.ipynb #dc97e1f3
 @dataclass
 class Forwards:
     "Timed forwards of one model"
@@ -80,7 +80,9 @@ class Forwards:
     launch:list = field(default_factory=list) # on an accelerator: seconds of the host for each forward without marks, until all of it was queued
     fed:list = field(default_factory=list)    # on an accelerator: for each forward without marks, seconds of the device for one that was queued before it began
     warmup:int = 0                            # forwards before
-    module_calls:int = 0                      # in one forward
+    calls:Counter = field(default_factory=Counter) # name → calls in the last forward
+    @property
+    def module_calls(self)->int: return self.calls.total() # in one forward
     @property
     def overhead_pct(self)->float: return 100*(float(np.median(self.ratios)) - 1) # percent that the marks add to a forward
     @property
@@ -96,14 +98,14 @@ def warm_up(
     while len(seconds)<least or (2<=len(seconds)<2*least and max(seconds[-2:])>1.1*min(seconds[-2:])): seconds.append(forward())
     return len(seconds)
 
-# %% ../nbs/analysis/roofline.ipynb #69a19458
+# %% ../nbs/analysis/roofline.ipynb #319aaa94
 def time_forwards(
-    model, run, # a model and its `Run`, both on `device`
-    device, warmup:int, steps:int, # forwards
+    o:Observer, device,
+    warmup:int, steps:int, # forwards
     block:int=4, # forwards with marks around one without
 )->Forwards:
-    "Time `steps` forwards of `model` with marks around every module's call, and some without"
-    o, res, feeder = Observer(model, run, device), Forwards(), None if device.type=='cpu' else Feeder(device)
+    "Time `steps` forwards of a model with marks around every module's call, and some without"
+    res, feeder = Forwards(), None if device.type=='cpu' else Feeder(device)
     if warmup: o.forward()
     with o.marks: res.warmup = bool(warmup) + warm_up(o.forward, max(warmup-1, 0))
     for blk in progress(np.array_split(range(steps), max(steps//block, 1)), 'forwards'):
@@ -114,7 +116,7 @@ def time_forwards(
                     for _ in range(n):
                         res.totals.append(o.forward())
                         res.owns.append(own_times(o.calls, res.totals[-1]))
-                        res.module_calls = len(o.calls)
+                        res.calls = Counter(name for name,*_ in o.calls)
         res.ratios.append(float(np.median(res.totals[-len(blk):]))/res.plain[-1])
     return res
 
@@ -188,11 +190,11 @@ def roof_name(cost, peaks, arithmetic_s, above)->str:
     if arithmetic_s>=times.total(): return dtype_name(arithmetic_dtype(cost.dtype), peaks.tf32_enabled)
     return times.most_common(1)[0][0]
 
-# %% ../nbs/analysis/roofline.ipynb #82e9efe2
+# %% ../nbs/analysis/roofline.ipynb #e9c2175c
 def module_kind(module)->str:
     "The class of a module, as it was written"
     if isinstance(module, torch.jit.ScriptModule): return module.original_name
-    return type(getattr(module, '_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
+    return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
 
 def roofline_point(name, module, cost, samples, forward_s, peaks)->RooflinePoint:
     "Join what a module costs, how long it took and what the machine can do"
@@ -284,25 +286,27 @@ def peaks_for(self:RooflineAnalyzer, device:torch.device, costs:Costs)->Hardware
     if self.given is not None: return self.given
     return measure_peaks(device, dtype=self.dtypes(costs), allow_tf32=device.type=='cuda' and tf32_allowed(), hierarchy=True)
 
-# %% ../nbs/analysis/roofline.ipynb #e3e1dad4
+# %% ../nbs/analysis/roofline.ipynb #6ec366f9
 def join_compiled(
     costs:Costs,
-    observer, # makes an `Observer` of the model
-    timed:set, # names of the modules that the timed forwards entered
-)->Costs: # `costs`, the work of modules inside of compiled code added to the row around them
+    o:Observer, # of the model
+    timed:Counter, # name → calls in a timed forward
+)->Costs: # `costs`, the work of modules inside of compiled code added to the row that called them
     "Put the work where the time is"
-    if 'torch._dynamo' not in sys.modules or not set(costs.by_module)-timed-{''}: return costs
-    o = observer()
-    names = [n for n,_ in o.model.named_modules()]
+    if 'torch._dynamo' not in sys.modules or not [n for n in costs.by_module if n and n not in timed]: return costs
     with eager(), o.marks: o.forward()
-    if {names[i] for i,*_ in o.calls}!=set(costs.by_module): return costs   # another path, but not by compiling
-    res = {n:c for n,c in costs.by_module.items() if n in timed}
-    for n,c in costs.by_module.items():
-        while n not in res: n, _, last = n.rpartition('.')
-        if res[n] is not c: res[n].merge(c)
-    return Costs(res)
+    if Counter(name for name,*_ in o.calls)!=costs.calls: return costs   # another path, but not by compiling
+    res = {n:c for n,c in costs.by_module.items() if n in timed or not n}
+    for name,c in costs.by_module.items():
+        into, seen = name, set()
+        while into and into not in res and len(costs.callers[into] - seen)==1:
+            seen.add(into)
+            into, = costs.callers[into] - seen
+        res.setdefault(into, ModuleCost())
+        if into!=name: res[into].merge(c)
+    return Costs({n:res[n] for n in ['', *costs.by_module] if n in res}, costs.callers)
 
-# %% ../nbs/analysis/roofline.ipynb #e7c76cef
+# %% ../nbs/analysis/roofline.ipynb #0906923a
 @patch
 def profile(self:RooflineAnalyzer,
     device:str|torch.device|None=None, # `None`: where the model is
@@ -318,32 +322,27 @@ def profile(self:RooflineAnalyzer,
     if self.given is not None: check_peaks(self.given, device)
     tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
     with undisturbed(self.model, self.sample, device) as run, float32_precision(tf32):
-        costs = count_forward(self.model, *run.call())
-        forwards = time_forwards(self.model, run, device, warmup, steps)
-        costs = join_compiled(costs, lambda: Observer(self.model, run, device), self.entered(forwards))
+        modules = visible(self.model)   # as they are now; a forward may change that
+        o = Observer(self.model, run, device, modules)
+        costs = count_forward(self.model, *run.call(), modules)
+        forwards = time_forwards(o, device, warmup, steps)
+        costs = join_compiled(costs, o, forwards.calls)
         peaks = self.peaks_for(device, costs)
-        alone = time_alone(self.model, run, device, flushing_bytes(peaks, device), costs) if isolate else {}
-    self.results, self.totals = self._join(costs, forwards, peaks, alone)
+        alone = time_alone(self.model, run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}
+    self.results, self.totals = self._join(costs, forwards, peaks, alone, modules)
     self.peaks, self.costs, self.device, self.threads = peaks, costs, device, torch.get_num_threads()
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
-    warn_other_path(costs, self.entered(forwards))
+    warn_other_path(costs, forwards.calls)
     return self.results
 
-# %% ../nbs/analysis/roofline.ipynb #9cbf3b2b
+# %% ../nbs/analysis/roofline.ipynb #71c7a22c
 @patch
-def entered(self:RooflineAnalyzer, forwards:Forwards)->set:
-    "Names of the modules that the timed forwards entered"
-    names = [n for n,_ in self.model.named_modules()]
-    return {names[i] for own in forwards.owns for i in own if i is not None}
-
-@patch
-def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone):
+def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
     forward_s, rows = Timing(forwards.totals).median, []
-    for i,(name,module) in enumerate(self.model.named_modules()):
-        cost = costs.by_module.get(name)
-        if cost is None or not cost.worked: continue
-        row = roofline_point(name, module, cost, [own.get(i, 0.) for own in forwards.owns], forward_s, peaks)
+    for name,cost in costs.by_module.items():
+        if not cost.worked: continue
+        row = roofline_point(name, modules[name], cost, [own.get(name, 0.) for own in forwards.owns], forward_s, peaks)
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)
@@ -358,16 +357,17 @@ def warn_no_ceiling(rows, peaks):
         warnings.warn(f"products in {k} ({name or 'the model'}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
 
 def warn_other_path(costs, timed):
-    "One warning if the timed forwards entered other modules than the counted forward"
-    if odd := sorted((set(costs.by_module) ^ timed) - {''}): warnings.warn(
-        f"the timed forwards did not take the path of the counted one: {', '.join(odd[:5])} ran in only one of them; their rows are not to be trusted", stacklevel=3)
+    "One warning if the timed forwards made other calls than the counted forward"
+    counted = costs.calls
+    if odd := [f"{n} ({counted[n]} and {timed[n]} times)" for n in sorted({*counted, *timed} - {''}) if counted[n]!=timed[n]]: warnings.warn(
+        f"the timed forwards did not take the path of the counted one, which called {', '.join(odd[:5])}; their rows are not to be trusted", stacklevel=3)
 
-# %% ../nbs/analysis/roofline.ipynb #bf8ec9e7
+# %% ../nbs/analysis/roofline.ipynb #a2437827
 class Alone:
     "Times calls by themselves, warm and cold"
     def __init__(self, device:torch.device, nbytes:int): # nbytes: go through the caches before a cold call
         self.clock, self.feeder = device_clock(device), None if device.type=='cpu' else Feeder(device)
-        self.sweep = torch.zeros(max(nbytes//4, 1), device=device)
+        self.sweep = torch.zeros(max(nbytes//4, 1), dtype=torch.float32, device=device)
     def sample(self, f, before)->float: # seconds of `f()`
         before()
         start = self.clock.mark()
@@ -382,32 +382,46 @@ class Alone:
         def cold(): feed(); self.sweep.add_(1)
         return Timing([self.sample(f, warm) for _ in range(9)]).median, Timing([self.sample(f, cold) for _ in range(3)]).median
 
-# %% ../nbs/analysis/roofline.ipynb #a0bb38d6
+# %% ../nbs/analysis/roofline.ipynb #22ad1b5e
+def _signature(o): return (o.shape, o.stride(), o.dtype) if isinstance(o, torch.Tensor) and o.layout is torch.strided and not o.is_nested else (type(o), o if isinstance(o, (int, float, str, bool)) else id(o))
+
+class LeafTimes:
+    "Sums of the times of leaves, each call on copies of its arguments"
+    def __init__(self, alone:Alone): self.alone, self.known, self.sums, self.busy = alone, {}, {}, False
+    def add(self, name, module, call, args, kwargs):
+        "Time a call of the leaf `name` by itself, unless one like it has been timed"
+        key = name, *map(_signature, tree_leaves((args, kwargs)))
+        if key not in self.known: self.known[key] = self.times(module, call, args, kwargs)
+        if self.known[key] and self.sums.get(name, True): self.sums[name] = tuple(map(sum, zip(self.sums.get(name, (0., 0.)), self.known[key])))
+        else: self.sums[name] = None   # one of the calls can't be made alone
+    def times(self, module, call, args, kwargs):
+        if torch._C._functorch.peek_interpreter_stack() is not None: return None
+        try: given, named = copy.deepcopy((args, kwargs), {id(t):t.clone() for t in tensors(args, kwargs)})
+        except (TypeError, RuntimeError, NotImplementedError, copy.Error): return None   # a generator, a lock, …
+        self.busy = True
+        try:
+            with preserve(module): return self.alone.times(lambda: call(*given, **named))
+        finally: self.busy = False
+
 def time_alone(
     model, run, # a model and its `Run`, both on `device`
-    device, nbytes, costs,
+    device, nbytes, costs, modules,
 )->dict: # name of a leaf → seconds of its calls in a forward: warm, cold
     "Time each leaf of `model` that does some work by itself"
-    alone, names, seen, res = Alone(device, nbytes), {id(m):n for n,m in model.named_modules()}, {}, {}
-    inner = {id(m) for _,m in visible(model)}
-    leaves = {i:m for i,m in visible(model) if not any(id(c) in inner for c in m.children()) and getattr(costs.by_module.get(names[id(m)]), 'worked', False)}
-    bar = iter(progress(range(sum(costs.by_module[names[id(m)]].calls for m in leaves.values())), 'alone'))
-    def around(i, call):
-        if i not in leaves: return call
+    times, inner = LeafTimes(Alone(device, nbytes)), {id(m) for m in modules.values()}
+    leaves = {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and not any(id(c) in inner for c in m.children())}
+    bar, thread = iter(progress(range(sum(costs.by_module[n].calls for n in leaves)), 'alone')), get_ident()
+    def around(name, call):
         def timed(*args, **kwargs):
-            next(bar, None)
-            key = i, *((t.shape, t.stride(), t.dtype) if t.layout is torch.strided else id(t) for t in tensors(args, kwargs))
-            if key not in seen:
-                given, named = tree_map(lambda o: o.clone() if isinstance(o, torch.Tensor) else o, (args, kwargs))
-                with preserve(leaves[i]): seen[key] = alone.times(lambda: call(*given, **named))
-            name = names[id(leaves[i])]
-            res[name] = tuple(map(sum, zip(res.get(name, (0., 0.)), seen[key])))
+            if get_ident()==thread and not times.busy:
+                next(bar, None)
+                times.add(name, leaves[name], call, args, kwargs)
             return call(*args, **kwargs)
         return timed
     run.reset()
     args, kwargs = run.call()
-    with watching(model, around): model(*args, **kwargs)
-    return res
+    with watching(leaves, around): model(*args, **kwargs)
+    return {n:t for n,t in times.sums.items() if t}
 
 def flushing_bytes(peaks:HardwarePeaks, device:torch.device)->int: # bytes
     "How much data drives everything else out of the caches"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np, torch
 from .core import resolve_device, si, synchronize
 
-# %% ../nbs/core/timing.ipynb #d15a9910
+# %% ../nbs/core/timing.ipynb #ce073883
 @dataclass
 class Timing:
     "Repeated measurements of one thing"
@@ -30,7 +30,8 @@ class Timing:
         if not len(self.samples): raise ValueError("a Timing needs at least one sample")
     def __repr__(self):
         s = f"{si(self.median, 's')} median of {len(self.samples)}, IQR {si(self.iqr, 's')}, min {si(self.min, 's')}"
-        return s + (f" (noisy: the IQR is {self.iqr/self.median:.0%} of the median)" if self.noisy else '')
+        share = f"{self.iqr/self.median:.0%} of the median" if self.median else 'above a median of 0'
+        return s + (f" (noisy: the IQR is {share})" if self.noisy else '')
 
 # %% ../nbs/core/timing.ipynb #2700cccb
 class HostClock:
@@ -96,11 +97,11 @@ def time_callable(
         marks.append(clock.mark())
     return Timing([float(s)/calls for s in np.diff(clock.seconds(marks))])
 
-# %% ../nbs/core/timing.ipynb #8d5d4bcf
+# %% ../nbs/core/timing.ipynb #b814ae16
 class Feeder:
     "Keeps an accelerator busy while its host queues work"
     def __init__(self, device:torch.device, n:int=4096): # n: side of the matrices
-        self.a, self.c = torch.ones(n, n, device=device), torch.empty(n, n, device=device)
+        self.a, self.c = (torch.ones(n, n, dtype=torch.float32, device=device) for _ in range(2))
         self.one = time_callable(self.product, device, warmup=2, steps=3).median   # seconds
     def product(self): torch.mm(self.a, self.a, out=self.c)
     def feed(self, seconds:float):
