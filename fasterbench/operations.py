@@ -129,7 +129,7 @@ def element_bytes(
     if isinstance(dtype, Real) and not isinstance(dtype, bool) and 0<dtype<inf: return dtype
     raise ValueError(f"dtype={dtype!r}: known are {', '.join(bytes_per)}, or a number of bytes")
 
-# %% ../nbs/analysis/operations.ipynb #bfe98ef3
+# %% ../nbs/analysis/operations.ipynb #d3206062
 def _linear(rows, d_in, d_out, bias=True): return 2*rows*d_in*d_out, rows*(d_in + d_out), d_out*(d_in + bias), 0
 
 def _conv(batch, c_in, c_out, size, kernel, stride=1, padding=0, groups=1, bias=True):
@@ -140,12 +140,12 @@ def _conv(batch, c_in, c_out, size, kernel, stride=1, padding=0, groups=1, bias=
     return 2*batch*c_out*prod(out)*taps, batch*(c_in*prod(size) + c_out*prod(out)), c_out*(taps + bias), 0
 
 def _attention(batch, heads, queries, context, head_dim, kv_heads=None):
-    return 4*batch*heads*queries*context*head_dim, 2*batch*head_dim*(heads*queries + (kv_heads or heads)*context), 0, 0
+    return 4*batch*heads*queries*context*head_dim, 2*batch*head_dim*(heads*queries + (kv_heads or heads)*context), 0, 4*batch*heads*queries
 
 def _prefill(batch, heads, prompt, head_dim, kv_heads=None): return _attention(batch, heads, prompt, prompt, head_dim, kv_heads)
 def _decode(batch, heads, context, head_dim, kv_heads=None): return _attention(batch, heads, 1, context, head_dim, kv_heads)
-def _layer_norm(rows, width): return 7*rows*width, 2*rows*(width + 1), 2*width, 0   # with the mean and deviation of each row
-def _rms_norm(rows, width): return 4*rows*width, 2*rows*width, width, 0
+def _layer_norm(rows, width): return 7*rows*width, 2*rows*width, 2*width, 8*rows
+def _rms_norm(rows, width): return 4*rows*width, 2*rows*width, width, 4*rows
 def _embedding(rows, width): return 0, rows*width, rows*width, 8*rows   # only the rows that are looked up
 
 layer_kinds = dict(linear=_linear, conv=_conv, attention=_attention, prefill=_prefill, decode=_decode, layer_norm=_layer_norm, rms_norm=_rms_norm, embedding=_embedding)
