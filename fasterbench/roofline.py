@@ -6,24 +6,27 @@
 __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'time_plain', 'RooflinePoint', 'ceiling_for',
            'cache_times', 'roof_name', 'module_kind', 'roofline_point', 'Totals', 'sum_rows', 'RooflineAnalyzer',
            'check_peaks', 'join_compiled', 'warn_no_ceiling', 'warn_other_path', 'Alone', 'LeafTimes', 'time_alone',
-           'flushing_bytes', 'roof_cell', 'summary_table', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+           'flushing_bytes', 'roof_cell', 'summary_table', 'in_dtype', 'Projection', 'project', 'HardwarePeaks',
+           'measure_peaks', 'clear_peaks_cache']
 
-# %% ../nbs/analysis/roofline.ipynb #9fae53e7
+# %% ../nbs/analysis/roofline.ipynb #e07c8f09
 import copy, sys, time, warnings
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import get_ident
+from types import SimpleNamespace
 import numpy as np, torch
 from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
-from torch.utils._pytree import tree_leaves
-from .core import call_args, device_name, eager, float32_precision, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, undisturbed, visible, watching
+from torch.utils._pytree import tree_leaves, tree_map
+from .core import call_args, device_name, eager, float32_precision, held, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, undisturbed, visible, watching
 from .timing import Feeder, Timing, check_count, device_clock
-from .costs import Costs, ModuleCost, count_forward, warn_unknown
+from .costs import Costs, ModuleCost, count_forward, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks
 from .probes import measurable, reported_caches, usable_cpus
-from .operations import arithmetic_intensity, bound, ridge_point, roof_time, utilization_pct
+from .operations import arithmetic_intensity, bound, element_bytes, ridge_point, roof_time, utilization_pct
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
 _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
@@ -127,7 +130,7 @@ def time_plain(o, res, feeder):
     res.launch.append(o.host_s)
     res.fed.append(o.forward(lambda: feeder.feed(1.5*res.launch[-1])))
 
-# %% ../nbs/analysis/roofline.ipynb #54f88415
+# %% ../nbs/analysis/roofline.ipynb #9c9584b9
 @dataclass
 class RooflinePoint:
     "One module's own work, measured, under the roof"
@@ -135,7 +138,7 @@ class RooflinePoint:
     type:str                        # class of the module
     flops:int                       # FLOP a forward; with `unknown` operations, those of the others
     bytes_moved:int                 # bytes a forward
-    time_s:float                    # median seconds a forward
+    time_s:float|None               # median seconds a forward; `None`: estimated, not run
     arithmetic_intensity:float|None # FLOP/byte; `None`: undefined
     achieved_gflops:float|None      # 10⁹ FLOP/s
     bound:str                       # `"memory"`, `"compute"` or `"undefined"`
@@ -156,7 +159,7 @@ class RooflinePoint:
     @property
     def timing(self)->Timing: return Timing(self.samples)
     @property
-    def noisy(self)->bool: return self.timing.noisy # is the IQR of the samples more than a tenth of their median?
+    def noisy(self)->bool: return bool(self.samples) and self.timing.noisy # is the IQR of the samples more than a tenth of their median?
     @property
     def above(self)->bool: return self.utilization_pct is not None and self.utilization_pct>100 # the roof with all data from memory?
     @property
@@ -190,23 +193,23 @@ def roof_name(cost, peaks, arithmetic_s, above)->str:
     if arithmetic_s>=times.total(): return dtype_name(arithmetic_dtype(cost.dtype), peaks.tf32_enabled)
     return times.most_common(1)[0][0]
 
-# %% ../nbs/analysis/roofline.ipynb #e9c2175c
+# %% ../nbs/analysis/roofline.ipynb #0c052185
 def module_kind(module)->str:
     "The class of a module, as it was written"
     if isinstance(module, torch.jit.ScriptModule): return module.original_name
     return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
 
 def roofline_point(name, module, cost, samples, forward_s, peaks)->RooflinePoint:
-    "Join what a module costs, how long it took and what the machine can do"
-    time_s, known, ceiling = Timing(samples).median, not cost.unknown, ceiling_for(cost, peaks)
+    "Join what a module costs, how long it took (no samples: unknown) and what the machine can do"
+    time_s, known, ceiling = Timing(samples).median if samples else None, not cost.unknown, ceiling_for(cost, peaks)
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
     under = known and ceiling is not None
     roof = roof_time(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth) if under else None
     what = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if under else 'undefined'
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
-        cost.flops/time_s/1e9 if known and time_s>0 else None, what, utilization_pct(roof, time_s) if under and time_s>0 else None,
-        cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s, sum(p.numel() for p in module.parameters(recurse=one_region(module))),
-        roof, cost.working_set, roof_name(cost, peaks, cost.flops/ceiling, roof>time_s) if under else None,
+        cost.flops/time_s/1e9 if known and time_s else None, what, utilization_pct(roof, time_s) if under and time_s else None,
+        cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s if samples else None, sum(p.numel() for p in module.parameters(recurse=one_region(module))),
+        roof, cost.working_set, roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>time_s) if under else None,
         max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None, samples=samples, unknown=cost.unknown)
 
 # %% ../nbs/analysis/roofline.ipynb #82326672
@@ -242,7 +245,7 @@ def sum_rows(rows, forwards, costs)->Totals:
         costs.flops, costs.matmul_flops, costs.bytes_moved, sum(r.roof_time_s or 0. for r in rows), costs.complete,
         Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, Timing(forwards.launch) if forwards.launch else None, forwards.device_idle_pct)
 
-# %% ../nbs/analysis/roofline.ipynb #cf357002
+# %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer:
     "Measures where each layer of a model stands under the roof of a machine"
     def __init__(self,
@@ -254,9 +257,10 @@ class RooflineAnalyzer:
         if not isinstance(peaks, HardwarePeaks|None): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
         call_args(sample)
         self.model, self.sample, self.given, self.peaks = model, sample, peaks, peaks
-        self.results = self.totals = self.costs = self.device = self.threads = None
+        self.results = self.totals = self.costs = self.device = self.threads = self.dtype = None
     def __repr__(self):
-        state = 'not profiled yet' if self.results is None else f'{len(self.results)} rows, {si(self.totals.forward.median, "s")}'
+        took = '' if self.totals is None else f', {si(self.totals.forward.median, "s")}'
+        state = 'not profiled yet' if self.results is None else f'{len(self.results)} rows{took}'
         return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
 
 # %% ../nbs/analysis/roofline.ipynb #33dfe9c6
@@ -428,7 +432,7 @@ def flushing_bytes(peaks:HardwarePeaks, device:torch.device)->int: # bytes
     if peaks.working_set: return peaks.working_set   # as the measured bandwidth needed
     return 2*max(reported_caches(device, torch.get_num_threads()).values(), default=2**28)
 
-# %% ../nbs/analysis/roofline.ipynb #59160b13
+# %% ../nbs/analysis/roofline.ipynb #366d3a87
 _headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']   # `_cells` in words
 
 _alone = ['warm', 'cold']   # behind them, where they were measured
@@ -449,13 +453,15 @@ def summary_table(
     rows:list, # of `RooflinePoint`
     top:int|None=None, # only the slowest
 )->str:
-    "The rows as text, slowest first"
-    shown, alone = sorted(rows, key=lambda r: -r.time_s)[:top], any(r.warm_s is not None for r in rows)
-    cells = [_cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in shown]
-    table = tabulate(cells, headers=_headers + _alone*alone, colalign=['left']*2 + ['right']*4 + ['left', 'right', 'left'] + ['right']*(4 if alone else 2), disable_numparse=True)
+    "The rows as text, slowest first; without times, those that take longest at the roof"
+    shown, alone = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0))[:top], any(r.warm_s is not None for r in rows)
+    paper = all(r.time_s is None for r in rows)   # then the columns of measurements give way to one of times at the roof
+    cells = [_cells(r)[:5] + [r.bound, roof_cell(r), si(r.roof_time_s, 's')] if paper else _cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in shown]
+    if paper: table = tabulate(cells, headers=[*_headers[:5], 'bound', 'roof', 'time at the roof'], colalign=['left']*2 + ['right']*3 + ['left']*2 + ['right'], disable_numparse=True)
+    else: table = tabulate(cells, headers=_headers + _alone*alone, colalign=['left']*2 + ['right']*4 + ['left', 'right', 'left'] + ['right']*(4 if alone else 2), disable_numparse=True)
     return table + (f'\n… and {len(rows)-len(shown)} faster rows' if len(shown)<len(rows) else '')
 
-# %% ../nbs/analysis/roofline.ipynb #a838d09a
+# %% ../nbs/analysis/roofline.ipynb #4fed95b5
 def _totals_lines(a):
     t, pct = a.totals, lambda s: f'{100*s/a.totals.forward.median:.1f} %'
     lines = [f"forward      {t.forward!r}",
@@ -487,11 +493,18 @@ def _error_lines(rows):
         return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}"
     return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {', '.join(map(numbers, odd[:3]))}{', …' if odd[3:] else ''}"]
 
+def _paper_lines(a):
+    "What is to be said of an estimate"
+    c, roof, memory = a.costs, sum(r.roof_time_s or 0. for r in a.results), sum(r.roof_time_s or 0. for r in a.results if r.bound=='memory')
+    lines = [f"roof         {si(roof, 's')} at least for all {'' if c.complete else 'other '}rows one after the other, {100*memory/roof:.1f} % of it in memory-bound ones",
+        f"work         {'' if c.complete else 'at least '}{si(c.flops, 'FLOP')} ({si(c.matmul_flops, 'FLOP')} in matrix products), {si(c.bytes_moved, 'B')}"]
+    return lines + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
+
 @patch
 def _profiled(self:RooflineAnalyzer, what):
     if self.results is None: raise RuntimeError(f"there is nothing to {what} yet: profile() has not run")
 
-# %% ../nbs/analysis/roofline.ipynb #cded977e
+# %% ../nbs/analysis/roofline.ipynb #40c410a4
 @patch
 def summary(self:RooflineAnalyzer,
     top:int|None=None, # print only the slowest rows
@@ -500,12 +513,13 @@ def summary(self:RooflineAnalyzer,
     self._profiled('summarize')
     if top is not None: check_count('top', top, 1)
     name = str(model_dtype(self.model)).removeprefix('torch.')
-    print(f"{type(self.model).__name__} on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads")
+    where = f"on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads" if self.totals else f"on paper, {str(self.dtype).removeprefix('torch.')}"
+    print(f"{type(self.model).__name__} {where}")
     print(self.peaks, end='\n\n')
     print(summary_table(self.results, top), end='\n\n')
-    print(*_totals_lines(self), sep='\n')
+    print(*(_totals_lines(self) if self.totals else _paper_lines(self)), sep='\n')
 
-# %% ../nbs/analysis/roofline.ipynb #4767e2e0
+# %% ../nbs/analysis/roofline.ipynb #2f834352
 @patch
 def plot(self:RooflineAnalyzer,
     title:str|None=None, # `None`: the model and the device
@@ -513,4 +527,81 @@ def plot(self:RooflineAnalyzer,
     "Draw the rows under the roof"
     self._profiled('plot')
     from fasterbench.plot import plot_roofline
-    return plot_roofline(self.results, self.peaks, title or f'{type(self.model).__name__} on {device_name(self.device)}')
+    where = f'on {device_name(self.device)}' if self.totals else 'on paper'
+    return plot_roofline(self.results, self.peaks, title or f'{type(self.model).__name__} {where}')
+
+# %% ../nbs/analysis/roofline.ipynb #d44c2dc8
+@contextmanager
+def in_dtype(model, dtype):
+    "The floating-point parameters and buffers of `model`, which is on the meta device, in `dtype` while the block lasts"
+    if dtype is None: yield; return
+    floats = [(m._buffers, k, b) for m in model.modules() for k,b in m._buffers.items() if b is not None and b.is_floating_point()]
+    with preserve(model), torch.inference_mode(False):
+        kept = [(p, p.data) for p in held(model, '_parameters') if p.is_floating_point()]
+        try:
+            for p,data in kept: p.data = data.to(dtype)
+            for buffers,k,b in floats: buffers[k] = b.to(dtype)
+            with torch.inference_mode(): yield
+        finally:
+            for p,data in kept: p.data = data
+
+@patch
+def estimate(self:RooflineAnalyzer,
+    peaks:HardwarePeaks|None=None, # of a machine that need not be there; `None`: those the analyzer was made with
+    *,
+    dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
+    weights:str|float|None=None, # format of the weight matrices: a name such as `"int4"`, or bytes an element; `None`: that of `dtype`
+)->list[RooflinePoint]:
+    "The rows under `peaks`, with the time that their roof allows; nothing is run"
+    peaks, meta = self.given if peaks is None else peaks, torch.device('meta')
+    if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
+    dtype, size = None if dtype is None else resolve_dtype(dtype), None if weights is None else element_bytes(weights)
+    if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; `weights` is the format that weights are kept in")
+    sample = tree_map(lambda t: t.to(dtype) if dtype is not None and isinstance(t, torch.Tensor) and t.is_floating_point() else t, self.sample)
+    with undisturbed(self.model, sample, meta) as run, in_dtype(self.model, dtype), weights_in(self.model, size):
+        modules, kept_in = visible(self.model), dtype or model_dtype(self.model)
+        costs = count_forward(self.model, *run.call(), modules)
+    self.results = [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
+    self.totals, self.costs, self.peaks, self.device, self.threads, self.dtype = None, costs, peaks, meta, None, kept_in
+    warn_unknown(costs)
+    warn_no_ceiling(self.results, peaks)
+    return self.results
+
+# %% ../nbs/analysis/roofline.ipynb #7fa1f9a0
+@dataclass
+class Projection:
+    "A row under another roof"
+    name:str                 # of the module
+    type:str                 # class of the module
+    bound:str                # `"memory"`, `"compute"` or `"undefined"`, under the new roof
+    was_bound:str            # under the old one
+    arithmetic_intensity:float|None # FLOP/byte
+    roof_time_s:float|None   # seconds that the new roof allows, with all data from memory
+    was_roof_time_s:float|None # seconds that the old one allows
+    time_s:float|None        # seconds measured, if any
+    flops:int                # FLOP
+    bytes_moved:float        # bytes
+    @property
+    def changes(self)->bool: return self.bound!=self.was_bound # is the row on another side of the ridge?
+
+def _projected(r, peaks, dtype):
+    other = r.dtype if dtype is None or r.dtype is None or not r.dtype.is_floating_point else dtype
+    nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
+    ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
+    known = not r.unknown and ceiling is not None
+    ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
+    return Projection(r.name, r.type, bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined', r.bound, ai,
+        roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None, r.roof_time_s, r.time_s, r.flops, nbytes)
+
+def project(
+    results:list, # of `RooflinePoint`, from a profile, an estimate or elsewhere
+    peaks:HardwarePeaks, # the other machine's
+    *,
+    dtype:torch.dtype|str|None=None, # run in this dtype there; `None`: as here
+)->list[Projection]:
+    "Put rows under other peaks"
+    if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
+    if results is None: raise ValueError("results is None: there are no rows yet")
+    dtype = None if dtype is None else resolve_dtype(dtype)
+    if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
+    return [_projected(r, peaks, dtype) for r in results]
