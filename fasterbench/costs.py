@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['weight_sizes', 'per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'updates', 'adding_updates', 'free',
-           'special', 'vision', 'products', 'product_bytes', 'quantized', 'counted_as', 'free_rule', 'named_rules',
-           'library_rules', 'registered', 'sources', 'linear_rule', 'Cost', 'distinct_elements', 'element_size',
-           'covered_bytes', 'joint_bytes', 'io_bytes', 'lookup_bytes', 'output_bytes', 'update_bytes', 'by_output',
-           'by_input', 'by_source', 'bag_bytes', 'grouped_bytes', 'packed_linear_bytes', 'packed_conv_bytes', 'Rule',
-           'rule_for', 'cost_table', 'register_cost', 'ModuleCost', 'op_dtype', 'whole_rule', 'nested_rule', 'CostMode',
-           'Costs', 'count_forward', 'count_costs', 'weights_in', 'warn_unknown']
+           'special', 'vision', 'products', 'special_bytes', 'product_bytes', 'quantized', 'counted_as', 'free_rule',
+           'named_rules', 'library_rules', 'registered', 'sources', 'sdpa_rule', 'linear_rule', 'Cost',
+           'distinct_elements', 'element_size', 'covered_bytes', 'joint_bytes', 'io_bytes', 'lookup_bytes',
+           'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source', 'bag_bytes', 'grouped_bytes',
+           'packed_linear_bytes', 'packed_conv_bytes', 'norm_bytes', 'Rule', 'rule_for', 'cost_table', 'register_cost',
+           'ModuleCost', 'op_dtype', 'whole_rule', 'nested_rule', 'CostMode', 'Costs', 'count_forward', 'count_costs',
+           'weights_in', 'warn_unknown']
 
 # %% ../nbs/core/costs.ipynb #42091b32
 import warnings
@@ -396,7 +397,7 @@ def _unsqueezed(shape, dims):
 def _nnz(t): return t._nnz() if t.layout is not torch.strided else t.numel()
 def _sparse_product(i): return lambda args, kwargs, out: 2*_nnz(args[i])*args[i+1].shape[-1]
 
-# %% ../nbs/core/costs.ipynb #a316cbf9
+# %% ../nbs/core/costs.ipynb #6ef0a01f
 def _quantized_linear(args, kwargs, out): return 2*args[0].numel()*out.shape[-1]
 def packed_linear_bytes(size): 
     "`io_bytes` of a linear layer whose packed weight is no tensor: `size` bytes an element"
@@ -412,6 +413,10 @@ products = dict(_native_multi_head_attention=_native_mha, _transformer_encoder_l
     _addmm_activation=_rows_times(1), _weight_int8pack_mm=_rows_times(0), _weight_int4pack_mm=_rows_times(0), _weight_int4pack_mm_for_cpu=_rows_times(0),
     _mixed_dtypes_linear=_rows_times(0), _dyn_quant_matmul_4bit=_rows_times(0), mkldnn_linear=_rows_times(0), _grouped_mm=_grouped_mm,
     _scaled_grouped_mm=_grouped_mm, _trilinear=_trilinear, _sparse_addmm=_sparse_product(1), _sparse_mm=_sparse_product(0))
+def norm_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a batch norm: in evaluation the statistics are not written, though the meta device makes room for them"
+    return io_bytes(func, args, kwargs, out if 'no_' not in func._opname and args[5] else out[0])
+special_bytes = {n:norm_bytes for n,f in special.items() if f in (_batch_norm, _batch_norm_eval)}
 product_bytes = dict(_grouped_mm=grouped_bytes, _scaled_grouped_mm=grouped_bytes)
 quantized = {f'linear{a}{b}':size for a in ('', '_relu') for b,size in (('', 1), ('_dynamic', 1), ('_dynamic_fp16', 2))}
 counted_as = dict( # products whose formula in torch's registry goes by another name
@@ -419,7 +424,7 @@ counted_as = dict( # products whose formula in torch's registry goes by another 
     _scaled_dot_product_cudnn_attention='_scaled_dot_product_flash_attention', mkldnn_convolution='convolution', miopen_convolution='convolution',
     cudnn_convolution='convolution', slow_conv3d_forward='_slow_conv2d_forward', _conv_depthwise2d='_slow_conv2d_forward')
 
-# %% ../nbs/core/costs.ipynb #91fc3527
+# %% ../nbs/core/costs.ipynb #bc84c533
 class Rule(NamedTuple):
     "How one operation is counted"
     family:str              # the line of the table it comes from
@@ -439,7 +444,7 @@ def _by_name():
         res.update({n:Rule(family, *rule) for n in names.split()})
     res.update({n:free_rule for n in free.split()})
     res.update({n:Rule('a view, or else a copy', _none) for n in 'reshape contiguous flatten'.split()})
-    res.update({n:Rule('formula', f) for n,f in special.items()})
+    res.update({n:Rule('formula', f, special_bytes.get(n, io_bytes)) for n,f in special.items()})
     res.update({n:Rule('product', f, product_bytes.get(n, io_bytes), True) for n,f in products.items()})
     res.update({n:Rule('formula', _bag, bag_bytes) for n in ('_embedding_bag', '_embedding_bag_forward_only')})
     return res
@@ -579,19 +584,24 @@ def op_dtype(func, args, out)->torch.dtype|None:
         first = first or t.dtype
     return first
 
-# %% ../nbs/core/costs.ipynb #2c399646
+# %% ../nbs/core/costs.ipynb #5510263d
+def _sdpa(args, kwargs, out): return 2*prod(args[0].shape[:-1])*args[1].shape[-2]*(args[1].shape[-1] + args[2].shape[-1])
+def _sdpa_bytes(func, args, kwargs, out): return io_bytes(func, args, kwargs, out) + 4*prod(args[0].shape[:-1])   # and a statistic for each query, in float32
+sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True)
+def _laid_out(out): return out.new_empty(*out.shape[:-3], *(out.shape[i] for i in (-2, -3, -1))).transpose(-2, -3) if out.dim()>3 else out   # as fused kernels do, so that heads can be joined without a copy
 linear_rule = Rule('product', lambda args, kwargs, out: 2*(4 if _is_complex(args) else 1)*args[0].numel()*args[1].shape[0], matmul=True)
 
 def whole_rule(func, args)->Rule|None:
     "The rule for a composite operation that these arguments make simple"
     if func is torch.ops.aten.dropout.default and not args[2]: return free_rule
+    if func is torch.ops.aten.scaled_dot_product_attention.default and args[0].is_meta: return sdpa_rule
     if func is torch.ops.aten.linear.default and all(_is_strided(t) for t in args if t is not None) and args[0].is_contiguous(): return linear_rule
 
 def nested_rule(func)->Rule:
     "The rule for a composite operation on nested tensors"
     return linear_rule if func._opname=='linear' else Rule('moves data', _none) if func._opname in ('to', 'dropout') else Rule('unknown')
 
-# %% ../nbs/core/costs.ipynb #1b558d2e
+# %% ../nbs/core/costs.ipynb #d7e6ef27
 class CostMode(TorchDispatchMode):
     "Adds the cost of every operation to `rows[at]`"
     def __init__(self):
@@ -609,6 +619,7 @@ class CostMode(TorchDispatchMode):
         if rule is None and not any(t.is_nested for t in _flat(args)):
             with self: return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
+        if rule is sdpa_rule: out = _laid_out(out)
         if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
         return out
     def higher_order(self, func, args, kwargs):
