@@ -6,13 +6,13 @@
 __all__ = ['fused_attention', 'experts_touched', 'fused_experts', 'load_config', 'build_on_meta', 'Phase', 'LanguageEstimate',
            'estimate_language']
 
-# %% ../nbs/analysis/language.ipynb #6e4778a2
-import json, warnings
+# %% ../nbs/analysis/language.ipynb #7cdbc56d
+import json
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 import torch, torch.nn.functional as F
-from .core import resolve_dtype, si, undisturbed, visible
+from .core import resolve_dtype, undisturbed, visible
 from .costs import count_forward, register_cost, warn_unknown, weight_sizes, weights_in
 from .operations import element_bytes
 from .peaks import HardwarePeaks
@@ -145,7 +145,7 @@ class LanguageEstimate:
     prefill:Phase
     decode:Phase
 
-# %% ../nbs/analysis/language.ipynb #2451d238
+# %% ../nbs/analysis/language.ipynb #b0fe0dbc
 def _phase(name, model, tokens, length, batch, size, cached, peaks):
     "Count one forward of `tokens` tokens a sequence after `length` cached ones"
     cache, sizes, _ = _paper_cache(model.config, length, cached)
@@ -176,7 +176,7 @@ def estimate_language(
     "Prefill and a step of decoding under `peaks`; nothing is run, and no weights are needed"
     if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
     prompt = context if prompt is None else prompt
-    for k,v in dict(batch=batch, prompt=prompt, context=context).items(): check_count(k, v, 1)
+    for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
     dtype, size, cached = resolve_dtype(dtype), None if weights is None else element_bytes(weights), None if cache is None else element_bytes(cache)
     if not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: the arithmetic is floating point; `weights` is the format that weights are kept in")
     model = build_on_meta(load_config(config), dtype)
