@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['commands', 'model_builder', 'build_model', 'example_sample', 'parse_shape', 'check_folder', 'roofline', 'peaks',
-           'make_parser', 'main']
+           'named_peaks', 'estimate', 'make_parser', 'main']
 
-# %% ../nbs/cli.ipynb #132e72f1
+# %% ../nbs/cli.ipynb #84650bde
 import argparse, difflib, inspect, sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +15,8 @@ from fastcore.script import anno_parser, store_true
 import torch
 from .core import DeviceError, device_name, num_threads, resolve_device, resolve_dtype
 from .timing import check_count
-from .roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks
+from .peaks import datasheet_peaks
+from .roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks, summary_table
 
 # %% ../nbs/cli.ipynb #dc386611
 def _torchvision_builder(name):
@@ -144,8 +145,64 @@ def peaks(
         p.plot().write_html(html, include_plotlyjs=True)
         print(f'plot   {html}')
 
-# %% ../nbs/cli.ipynb #13b7bccd
-commands = dict(roofline=roofline, peaks=peaks)
+# %% ../nbs/cli.ipynb #68b64917
+def named_peaks(
+    name:str|None, # a device of the datasheets, or a file that `fasterbench peaks --save` wrote
+    dtype:torch.dtype
+)->HardwarePeaks:
+    "The peaks of a machine that need not be there"
+    if not name: raise ValueError("whose roof? Name a device of the datasheets or a file with peaks, as in --peaks H100-SXM")
+    if Path(name).suffix=='.json' or Path(name).exists(): return HardwarePeaks.load(name)
+    return datasheet_peaks(name, dtype=dtype)
+
+def _estimate_language(model, peaks, dtype, weights, cache, batch, prompt, context, top):
+    from fasterbench.language import by_kind, estimate_language, phase_table
+    e = estimate_language(model, peaks, dtype=dtype, weights=weights, cache=cache, batch=batch, prompt=prompt, context=context)
+    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}")
+    print(f'{peaks}\n\n{phase_table(e)}\n\ndecode, by kind of layer\n{summary_table(by_kind(e.decode.rows), top)}\n')
+    return by_kind(e.decode.rows)
+
+def _format(text):
+    "A format of weights as it is written on a command line: a name, or a number of bytes"
+    try: return float(text)
+    except (TypeError, ValueError): return text
+
+def estimate(
+    model:str, # a torchvision model, package.module:function, or the config of a language model (a .json file)
+    peaks:str=None, # whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks --save`
+    dtype:str=None, # of parameters and arithmetic (default: bf16 for a language model, else float32)
+    weights:str=None, # format of the weight matrices, such as int4, or bytes an element (default: dtype)
+    batch:int=1, # images or sequences
+    size:int=None, # pixels a side (default: as in the published weights)
+    input:str=None, # shape of the input instead, such as 1,3,224,224
+    prompt:int=None, # tokens of a sequence in prefill (default: context)
+    context:int=4096, # tokens of a sequence in the cache, while decoding
+    cache:str=None, # format of the cache, such as int8 (default: dtype)
+    top:int=12, # rows to print
+    html:str=None, # write the plot to this file, as a page of its own
+):
+    "Work out the roofline of a model for a machine that need not be there; nothing is run"
+    from fasterbench.plot import plot_roofline, text_roofline
+    language = Path(model).suffix=='.json'
+    dtype = resolve_dtype(dtype or ('bfloat16' if language else 'float32'))
+    check_folder('html', html); check_count('top', top, 1)
+    roof = named_peaks(peaks, dtype)
+    if language: rows = _estimate_language(model, roof, dtype, _format(weights), _format(cache), batch, prompt, context, top)
+    else:
+        builder = model_builder(model)
+        for k,v in [('batch', batch), ('size', size)]:
+            if v is not None: check_count(k, v, 1)
+        analyzer = RooflineAnalyzer(build_model(builder), _sample(model, builder, input, batch, size, torch.float32), roof)
+        rows = analyzer.estimate(dtype=dtype, weights=_format(weights))
+        analyzer.summary(top=top)
+        print()
+    print(text_roofline(rows, roof))
+    if html:
+        plot_roofline(rows, roof, f'{Path(model).stem} under the roof of {peaks}').write_html(html, include_plotlyjs=True)
+        print(f'plot         {html}')
+
+# %% ../nbs/cli.ipynb #38f3e96f
+commands = dict(roofline=roofline, peaks=peaks, estimate=estimate)
 
 def make_parser()->argparse.ArgumentParser:
     "One parser, with a subcommand for each of `commands`"

@@ -4,19 +4,20 @@
 
 # %% auto #0
 __all__ = ['fused_attention', 'experts_touched', 'fused_experts', 'load_config', 'build_on_meta', 'Phase', 'LanguageEstimate',
-           'estimate_language']
+           'estimate_language', 'by_kind', 'phase_table']
 
-# %% ../nbs/analysis/language.ipynb #7cdbc56d
-import json
+# %% ../nbs/analysis/language.ipynb #31931056
+import json, re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 import torch, torch.nn.functional as F
-from .core import resolve_dtype, undisturbed, visible
+from tabulate import tabulate
+from .core import resolve_dtype, si, undisturbed, visible
 from .costs import count_forward, register_cost, warn_unknown, weight_sizes, weights_in
-from .operations import element_bytes
+from .operations import arithmetic_intensity, element_bytes
 from .peaks import HardwarePeaks
-from .roofline import roofline_point, warn_no_ceiling
+from .roofline import RooflinePoint, roofline_point, warn_no_ceiling
 from .timing import check_count
 
 # %% ../nbs/analysis/language.ipynb #b8a5e5f2
@@ -183,3 +184,24 @@ def estimate_language(
     kept = sum(p.numel()*(size if size and p.dim()>1 else p.element_size()) for p in model.parameters())
     phases = [_phase('prefill', model, prompt, 0, batch, size, cached, peaks), _phase('decode', model, 1, context, batch, size, cached, peaks)]
     return LanguageEstimate(type(model).__name__, sum(p.numel() for p in model.parameters()), kept, batch, prompt, context, dtype, peaks, *phases)
+
+# %% ../nbs/analysis/language.ipynb #395fe96f
+def by_kind(
+    rows:list, # of `RooflinePoint`, estimated
+)->list[RooflinePoint]:
+    "Rows whose names differ in numbers only, as one, those that take longest at the roof first"
+    groups = {}
+    for r in rows: groups.setdefault((re.sub(r'\b\d+\b', '*', r.name), r.type, r.bound, r.roof), []).append(r)
+    def one(key, rs):
+        total = lambda field: sum(getattr(r, field) or 0 for r in rs)
+        known = all(r.arithmetic_intensity is not None for r in rs)
+        return RooflinePoint(key[0], key[1], total('flops'), total('bytes_moved'), None, arithmetic_intensity(total('flops'), total('bytes_moved')) if known else None, None, key[2], None,
+            total('calls'), total('matmul_flops'), rs[0].dtype, None, total('params'), total('roof_time_s') or None, max(r.working_set for r in rs), key[3], None)
+    return sorted((one(k, rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
+
+def phase_table(
+    e:LanguageEstimate,
+)->str:
+    "Both phases, in a table"
+    rows = [[p.name, f'{p.tokens:,}', si(p.flops, 'FLOP'), si(p.bytes_moved, 'B'), si(p.cache_bytes, 'B'), f'{p.flops/p.bytes_moved:.3g}', f'{p.memory_pct:.1f}', si(p.roof_time_s, 's'), f'{p.tokens_per_s:,.1f}'] for p in (e.prefill, e.decode)]
+    return tabulate(rows, headers=['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'FLOP/B', '% of the time\nmemory bound', 'time\nat the roof', 'tokens/s\nat the roof'], disable_numparse=True, stralign='right')
