@@ -12,7 +12,7 @@ def words(name): return cfg.get(name, '').split()
 
 licenses = {'apache2': 'Apache-2.0'}
 statuses = {'3': '3 - Alpha', '4': '4 - Beta', '5': '5 - Production/Stable'}
-extras = {'models': words('models_requirements'), 'dev': words('dev_requirements')}
+extras = {'models': words('models_requirements'), 'language': words('language_requirements'), 'dev': words('dev_requirements')}
 minor = int(cfg['min_python'].split('.')[1])
 
 setup(

@@ -4,7 +4,8 @@ from importlib import import_module
 
 _home = dict(
     measure_peaks='peaks', HardwarePeaks='peaks', clear_peaks_cache='peaks',
-    RooflineAnalyzer='roofline', RooflinePoint='roofline', count_costs='costs', register_cost='costs',
+    RooflineAnalyzer='roofline', RooflinePoint='roofline', project='roofline', count_costs='costs', register_cost='costs',
+    roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
 )
 __all__ = list(_home)
 

@@ -145,7 +145,7 @@ def peaks(
         p.plot().write_html(html, include_plotlyjs=True)
         print(f'plot   {html}')
 
-# %% ../nbs/cli.ipynb #68b64917
+# %% ../nbs/cli.ipynb #450e7829
 def named_peaks(
     name:str|None, # a device of the datasheets, or a file that `fasterbench peaks --save` wrote
     dtype:torch.dtype
@@ -158,7 +158,7 @@ def named_peaks(
 def _estimate_language(model, peaks, dtype, weights, cache, batch, prompt, context, top):
     from fasterbench.language import by_kind, estimate_language, phase_table
     e = estimate_language(model, peaks, dtype=dtype, weights=weights, cache=cache, batch=batch, prompt=prompt, context=context)
-    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}")
+    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}, under the roof of {peaks.device_name or peaks.device}")
     print(f'{peaks}\n\n{phase_table(e)}\n\ndecode, by kind of layer\n{summary_table(by_kind(e.decode.rows), top)}\n')
     return by_kind(e.decode.rows)
 

@@ -176,7 +176,7 @@ def plot_peaks(
     where = [peaks.device, *([f'{peaks.threads} threads'] if peaks.threads else []), *([peaks.date[:10]] if peaks.date else []), peaks.source]
     return lay_out(fig, title or peaks.device_name or 'Peaks', ', '.join(where), xr, yr)
 
-# %% ../nbs/visualization/plot.ipynb #74b22272
+# %% ../nbs/visualization/plot.ipynb #4b0ba99b
 def _seconds(r): return (r.time_s if r.time_s is not None else r.roof_time_s) or 0.
 
 def chart_points(
@@ -192,7 +192,7 @@ def chart_points(
 def text_roofline(
     rows:list, # of `RooflinePoint`
     peaks, # `HardwarePeaks`
-    width:int=72, height:int=18, # characters inside of the axes
+    width:int=64, height:int=16, # characters inside of the axes
     most:int=8, # rows in the legend, and with a letter
 )->str:
     "Draw `rows` under the roof of `peaks` with characters"

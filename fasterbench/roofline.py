@@ -504,7 +504,7 @@ def _paper_lines(a):
 def _profiled(self:RooflineAnalyzer, what):
     if self.results is None: raise RuntimeError(f"there is nothing to {what} yet: profile() has not run")
 
-# %% ../nbs/analysis/roofline.ipynb #40c410a4
+# %% ../nbs/analysis/roofline.ipynb #b57974a4
 @patch
 def summary(self:RooflineAnalyzer,
     top:int|None=None, # print only the slowest rows
@@ -513,7 +513,7 @@ def summary(self:RooflineAnalyzer,
     self._profiled('summarize')
     if top is not None: check_count('top', top, 1)
     name = str(model_dtype(self.model)).removeprefix('torch.')
-    where = f"on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads" if self.totals else f"on paper, {str(self.dtype).removeprefix('torch.')}"
+    where = f"on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads" if self.totals else f"on paper, {str(self.dtype).removeprefix('torch.')}, under the roof of {self.peaks.device_name or self.peaks.device}"
     print(f"{type(self.model).__name__} {where}")
     print(self.peaks, end='\n\n')
     print(summary_table(self.results, top), end='\n\n')
