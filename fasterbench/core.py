@@ -145,15 +145,15 @@ def evaluating(model:nn.Module):
     finally:
         for m in were: m.training = True
 
-# %% ../nbs/core/core.ipynb #d791d578
+# %% ../nbs/core/core.ipynb #bd84622c
 def _version(t): return None if t.is_inference() else t._version
 
 @contextmanager
 def preserve(model:nn.Module):
     "When the block ends, however it ends, all that the modules of `model` hold is as before"
     attrs = [(vars(m), dict(vars(m))) for m in model.modules()]
-    inside = [(v, copy.copy(v)) for _,old in attrs for v in old.values() if isinstance(v, (dict, list, set, deque))]
-    drawn = [(v, v.get_state()) for _,old in attrs for v in old.values() if isinstance(v, torch.Generator)]
+    inside = [(v, dict(v) if isinstance(v, dict) else list(v)) for _,old in attrs for v in old.values() if isinstance(v, (dict, list, set, deque))]
+    drawn = [(v, v.get_state()) for _,old in attrs for v in old.values() if type(v) is torch.Generator]
     values = [(b, b.detach().clone()) for b in held(model, '_buffers')]
     params, failed = [(n, p, _version(p)) for p,n in held(model, '_parameters').items()], True
     try:
