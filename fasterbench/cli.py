@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['commands', 'model_builder', 'build_model', 'example_sample', 'parse_shape', 'check_folder', 'roofline', 'peaks',
-           'named_peaks', 'estimate', 'make_parser', 'main']
+           'named_peaks', 'estimate', 'ncu', 'make_parser', 'main']
 
-# %% ../nbs/cli.ipynb #84650bde
+# %% ../nbs/cli.ipynb #8f05811c
 import argparse, difflib, inspect, sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from fastcore.script import anno_parser, store_true
 import torch
 from .core import DeviceError, device_name, num_threads, resolve_device, resolve_dtype
 from .timing import check_count
+from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .peaks import datasheet_peaks
 from .roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks, summary_table
 
@@ -201,8 +202,37 @@ def estimate(
         plot_roofline(rows, roof, f'{Path(model).stem} under the roof of {peaks}').write_html(html, include_plotlyjs=True)
         print(f'plot         {html}')
 
-# %% ../nbs/cli.ipynb #38f3e96f
-commands = dict(roofline=roofline, peaks=peaks, estimate=estimate)
+# %% ../nbs/cli.ipynb #7b58f2af
+def ncu(
+    file:str, # what `ncu --csv` wrote, gzipped or not, or a report (.ncu-rep)
+    peaks:str=None, # whose roof to draw: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks --save`
+    dtype:str='float32', # of that roof
+    launches:store_true=False, # a line for each launch, not for each kernel
+    top:int=20, # kernels to print
+    html:str=None, # write the plot to this file, as a page of its own
+    collect:store_true=False, # FILE is a program: print the ncu command line that collects what this reads
+):
+    "Read Nsight Compute's speed of light, and draw kernels whose FLOPs were counted"
+    if collect: return print(ncu_command(file))
+    check_folder('html', html); check_count('top', top, 1)
+    roof = named_peaks(peaks, resolve_dtype(dtype)) if peaks else None
+    if html and roof is None: raise ValueError(f"html={html!r}: a plot needs a roof, as in --peaks H100-SXM")
+    found = read_ncu(file)
+    kernels = found if launches else by_kernel(found)
+    print(kernel_table(kernels[:top]) + (f'\n… and {len(kernels)-top} more' if len(kernels)>top else ''))
+    for k in kernels[:top]:
+        if k.missing: print(f'missing      {k.name[:48]}: {", ".join(k.missing[:5])}')
+    if roof is None: return
+    from fasterbench.plot import plot_roofline, text_roofline
+    rows = kernel_rows(kernels, roof, levels=bool(roof.memory_levels))
+    if not rows: raise ValueError(f"{file!r} has no counters of FLOPs and bytes, so its kernels have no point under a roof; `fasterbench ncu --collect \"PROGRAM\"` prints how to collect them")
+    print(f'\n{text_roofline(rows, roof)}')
+    if html:
+        plot_roofline(rows, roof, f'{Path(file).name} under the roof of {peaks}').write_html(html, include_plotlyjs=True)
+        print(f'plot         {html}')
+
+# %% ../nbs/cli.ipynb #a0c5a564
+commands = dict(roofline=roofline, peaks=peaks, estimate=estimate, ncu=ncu)
 
 def make_parser()->argparse.ArgumentParser:
     "One parser, with a subcommand for each of `commands`"
@@ -219,4 +249,4 @@ def main(argv:list|None=None):
     args = vars(parser.parse_args(argv))
     f = commands[args.pop('command')]
     try: f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})
-    except (ValueError, DeviceError, FileNotFoundError) as e: parser.exit(2, f'fasterbench: {e}\n')
+    except (ValueError, DeviceError, FileNotFoundError, ModuleNotFoundError) as e: parser.exit(2, f'fasterbench: {e}\n')
