@@ -333,7 +333,7 @@ def kernel_bytes(
     if whole in known: return known[whole]
     return sum(known[p] for p in parts) if parts and all(p in known for p in parts) else None
 
-# %% ../nbs/analysis/ncu.ipynb #954ca470
+# %% ../nbs/analysis/ncu.ipynb #71cab959
 def kernel_rows(
     kernels:list, # of `Kernel`
     peaks:HardwarePeaks,
@@ -341,7 +341,7 @@ def kernel_rows(
     levels:bool=False, # a row for the bytes of each cache, too?
 )->list[RooflinePoint]:
     "Kernels whose FLOPs, bytes and time were counted, as rows for the tables and figures of layers"
-    res = []
+    res, total = [], sum(k.time_s or 0 for k in kernels)
     for k in kernels:
         flops = kernel_flops(k.metrics)
         for level in (level_bytes if levels else ['DRAM']):
@@ -349,8 +349,10 @@ def kernel_rows(
             if flops is None or nbytes is None or not k.time_s: continue
             bandwidth = next((l.bandwidth for l in peaks.memory_levels if l.name==level), peaks.peak_bandwidth if level=='DRAM' else None)
             roof, ai = roof_time(flops, nbytes, peaks.peak_flops, bandwidth) if bandwidth else None, arithmetic_intensity(flops, nbytes)
+            side = bound(ai, peaks.peak_flops/bandwidth) if bandwidth else 'undefined'
             res.append(RooflinePoint(k.name if level=='DRAM' else f'{k.name} ({level})', 'kernel', round(flops), round(nbytes), k.time_s, ai, flops/k.time_s/1e9,
-                bound(ai, peaks.peak_flops/bandwidth) if bandwidth else 'undefined', utilization_pct(roof, k.time_s) if roof else None, k.calls, dtype=peaks.dtype, roof_time_s=roof))
+                side, utilization_pct(roof, k.time_s) if roof else None, k.calls, dtype=peaks.dtype, time_pct=100*k.time_s/total, roof_time_s=roof, cache_time_s=roof,
+                roof={'memory': level, 'compute': peaks.name}.get(side)))   # counted bytes leave nothing for a cache to explain: above this roof is a measurement error
     return res
 
 def kernel_table(

@@ -61,7 +61,7 @@ def _row_trace(go, rows, bound, total=None):
         marker=dict(color=colours[bound], size=[marker_size(r.time_pct if total is None else 100*(r.roof_time_s or 0)/total) for r in rows], opacity=0.75, line=dict(width=1, color='white'),
                     symbol=['x' if r.impossible else 'circle-open' if r.above else 'circle' for r in rows]))
 
-# %% ../nbs/visualization/plot.ipynb #0f7b8781
+# %% ../nbs/visualization/plot.ipynb #8ef5f913
 def _line(go, xs, ys, name, colour, **kw):
     return go.Scatter(x=xs, y=ys, mode='lines', name=name, line=dict(color=colours[colour], **kw), hoverinfo='skip', showlegend=False)
 
@@ -79,7 +79,7 @@ def _slope_trace(go, level, lo, top): return _line(go, [lo, top/level.bandwidth]
 
 def other_roofs(rows, peaks)->tuple[list, list]: # names of dtypes; levels of memory
     "The ceilings and the caches, besides the roof itself, that `rows` are held against"
-    used = {r.roof for r in rows if r.bound=='compute' or r.above} - {peaks.name}
+    used = {r.roof for r in rows if r.bound=='compute' or r.above or r.type=='kernel'} - {peaks.name}   # kernels may have a row for each level
     return [k for k in peaks.compute_peaks if k in used], [o for o in peaks.memory_levels[:-1] if o.name in used]
 
 # %% ../nbs/visualization/plot.ipynb #c300dbd2
