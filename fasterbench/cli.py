@@ -146,7 +146,7 @@ def peaks(
         p.plot().write_html(html, include_plotlyjs=True)
         print(f'plot   {html}')
 
-# %% ../nbs/cli.ipynb #450e7829
+# %% ../nbs/cli.ipynb #53d4aedb
 def named_peaks(
     name:str|None, # a device of the datasheets, or a file that `fasterbench peaks --save` wrote
     dtype:torch.dtype
@@ -168,6 +168,7 @@ def _format(text):
     try: return float(text)
     except (TypeError, ValueError): return text
 
+# %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
     model:str, # a torchvision model, package.module:function, or the config of a language model (a .json file)
     peaks:str=None, # whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks --save`

@@ -6,8 +6,8 @@
 __all__ = ['fused_attention', 'experts_touched', 'fused_experts', 'load_config', 'build_on_meta', 'Phase', 'LanguageEstimate',
            'estimate_language', 'by_kind', 'phase_table']
 
-# %% ../nbs/analysis/language.ipynb #31931056
-import json, re
+# %% ../nbs/analysis/language.ipynb #7b9968ae
+import json, math, re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -88,19 +88,19 @@ def build_on_meta(config, dtype:torch.dtype):
         if hasattr(getattr(m, 'config', None), '_experts_implementation'): m.config._experts_implementation = 'fasterbench'
     return model
 
-# %% ../nbs/analysis/language.ipynb #2618332e
+# %% ../nbs/analysis/language.ipynb #f6408537
 def _paper_cache(config, length:int, size:float|None):
     "A cache of `length` tokens for each layer of `config`; `size`: bytes of an element, if not those of its dtype"
     from transformers.cache_utils import Cache, DynamicLayer
     class Full(DynamicLayer):
-        def __init__(self, length): super().__init__(); self.length, self.made = length, []
+        def __init__(self, length, most): super().__init__(); self.length, self.most = length, most   # tokens that are there, and that are ever kept
         def update(self, key_states, value_states, *args, **kwargs):
             new = key_states.shape[-2]
             def store(states):
                 kept = states.new_empty(*states.shape[:-2], self.length + new, states.shape[-1])
                 if size: weight_sizes[kept.untyped_storage()._cdata] = size
                 kept[..., self.length:, :].copy_(states)
-                sizes.append(kept.numel()*(size or kept.element_size()))
+                sizes.append(kept.numel()*(size or kept.element_size())*min(self.most, kept.shape[-2])/kept.shape[-2])
                 kept_alive.append(kept)
                 return kept
             self.keys, self.values, self.is_initialized = store(key_states), store(value_states), True
@@ -109,10 +109,10 @@ def _paper_cache(config, length:int, size:float|None):
         def __deepcopy__(self, memo): return self
     sizes, kept_alive = [], []
     text = config.get_text_config(decoder=True)
-    kinds = getattr(text, 'layer_types', None) or ['full_attention']*text.num_hidden_layers
+    kinds = getattr(text, 'layer_types', None) or ['sliding_attention' if getattr(text, 'sliding_window', None) else 'full_attention']*text.num_hidden_layers
     if odd := {k for k in kinds if k not in ('full_attention', 'sliding_attention', 'chunked_attention')}: raise ValueError(f"layers of kind {', '.join(sorted(odd))} have no cache of keys and values: only attention is known here")
     window = getattr(text, 'sliding_window', None) or getattr(text, 'attention_chunk_size', None) or length + 1
-    cache = Cache(layers=[Full(length if k=='full_attention' else min(length, window - 1)) for k in kinds])
+    cache = Cache(layers=[Full(length, math.inf) if k=='full_attention' else Full(min(length, window - 1), window) for k in kinds])
     return cache, sizes, kept_alive
 
 # %% ../nbs/analysis/language.ipynb #6d78ddb8

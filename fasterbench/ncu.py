@@ -34,11 +34,11 @@ def unit_scale(
     if not m: return 1., unit.strip()
     return _scales[m[1]], _bases[m[2]] + (f'/{_bases.get(per.strip(), per.strip())}' if slash else '')
 
-# %% ../nbs/analysis/ncu.ipynb #16d608cd
+# %% ../nbs/analysis/ncu.ipynb #f71b51ab
 def _plain(digits):
     "Digits with separators as Python writes a number"
     for sep in (',', '.'):
-        if digits.count(sep)>1 or (sep==',' and sep in digits and '.' not in digits and re.fullmatch(r'\d{1,3}(,\d{3})+', digits)):
+        if digits.count(sep)>1 or (sep==',' and sep in digits and '.' not in digits and re.fullmatch(r'[1-9]\d{0,2}(,\d{3})+', digits)):
             whole = digits.split('.' if sep==',' else ',')[0]
             if not re.fullmatch(rf'\d{{1,3}}({re.escape(sep)}\d{{3}})+', whole): raise ValueError(digits)
             digits = digits.replace(sep, '')
@@ -50,8 +50,8 @@ def decimal_mark(
 )->str|None: # `","` or `"."`; `None`: nothing tells
     "What stands before the decimals, as far as a cell can be read in one way only"
     texts = [t.strip().rstrip('%').strip() for t in texts if isinstance(t, str)]
-    if any(re.fullmatch(r'[+-]?(\d+,(\d{1,2}|\d{4,})|\d{1,3}(\.\d{3})+,\d+)', t) for t in texts): return ','
-    return '.' if any(re.fullmatch(r'[+-]?(\d+\.(\d{1,2}|\d{4,})|\d{1,3}(,\d{3})+\.\d+)', t) for t in texts) else None
+    only = lambda d, t: any(re.fullmatch(rf'[+-]?(\d+{d}(\d{{1,2}}|\d{{4,}})|0{d}\d+|\d{{1,3}}({t}\d{{3}})+{d}\d+|\d{{1,3}}({t}\d{{3}}){{2,}})', o) for o in texts)
+    return ',' if only(',', r'\.') else '.' if only(r'\.', ',') else None
 
 def parse_number(
     value, # a number, or a text with one
@@ -59,10 +59,10 @@ def parse_number(
 )->tuple[float,str]|None: # value and unit, as it stands there; `None`: there is none (`n/a`, empty)
     "The number in a cell"
     if isinstance(value, Real) and not isinstance(value, bool): return float(value), ''
-    text = re.sub(r"[\s\u00a0\u202f']", '', value) if isinstance(value, str) else None
+    text = re.sub(r"(?<=\d)[\s\u00a0\u202f'](?=\d{3}(\D|$))", '', value.strip()) if isinstance(value, str) else None
     if text is None: raise ValueError(f"{value!r} is no number")
     if text.lower() in ('', 'n/a', 'na', '-', 'none'): return None
-    m = re.fullmatch(r'([+-]?)((?:\d[\d.,]*|\.\d+))(e[+-]?\d+)?(%|[a-zA-Zµ/]*)', text, re.I)
+    m = re.fullmatch(r'([+-]?)((?:\d[\d.,]*|\.\d+))(e[+-]?\d+)?\s*(%|[a-zA-Zµ/]*)', text, re.I)
     try: number = float(m[1] + (_plain(m[2]) if decimal is None else m[2].replace(',' if decimal=='.' else '.', '').replace(',', '.')) + (m[3] or ''))
     except (TypeError, ValueError): raise ValueError(f"{value!r} is no number") from None
     return number, m[4]
@@ -156,7 +156,7 @@ def _bottleneck(compute, memory, config):
     if len(known)==2: return near if known[near]>=config.underutilized_pct else 'underutilized'
     return near if known[near]>=config.threshold_pct else 'unknown'
 
-# %% ../nbs/analysis/ncu.ipynb #af8a3f90
+# %% ../nbs/analysis/ncu.ipynb #c2179512
 @dataclass
 class Decision:
     "Whether to stop, and why"
@@ -168,7 +168,7 @@ def _should_stop(self, result:SOLResult)->Decision:
     "Take note of a result, and say whether there is more to gain"
     if not isinstance(result, SOLResult): raise TypeError(f"result is a SOLResult, not {type(result).__name__}")
     c, now = self.config, result.efficiency_pct
-    better = self.best is None or now>=self.best + c.min_improvement_pct and now>self.best
+    better = self.best is None or now - self.best >= c.min_improvement_pct - 1e-9 and now>self.best
     self.since_best = 0 if better else self.since_best + 1
     worse = not better and now<self.best - c.min_improvement_pct
     self.best = now if self.best is None else max(self.best, now) if better else self.best
@@ -180,7 +180,7 @@ def _should_stop(self, result:SOLResult)->Decision:
 
 SOLAnalyzer.should_stop = _should_stop
 
-# %% ../nbs/analysis/ncu.ipynb #5dedfc6d
+# %% ../nbs/analysis/ncu.ipynb #bfb6eb80
 @dataclass
 class Kernel:
     "A launch of a kernel, or all launches of one"
@@ -192,7 +192,9 @@ class Kernel:
     device:str = ''       # compute capability
     missing:list = field(default_factory=list) # metrics that are there without a value
     @property
-    def time_s(self)->float|None: return self.metrics.get(duration_metric) # seconds, of all launches
+    def time_s(self)->float|None: # seconds, of all launches
+        t = self.metrics.get(duration_metric)
+        return t if isinstance(t, Real) and math.isfinite(t) else None
 
 def _cell(name, unit, text, decimal):
     "A metric's own name, and its number in units without prefix; text stays text"
@@ -212,7 +214,7 @@ def _put(kernel, name, unit, text, decimal):
     if value is None: kernel.missing.append(key)
     else: kernel.metrics.setdefault(key, value)
 
-# %% ../nbs/analysis/ncu.ipynb #4501f502
+# %% ../nbs/analysis/ncu.ipynb #37338ba6
 def _table(text, source):
     "Header and records of the CSV in a text, whatever stands before, between and after"
     lines = text.splitlines()
@@ -221,7 +223,8 @@ def _table(text, source):
     rows = csv.reader(io.StringIO('\n'.join(l for l in lines[start:] if not l.startswith('=='))), strict=True)
     try: header, *rows = [r for r in rows if r]
     except csv.Error as e: raise ValueError(f"{source}: the table is broken: {e}") from e
-    header = [h.strip() for h in header]
+    header, rows = [h.strip() for h in header], [r for r in rows if [c.strip() for c in r]!=[h.strip() for h in header]]   # a header may be repeated
+    if any(r[0].strip()=='ID' for r in rows): raise ValueError(f"{source} has several tables with other columns: each takes a file of its own")
     if lacks := [k for k in ('ID', 'Kernel Name') if k not in header]: raise ValueError(f"{source}: the table lacks the column {', '.join(lacks)}")
     if twice := [k for k,n in Counter(header).items() if n>1]: raise ValueError(f"{source}: the table has {twice[0]!r} more than once")
     return header, rows
@@ -245,8 +248,8 @@ def _long(header, rows, source):
 
 def _wide(header, rows, source):
     "A line for each launch, with a line of units before"
-    units = dict(zip(header, rows[0])) if rows and not _is_launch(rows[0]) and len(rows[0])==len(header) else {}
-    res, decimal = [], decimal_mark(v for r in rows for k,v in zip(header, r) if k not in _identity)
+    units = next((dict(zip(header, r)) for r in rows if not r[0].strip() and len(r)==len(header)), {})
+    res, decimal = [], decimal_mark(v for r in rows for k,v in zip(header, r) if '__' in k)
     for i,row in enumerate(rows, 2):
         if not _is_launch(row): continue
         r = _of_length(row, header, i, source)
@@ -255,7 +258,7 @@ def _wide(header, rows, source):
             if k not in _identity: _put(res[-1], k, units.get(k, ''), r[k], decimal)
     return res
 
-# %% ../nbs/analysis/ncu.ipynb #87f60f4e
+# %% ../nbs/analysis/ncu.ipynb #7972743c
 def read_report(path)->list[Kernel]:
     "The launches of an `.ncu-rep`, by NVIDIA's module"
     try: import ncu_report
@@ -280,7 +283,7 @@ def read_ncu(
     data = path.read_bytes()
     if path.suffix in ('.ncu-rep', '.ncu-repz'): return read_report(path)
     if data[:2]==b'\x1f\x8b': data = gzip.decompress(data)
-    try: text = data.decode('utf-8-sig')
+    try: text = data.decode('utf-16' if data[:2] in (b'\xff\xfe', b'\xfe\xff') else 'utf-8-sig')
     except UnicodeDecodeError as e: raise ValueError(f"{str(path)!r} is no text: {e}") from e
     header, rows = _table(text, repr(str(path)))
     long = {'Metric Name', 'Metric Value'} <= set(header)
@@ -288,12 +291,12 @@ def read_ncu(
     if not res: raise ValueError(f"{str(path)!r} has a table of Nsight Compute with no kernel in it")
     return res
 
-# %% ../nbs/analysis/ncu.ipynb #558a492b
+# %% ../nbs/analysis/ncu.ipynb #7c5d18aa
 def _summed(name): return name.endswith('.sum') or name in (duration_metric,)
 
 def _pooled(name, launches):
     "One number for a metric of several launches"
-    have = [k for k in launches if isinstance(k.metrics.get(name), float)]
+    have = [k for k in launches if isinstance(k.metrics.get(name), Real)]
     if _summed(name): return sum(k.metrics[name] for k in have) if len(have)==len(launches) else None
     weights = [k.time_s if k.time_s is not None else 1. for k in have]
     return sum(w*k.metrics[name] for w,k in zip(weights, have))/sum(weights) if sum(weights) else None
@@ -305,13 +308,13 @@ def by_kernel(launches:list)->list[Kernel]:
     res = []
     for (name,device),ks in groups.items():
         if len({k.time_s is None for k in ks})>1: raise ValueError(f"{name}: {duration_metric} is known for some of the {len(ks)} launches only, so they can't be weighted by it")
-        names = dict.fromkeys(m for k in ks for m,v in k.metrics.items() if isinstance(v, float))
+        names = dict.fromkeys(m for k in ks for m,v in k.metrics.items() if isinstance(v, Real))
         pooled = {m:_pooled(m, ks) for m in names}
         same = lambda field: getattr(ks[0], field) if len({getattr(k, field) for k in ks})==1 else 'several'
         res.append(Kernel(name, {m:v for m,v in pooled.items() if v is not None}, sum(k.calls for k in ks), same('grid'), same('block'), device, sorted({m for k in ks for m in k.missing})))
     return sorted(res, key=lambda k: -(k.time_s or 0))
 
-# %% ../nbs/analysis/ncu.ipynb #929f7d73
+# %% ../nbs/analysis/ncu.ipynb #09440e39
 _thread_ops = {f'op_{t}{op}':n*w for t,w in (('h', 1), ('f', 1), ('d', 1)) for op,n in (('add', 1), ('mul', 1), ('fma', 2))}
 level_bytes = {'DRAM': ('dram__bytes.sum', 'dram__bytes_read.sum', 'dram__bytes_write.sum'), 'L2': ('lts__t_bytes.sum',), 'L1': ('l1tex__t_bytes.sum',)}
 
@@ -320,7 +323,7 @@ def kernel_flops(metrics:dict)->float|None: # FLOP; `None`: no counter of them i
     known = {m:v for m,v in metrics.items() if isinstance(v, Real)}
     names = {f'{unit}__sass_thread_inst_executed_{op}_pred_on.sum': (op, n) for unit in ('sm', 'smsp') for op,n in _thread_ops.items()}   # the second names the same count
     found = [*{names[m][0]: names[m][1]*known[m] for m in names if m in known}.values()]
-    found += [v for m,v in known.items() if re.fullmatch(r'sm__ops_path_tensor_src_\w+\.sum', m)]
+    found += [v for m,v in known.items() if re.fullmatch(r'sm__ops_path_tensor_src_\w+\.sum', m) and 'sparsity' not in m]   # those are parts of the others
     return sum(found) if found else None
 
 def kernel_bytes(
@@ -333,7 +336,7 @@ def kernel_bytes(
     if whole in known: return known[whole]
     return sum(known[p] for p in parts) if parts and all(p in known for p in parts) else None
 
-# %% ../nbs/analysis/ncu.ipynb #71cab959
+# %% ../nbs/analysis/ncu.ipynb #82d90d5d
 def kernel_rows(
     kernels:list, # of `Kernel`
     peaks:HardwarePeaks,
@@ -363,7 +366,8 @@ def kernel_table(
     sol, rows = SOLAnalyzer(config), []
     pct = lambda v: '–' if v is None else f'{v:.1f}'
     for k in kernels:
-        r = sol.analyze(k.metrics, k.name)
+        try: r = sol.analyze(k.metrics, k.name)
+        except ValueError: r = SOLResult(None, None, None, 0., 'unknown', False, None)   # neither side was measured
         flops, nbytes = kernel_flops(k.metrics), kernel_bytes(k.metrics)
         rows.append([k.name[:48], k.calls, si(k.time_s, 's'), pct(r.compute_sol_pct), pct(r.memory_sol_pct), pct(r.dram_sol_pct), r.bottleneck + (', at the roofline' if r.at_roofline else ''),
                      {True: 'yes', False: 'no', None: '–'}[r.uses_tensor_cores], si(flops, 'FLOP'), si(nbytes, 'B')])

@@ -65,7 +65,7 @@ def utilization_pct(
     "How much of the measured time the roof accounts for"
     return 100*roof_s/time_s
 
-# %% ../nbs/analysis/operations.ipynb #d510f956
+# %% ../nbs/analysis/operations.ipynb #3d1bffd9
 _fields = 'name', 'flops', 'memory_bytes'
 
 def _number(where, key, value, least=0):
@@ -77,7 +77,7 @@ def _number(where, key, value, least=0):
 def _records(operations):
     "`operations` as dicts, of whatever kind they are"
     if isinstance(operations, (str, Path)):
-        with open(operations, newline='') as f: return [_parsed(i, r) for i,r in enumerate(csv.DictReader(f, skipinitialspace=True))]
+        with open(operations, newline='', encoding='utf-8-sig') as f: return [_parsed(i, {(k or '').strip():v for k,v in r.items()}) for i,r in enumerate(csv.DictReader(f, skipinitialspace=True))]
     if hasattr(operations, 'to_dict') and hasattr(operations, 'columns'): return operations.to_dict('records')   # a DataFrame
     if isinstance(operations, dict) or not hasattr(operations, '__iter__'): raise TypeError(f"operations is a list of operations, a DataFrame or the path of a CSV file, not {type(operations).__name__}: {str(operations)[:60]}")
     return [o if isinstance(o, dict) else {k:getattr(o, k) for k in _fields if hasattr(o, k)} for o in operations]
@@ -129,17 +129,20 @@ def element_bytes(
     if isinstance(dtype, Real) and not isinstance(dtype, bool) and 0<dtype<inf: return dtype
     raise ValueError(f"dtype={dtype!r}: known are {', '.join(bytes_per)}, or a number of bytes")
 
-# %% ../nbs/analysis/operations.ipynb #d3206062
+# %% ../nbs/analysis/operations.ipynb #6c50be7a
 def _linear(rows, d_in, d_out, bias=True): return 2*rows*d_in*d_out, rows*(d_in + d_out), d_out*(d_in + bias), 0
 
 def _conv(batch, c_in, c_out, size, kernel, stride=1, padding=0, groups=1, bias=True):
-    kernel = [kernel]*len(size) if isinstance(kernel, int) else kernel
-    out = [(n + 2*padding - k)//stride + 1 for n,k in zip(size, kernel)]
-    if min(out)<1 or len(kernel)!=len(size): raise ValueError(f"size={size}, kernel={kernel}, padding={padding}: there is no place for a window")
+    rank = max([2] + [len(v) for v in (size, kernel, stride, padding) if not isinstance(v, Integral)]) if isinstance(size, Integral) else len(size)
+    size, kernel, stride, padding = ([v]*rank if isinstance(v, Integral) else v for v in (size, kernel, stride, padding))
+    out = [(n + 2*p - k)//s + 1 for n,k,s,p in zip(size, kernel, stride, padding)]
+    if min(out)<1 or {len(kernel), len(stride), len(padding)}!={rank}: raise ValueError(f"size={size}, kernel={kernel}, stride={stride}, padding={padding}: there is no place for a window")
+    if c_in%groups or c_out%groups: raise ValueError(f"groups={groups}: {c_in} and {c_out} channels are no multiples of it")
     taps = c_in//groups*prod(kernel)
     return 2*batch*c_out*prod(out)*taps, batch*(c_in*prod(size) + c_out*prod(out)), c_out*(taps + bias), 0
 
 def _attention(batch, heads, queries, context, head_dim, kv_heads=None):
+    if heads%(kv_heads or heads): raise ValueError(f"kv_heads={kv_heads}: {heads} heads are no multiple of it")
     return 4*batch*heads*queries*context*head_dim, 2*batch*head_dim*(heads*queries + (kv_heads or heads)*context), 0, 4*batch*heads*queries
 
 def _prefill(batch, heads, prompt, head_dim, kv_heads=None): return _attention(batch, heads, prompt, prompt, head_dim, kv_heads)

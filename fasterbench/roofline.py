@@ -461,7 +461,7 @@ def summary_table(
     else: table = tabulate(cells, headers=_headers + _alone*alone, colalign=['left']*2 + ['right']*4 + ['left', 'right', 'left'] + ['right']*(4 if alone else 2), disable_numparse=True)
     return table + (f'\n… and {len(rows)-len(shown)} faster rows' if len(shown)<len(rows) else '')
 
-# %% ../nbs/analysis/roofline.ipynb #4fed95b5
+# %% ../nbs/analysis/roofline.ipynb #3a05e752
 def _totals_lines(a):
     t, pct = a.totals, lambda s: f'{100*s/a.totals.forward.median:.1f} %'
     lines = [f"forward      {t.forward!r}",
@@ -496,7 +496,7 @@ def _error_lines(rows):
 def _paper_lines(a):
     "What is to be said of an estimate"
     c, roof, memory = a.costs, sum(r.roof_time_s or 0. for r in a.results), sum(r.roof_time_s or 0. for r in a.results if r.bound=='memory')
-    lines = [f"roof         {si(roof, 's')} at least for all {'' if c.complete else 'other '}rows one after the other, {100*memory/roof:.1f} % of it in memory-bound ones",
+    lines = [f"roof         {si(roof, 's')} at least for all {'' if c.complete else 'other '}rows one after the other" + (f", {100*memory/roof:.1f} % of it in memory-bound ones" if roof else ''),
         f"work         {'' if c.complete else 'at least '}{si(c.flops, 'FLOP')} ({si(c.matmul_flops, 'FLOP')} in matrix products), {si(c.bytes_moved, 'B')}"]
     return lines + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
 
