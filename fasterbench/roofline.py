@@ -432,7 +432,7 @@ def flushing_bytes(peaks:HardwarePeaks, device:torch.device)->int: # bytes
     if peaks.working_set: return peaks.working_set   # as the measured bandwidth needed
     return 2*max(reported_caches(device, torch.get_num_threads()).values(), default=2**28)
 
-# %% ../nbs/analysis/roofline.ipynb #366d3a87
+# %% ../nbs/analysis/roofline.ipynb #fe2d1240
 _headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']   # `_cells` in words
 
 _alone = ['warm', 'cold']   # behind them, where they were measured
@@ -457,8 +457,9 @@ def summary_table(
     shown, alone = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0))[:top], any(r.warm_s is not None for r in rows)
     paper = all(r.time_s is None for r in rows)   # then the columns of measurements give way to one of times at the roof
     cells = [_cells(r)[:5] + [r.bound, roof_cell(r), si(r.roof_time_s, 's')] if paper else _cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in shown]
-    if paper: table = tabulate(cells, headers=[*_headers[:5], 'bound', 'roof', 'time at the roof'], colalign=['left']*2 + ['right']*3 + ['left']*2 + ['right'], disable_numparse=True)
-    else: table = tabulate(cells, headers=_headers + _alone*alone, colalign=['left']*2 + ['right']*4 + ['left', 'right', 'left'] + ['right']*(4 if alone else 2), disable_numparse=True)
+    headers, align = ([*_headers[:5], 'bound', 'roof', 'time at the roof'], 'llrrrllr') if paper else (_headers + _alone*alone, 'llrrrrlrl' + 'rr'*(1 + alone))
+    sides = dict(colalign=[dict(l='left', r='right')[c] for c in align]) if cells else {}   # older versions of tabulate want a row for that
+    table = tabulate(cells, headers=headers, disable_numparse=True, **sides)
     return table + (f'\n… and {len(rows)-len(shown)} faster rows' if len(shown)<len(rows) else '')
 
 # %% ../nbs/analysis/roofline.ipynb #3a05e752
