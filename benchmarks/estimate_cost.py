@@ -6,15 +6,12 @@ writes it, with the device and the versions, to benchmarks/results/estimate_cost
 
     python benchmarks/estimate_cost.py [--layers 20,40,80,160]
 """
-import json, platform, resource, subprocess, sys, time
-from importlib.metadata import version
-from pathlib import Path
+import json, resource, subprocess, sys, time
 
-import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import device_name
+from report import write_result
 
 shape = dict(model_type='llama', hidden_size=8192, intermediate_size=28672, num_attention_heads=64, num_key_value_heads=8, vocab_size=128256)
 
@@ -42,7 +39,4 @@ def main(
     "Measure what estimates take"
     if alone: return print(json.dumps(one(alone)))
     table = tabulate([line(int(n)) for n in layers.split(',')], headers=['layers', '10⁹\nparameters', 'rows', 'first estimate,\nwith imports, s', 'second\ns', 'peak memory\nGB'], disable_numparse=True, stralign='right')
-    text = (f'{device_name(torch.device("cpu"))}, {torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, transformers {version("transformers")}\n'
-            f'prefill of 4096 tokens and a step of decoding with as many in the cache, bfloat16\n\n{table}\n')
-    print(text)
-    (Path(__file__).parent/'results'/'estimate_cost.txt').write_text(text)
+    write_result('estimate_cost', 'prefill of 4096 tokens and a step of decoding with as many in the cache, bfloat16', table, 'transformers')

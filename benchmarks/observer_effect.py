@@ -7,10 +7,8 @@ versions, to benchmarks/results/observer_effect.txt.
 
     python benchmarks/observer_effect.py [--rounds 15] [--models resnet50,swin_t]
 """
-import importlib.util, platform, random
+import importlib.util, random
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import version
-from pathlib import Path
 from statistics import median, quantiles
 
 import torch, torchvision
@@ -18,8 +16,9 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from fasterbench.core import device_name, undisturbed
+from fasterbench.core import undisturbed
 from fasterbench.roofline import Observer
+from report import write_result
 
 cpu = torch.device('cpu')
 
@@ -75,8 +74,5 @@ def main(
     "Measure what watching adds to a forward, in percent"
     rows = [line(m, rounds) for m in models.split(',')]
     table = tabulate(rows, headers='keys', disable_numparse=True, stralign='right')
-    deepspeed = f", DeepSpeed {version('deepspeed')}" if 'DeepSpeed' in rows[0] else ''
-    text = (f'{device_name(cpu)}, {torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, torchvision {torchvision.__version__}{deepspeed}\n'
-            f'batch 1, 224 pixels, eval and inference mode; percent that a forward takes longer than the plain one of the same turn: median of {rounds} turns (quartiles)\n\n{table}\n')
-    print(text)
-    (Path(__file__).parent/'results'/'observer_effect.txt').write_text(text)
+    write_result('observer_effect', f'batch 1, 224 pixels, eval and inference mode; percent that a forward takes longer than the plain one of the same turn: median of {rounds} turns (quartiles)',
+        table, 'torchvision', *['deepspeed']*('DeepSpeed' in rows[0]))

@@ -6,17 +6,15 @@ Prints a table and writes it, with the device and the versions, to benchmarks/re
 
     python benchmarks/profile_repeat.py [--profiles 5] [--models resnet50]
 """
-import platform
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np, torch, torchvision
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import device_name
 from fasterbench.peaks import HardwarePeaks
 from fasterbench.roofline import RooflineAnalyzer
+from report import write_result
 
 def spearman(a, b): return float(np.corrcoef(np.argsort(np.argsort(a)), np.argsort(np.argsort(b)))[0, 1])
 
@@ -39,7 +37,4 @@ def main(
 ):
     "Measure how well profiles repeat"
     table = tabulate([line(m, profiles) for m in models.split(',')], headers=headers, disable_numparse=True, stralign='right')
-    text = (f'{device_name(torch.device("cpu"))}, {torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, torchvision {torchvision.__version__}\n'
-            f'batch 1, 224 pixels; {profiles} profiles of 20 forwards in one process\n\n{table}\n')
-    print(text)
-    (Path(__file__).parent/'results'/'profile_repeat.txt').write_text(text)
+    write_result('profile_repeat', f'batch 1, 224 pixels; {profiles} profiles of 20 forwards in one process', table, 'torchvision')

@@ -5,17 +5,16 @@ versions, to benchmarks/results/rows_add_up.txt.
 
     python benchmarks/rows_add_up.py [--rounds 5] [--models resnet18,resnet50]
 """
-import platform, time
-from pathlib import Path
+import time
 from statistics import median
 
 import torch, torchvision
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import device_name
 from fasterbench.peaks import HardwarePeaks
 from fasterbench.roofline import RooflineAnalyzer
+from report import write_result
 
 def profiled(name, rounds):
     "Analyzers after `rounds` profiles of their own, and how many plain forwards each profile took as long as"
@@ -43,7 +42,5 @@ def main(
 ):
     "Measure how the rows add up and what watching costs"
     table = tabulate([line(m, rounds) for m in models.split(',')], headers=headers, disable_numparse=True, stralign='right')
-    text = (f'{device_name(torch.device("cpu"))}, {torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, torchvision {torchvision.__version__}\n'
-            f'batch 1, 224 pixels, eval and inference mode; medians of {rounds} profiles, each of 5 forwards to warm up, 20 with marks and 5 plain ones in between\n\n{table}\n')
-    print(text)
-    (Path(__file__).parent/'results'/'rows_add_up.txt').write_text(text)
+    what = f'batch 1, 224 pixels, eval and inference mode; medians of {rounds} profiles, each of 5 forwards to warm up, 20 with marks and 5 plain ones in between'
+    write_result('rows_add_up', what, table, 'torchvision')

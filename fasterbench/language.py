@@ -6,7 +6,7 @@
 __all__ = ['fused_attention', 'experts_touched', 'fused_experts', 'load_config', 'build_on_meta', 'Phase', 'LanguageEstimate',
            'estimate_language', 'by_kind', 'phase_table']
 
-# %% ../nbs/analysis/language.ipynb #7b9968ae
+# %% ../nbs/analysis/language.ipynb #53d387db
 import json, math, re
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,10 +14,10 @@ from pathlib import Path
 import torch, torch.nn.functional as F
 from tabulate import tabulate
 from .core import resolve_dtype, si, undisturbed, visible
-from .costs import count_forward, register_cost, warn_unknown, weight_sizes, weights_in
+from .costs import count_forward, element_size, register_cost, warn_unknown, weight_sizes, weights_in
 from .operations import arithmetic_intensity, element_bytes
 from .peaks import HardwarePeaks
-from .roofline import RooflinePoint, roofline_point, warn_no_ceiling
+from .roofline import RooflinePoint, paper_rows, warn_no_ceiling
 from .timing import check_count
 
 # %% ../nbs/analysis/language.ipynb #b8a5e5f2
@@ -35,7 +35,7 @@ def experts_touched(
     "How many experts a batch needs, if its tokens are sent evenly and independently"
     return experts*(1 - (1 - per_token/experts)**tokens)
 
-# %% ../nbs/analysis/language.ipynb #dbfdb385
+# %% ../nbs/analysis/language.ipynb #31e25c5a
 _library = torch.library.Library('fasterbench', 'DEF')
 _library.define('experts(Tensor x, Tensor index, Tensor weights, Tensor[] params) -> Tensor')
 _library.impl('experts', lambda x, index, weights, params: torch.empty_like(x), 'Meta')
@@ -46,8 +46,7 @@ def _experts_flops(x, index, weights, params, out_val): return 2*index.numel()*s
 
 def _experts_bytes(x, index, weights, params, out_val):
     touched = experts_touched(params[0].shape[0], index.shape[-1], index.numel()//index.shape[-1])/params[0].shape[0]
-    size = lambda p: weight_sizes.get(p.untyped_storage()._cdata) or p.element_size()
-    return round(touched*sum(p.numel()*size(p) for p in params) + x.nbytes + index.nbytes + weights.nbytes + out_val.nbytes)
+    return round(touched*sum(p.numel()*element_size(p) for p in params) + x.nbytes + index.nbytes + weights.nbytes + out_val.nbytes)
 
 register_cost(torch.ops.fasterbench.experts, _experts_flops, _experts_bytes, matmul=True)
 
@@ -88,7 +87,7 @@ def build_on_meta(config, dtype:torch.dtype):
         if hasattr(getattr(m, 'config', None), '_experts_implementation'): m.config._experts_implementation = 'fasterbench'
     return model
 
-# %% ../nbs/analysis/language.ipynb #f6408537
+# %% ../nbs/analysis/language.ipynb #fed8c92c
 def _paper_cache(config, length:int, size:float|None):
     "A cache of `length` tokens for each layer of `config`; `size`: bytes of an element, if not those of its dtype"
     from transformers.cache_utils import Cache, DynamicLayer
@@ -101,19 +100,18 @@ def _paper_cache(config, length:int, size:float|None):
                 if size: weight_sizes[kept.untyped_storage()._cdata] = size
                 kept[..., self.length:, :].copy_(states)
                 sizes.append(kept.numel()*(size or kept.element_size())*min(self.most, kept.shape[-2])/kept.shape[-2])
-                kept_alive.append(kept)
                 return kept
             self.keys, self.values, self.is_initialized = store(key_states), store(value_states), True
             return self.keys, self.values
         def get_seq_length(self): return self.length
         def __deepcopy__(self, memo): return self
-    sizes, kept_alive = [], []
+    sizes = []
     text = config.get_text_config(decoder=True)
     kinds = getattr(text, 'layer_types', None) or ['sliding_attention' if getattr(text, 'sliding_window', None) else 'full_attention']*text.num_hidden_layers
     if odd := {k for k in kinds if k not in ('full_attention', 'sliding_attention', 'chunked_attention')}: raise ValueError(f"layers of kind {', '.join(sorted(odd))} have no cache of keys and values: only attention is known here")
     window = getattr(text, 'sliding_window', None) or getattr(text, 'attention_chunk_size', None) or length + 1
     cache = Cache(layers=[Full(length, math.inf) if k=='full_attention' else Full(min(length, window - 1), window) for k in kinds])
-    return cache, sizes, kept_alive
+    return cache, sizes
 
 # %% ../nbs/analysis/language.ipynb #6d78ddb8
 @dataclass
@@ -146,10 +144,10 @@ class LanguageEstimate:
     prefill:Phase
     decode:Phase
 
-# %% ../nbs/analysis/language.ipynb #b0fe0dbc
+# %% ../nbs/analysis/language.ipynb #08d4fa52
 def _phase(name, model, tokens, length, batch, size, cached, peaks):
     "Count one forward of `tokens` tokens a sequence after `length` cached ones"
-    cache, sizes, _ = _paper_cache(model.config, length, cached)
+    cache, sizes = _paper_cache(model.config, length, cached)
     sample = dict(input_ids=torch.zeros(batch, tokens, dtype=torch.long, device='meta'), past_key_values=cache, use_cache=True)
     before = set(weight_sizes)
     try:
@@ -158,7 +156,7 @@ def _phase(name, model, tokens, length, batch, size, cached, peaks):
             costs = count_forward(model, *run.call(), modules)
     finally:
         for k in set(weight_sizes) - before: del weight_sizes[k]
-    rows = [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
+    rows = paper_rows(costs, modules, peaks)
     warn_unknown(costs)
     warn_no_ceiling(rows, peaks)
     return Phase(name, batch*tokens, costs.flops, costs.matmul_flops, costs.bytes_moved, sum(sizes), sum(r.roof_time_s or 0. for r in rows), rows)

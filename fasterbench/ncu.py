@@ -8,12 +8,13 @@ __all__ = ['compute_metric', 'memory_metric', 'dram_metrics', 'tensor_metrics', 
            'read_report', 'read_ncu', 'by_kernel', 'kernel_flops', 'kernel_bytes', 'kernel_rows', 'kernel_table',
            'ncu_command']
 
-# %% ../nbs/analysis/ncu.ipynb #539ce3cd
+# %% ../nbs/analysis/ncu.ipynb #47290874
 import csv, gzip, io, math, re
 from collections import Counter
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
+from fastcore.basics import patch
 from tabulate import tabulate
 from .core import si
 from .operations import arithmetic_intensity, bound, roof_time, utilization_pct
@@ -156,7 +157,7 @@ def _bottleneck(compute, memory, config):
     if len(known)==2: return near if known[near]>=config.underutilized_pct else 'underutilized'
     return near if known[near]>=config.threshold_pct else 'unknown'
 
-# %% ../nbs/analysis/ncu.ipynb #c2179512
+# %% ../nbs/analysis/ncu.ipynb #a1a82b2f
 @dataclass
 class Decision:
     "Whether to stop, and why"
@@ -164,7 +165,8 @@ class Decision:
     reason:str
     def __bool__(self): return self.stop
 
-def _should_stop(self, result:SOLResult)->Decision:
+@patch
+def should_stop(self:SOLAnalyzer, result:SOLResult)->Decision:
     "Take note of a result, and say whether there is more to gain"
     if not isinstance(result, SOLResult): raise TypeError(f"result is a SOLResult, not {type(result).__name__}")
     c, now = self.config, result.efficiency_pct
@@ -177,8 +179,6 @@ def _should_stop(self, result:SOLResult)->Decision:
     if worse: return Decision(False, f'worse than the best: {now:.1f} % after {self.best:.1f} %')
     if self.since_best>=c.convergence_rounds: return Decision(True, f'converged: no improvement of {c.min_improvement_pct:g} points over {self.best:.1f} % in {self.since_best} runs')
     return Decision(False, 'improved' if better else f'{self.since_best} of {c.convergence_rounds} runs without improvement')
-
-SOLAnalyzer.should_stop = _should_stop
 
 # %% ../nbs/analysis/ncu.ipynb #bfb6eb80
 @dataclass
@@ -291,13 +291,11 @@ def read_ncu(
     if not res: raise ValueError(f"{str(path)!r} has a table of Nsight Compute with no kernel in it")
     return res
 
-# %% ../nbs/analysis/ncu.ipynb #7c5d18aa
-def _summed(name): return name.endswith('.sum') or name in (duration_metric,)
-
+# %% ../nbs/analysis/ncu.ipynb #8417283e
 def _pooled(name, launches):
     "One number for a metric of several launches"
     have = [k for k in launches if isinstance(k.metrics.get(name), Real)]
-    if _summed(name): return sum(k.metrics[name] for k in have) if len(have)==len(launches) else None
+    if name.endswith('.sum'): return sum(k.metrics[name] for k in have) if len(have)==len(launches) else None
     weights = [k.time_s if k.time_s is not None else 1. for k in have]
     return sum(w*k.metrics[name] for w,k in zip(weights, have))/sum(weights) if sum(weights) else None
 

@@ -6,9 +6,10 @@
 __all__ = ['colours', 'log_range', 'rate', 'drawable', 'hover', 'marker_size', 'other_roofs', 'shared_labels', 'label_near',
            'slope_angle', 'slope_notes', 'lay_out', 'plot_roofline', 'plot_peaks', 'chart_points', 'text_roofline']
 
-# %% ../nbs/visualization/plot.ipynb #1e4b28eb
+# %% ../nbs/visualization/plot.ipynb #7828201d
 import math
 from .core import si
+from .operations import attainable_flops
 
 # %% ../nbs/visualization/plot.ipynb #34892362
 colours = dict(memory='#2cb5ac', compute='#0b5f63', roof='#66757f', ridge='#b07d2b', cache='#8a6bb1')
@@ -61,13 +62,13 @@ def _row_trace(go, rows, bound, total=None):
         marker=dict(color=colours[bound], size=[marker_size(r.time_pct if total is None else 100*(r.roof_time_s or 0)/total) for r in rows], opacity=0.75, line=dict(width=1, color='white'),
                     symbol=['x' if r.impossible else 'circle-open' if r.above else 'circle' for r in rows]))
 
-# %% ../nbs/visualization/plot.ipynb #8ef5f913
+# %% ../nbs/visualization/plot.ipynb #2ee67800
 def _line(go, xs, ys, name, colour, **kw):
     return go.Scatter(x=xs, y=ys, mode='lines', name=name, line=dict(color=colours[colour], **kw), hoverinfo='skip', showlegend=False)
 
 def _roof_trace(go, peaks, lo, hi):
     xs = [lo, *([peaks.ridge_point] if lo<peaks.ridge_point<hi else []), hi]
-    return _line(go, xs, [min(peaks.peak_flops, x*peaks.peak_bandwidth) for x in xs], 'roof', 'roof', width=2.5).update(showlegend=True)
+    return _line(go, xs, [attainable_flops(x, peaks.peak_flops, peaks.peak_bandwidth) for x in xs], 'roof', 'roof', width=2.5).update(showlegend=True)
 
 def _ceiling_trace(go, peaks, name, hi):
     "A ceiling, with the memory's slope up to it where it is higher than the roof"
@@ -176,18 +177,16 @@ def plot_peaks(
     where = [peaks.device, *([f'{peaks.threads} threads'] if peaks.threads else []), *([peaks.date[:10]] if peaks.date else []), peaks.source]
     return lay_out(fig, title or peaks.device_name or 'Peaks', ', '.join(where), xr, yr)
 
-# %% ../nbs/visualization/plot.ipynb #4b0ba99b
+# %% ../nbs/visualization/plot.ipynb #5c5d1006
 def _seconds(r): return (r.time_s if r.time_s is not None else r.roof_time_s) or 0.
 
 def chart_points(
     rows:list, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
     most:int=26, # rows with a letter
 )->list: # of (letter, intensity in FLOP/B, rate in FLOP/s, row)
     "The rows that have a place in a chart, the slowest first"
-    known = [r for r in rows if r.arithmetic_intensity and math.isfinite(r.arithmetic_intensity) and r.bound!='undefined']
-    known = sorted(known, key=lambda r: -_seconds(r))[:most]
-    return [(chr(ord('A')+i), r.arithmetic_intensity, r.flops/_seconds(r), r) for i,r in enumerate(known) if _seconds(r)]
+    known = sorted((r for r in rows if drawable(r) and r.bound!='undefined'), key=lambda r: -_seconds(r))[:most]
+    return [(chr(ord('A')+i), r.arithmetic_intensity, rate(r), r) for i,r in enumerate(known)]
 
 def text_roofline(
     rows:list, # of `RooflinePoint`
@@ -196,7 +195,7 @@ def text_roofline(
     most:int=8, # rows in the legend, and with a letter
 )->str:
     "Draw `rows` under the roof of `peaks` with characters"
-    points = chart_points(rows, peaks, most)
+    points = chart_points(rows, most)
     xr = log_range([peaks.ridge_point, *(x for _,x,_,_ in points)])
     yr = log_range([peaks.peak_flops, peaks.peak_flops/10, *(y for _,_,y,_ in points)], room=0.1)
     grid = [[' ']*width for _ in range(height)]
@@ -205,7 +204,7 @@ def text_roofline(
         if 0<=i<width and 0<=j<height and grid[height-1-j][i] in over: grid[height-1-j][i] = c
     for k in range(width):
         x = 10**(xr[0] + k/(width-1)*(xr[1]-xr[0]))
-        put(x, min(peaks.peak_flops, x*peaks.peak_bandwidth), '/' if x<peaks.ridge_point else '-')
+        put(x, attainable_flops(x, peaks.peak_flops, peaks.peak_bandwidth), '/' if x<peaks.ridge_point else '-')
     put(peaks.ridge_point, peaks.peak_flops, '+')
     for c,x,y,_ in points: put(x, y, c, ' /-+')
     left = [si(10**yr[1], 'FLOP/s')] + ['']*(height-2) + [si(10**yr[0], 'FLOP/s')]

@@ -6,10 +6,10 @@
 __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'time_plain', 'RooflinePoint', 'ceiling_for',
            'cache_times', 'roof_name', 'module_kind', 'roofline_point', 'Totals', 'sum_rows', 'RooflineAnalyzer',
            'check_peaks', 'join_compiled', 'warn_no_ceiling', 'warn_other_path', 'Alone', 'LeafTimes', 'time_alone',
-           'flushing_bytes', 'roof_cell', 'summary_table', 'in_dtype', 'Projection', 'project', 'HardwarePeaks',
-           'measure_peaks', 'clear_peaks_cache']
+           'flushing_bytes', 'roof_cell', 'summary_table', 'in_dtype', 'paper_rows', 'Projection', 'project',
+           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
-# %% ../nbs/analysis/roofline.ipynb #e07c8f09
+# %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import copy, sys, time, warnings
 from collections import Counter, defaultdict
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
-from .core import call_args, device_name, eager, float32_precision, held, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, undisturbed, visible, watching
+from .core import call_args, device_name, eager, float32_precision, held, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, uncopyable, undisturbed, visible, watching
 from .timing import Feeder, Timing, check_count, device_clock
 from .costs import Costs, ModuleCost, count_forward, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks
@@ -386,7 +386,7 @@ class Alone:
         def cold(): feed(); self.sweep.add_(1)
         return Timing([self.sample(f, warm) for _ in range(9)]).median, Timing([self.sample(f, cold) for _ in range(3)]).median
 
-# %% ../nbs/analysis/roofline.ipynb #22ad1b5e
+# %% ../nbs/analysis/roofline.ipynb #fff38cf3
 def _signature(o): return (o.shape, o.stride(), o.dtype) if isinstance(o, torch.Tensor) and o.layout is torch.strided and not o.is_nested else (type(o), o if isinstance(o, (int, float, str, bool)) else id(o))
 
 class LeafTimes:
@@ -401,7 +401,7 @@ class LeafTimes:
     def times(self, module, call, args, kwargs):
         if torch._C._functorch.peek_interpreter_stack() is not None: return None
         try: given, named = copy.deepcopy((args, kwargs), {id(t):t.clone() for t in tensors(args, kwargs)})
-        except (TypeError, RuntimeError, NotImplementedError, copy.Error): return None   # a generator, a lock, …
+        except uncopyable: return None
         self.busy = True
         try:
             with preserve(module): return self.alone.times(lambda: call(*given, **named))
@@ -531,13 +531,13 @@ def plot(self:RooflineAnalyzer,
     where = f'on {device_name(self.device)}' if self.totals else 'on paper'
     return plot_roofline(self.results, self.peaks, title or f'{type(self.model).__name__} {where}')
 
-# %% ../nbs/analysis/roofline.ipynb #d44c2dc8
+# %% ../nbs/analysis/roofline.ipynb #9f6956b7
 @contextmanager
 def in_dtype(model, dtype):
     "The floating-point parameters and buffers of `model`, which is on the meta device, in `dtype` while the block lasts"
     if dtype is None: yield; return
     floats = [(m._buffers, k, b) for m in model.modules() for k,b in m._buffers.items() if b is not None and b.is_floating_point()]
-    with preserve(model), torch.inference_mode(False):
+    with torch.inference_mode(False):
         kept = [(p, p.data) for p in held(model, '_parameters') if p.is_floating_point()]
         try:
             for p,data in kept: p.data = data.to(dtype)
@@ -545,6 +545,11 @@ def in_dtype(model, dtype):
             with torch.inference_mode(): yield
         finally:
             for p,data in kept: p.data = data
+            for buffers,k,b in floats: buffers[k] = b
+
+def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:
+    "The rows of what was counted, without times"
+    return [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
 
 @patch
 def estimate(self:RooflineAnalyzer,
@@ -562,7 +567,7 @@ def estimate(self:RooflineAnalyzer,
     with undisturbed(self.model, sample, meta) as run, in_dtype(self.model, dtype), weights_in(self.model, size):
         modules, kept_in = visible(self.model), dtype or model_dtype(self.model)
         costs = count_forward(self.model, *run.call(), modules)
-    self.results = [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
+    self.results = paper_rows(costs, modules, peaks)
     self.totals, self.costs, self.peaks, self.device, self.threads, self.dtype = None, costs, peaks, meta, None, kept_in
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
