@@ -16,7 +16,7 @@ from fastcore.script import call_parse
 
 from fasterbench.core import device_name, resolve_device, resolve_dtype, si
 from fasterbench.peaks import measure_peaks
-from fasterbench.probes import Product, Products, WrongAnswer, layouts, neighbours, product_rates
+from fasterbench.arithmetic import Product, Products, WrongAnswer, layouts, neighbours, product_rates
 
 results = Path(__file__).parent/'results'
 sides = dict(cpu=[2**i for i in range(8, 15)], cuda=[1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384])

@@ -25,7 +25,8 @@ from .core import call_args, device_name, eager, float32_precision, held, model_
 from .timing import Feeder, Timing, check_count, device_clock
 from .costs import Costs, ModuleCost, count_forward, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks
-from .probes import measurable, reported_caches, usable_cpus
+from .system import reported_caches, usable_cpus
+from .arithmetic import measurable
 from .operations import arithmetic_intensity, bound, element_bytes, ridge_point, roof_time, utilization_pct
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
