@@ -15,6 +15,7 @@ from tabulate import tabulate
 from .core import resolve_dtype, si
 from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
+from .system import Disturbance
 from .memory import MemoryLevel
 
 # %% ../nbs/hardware/roof.ipynb #a81b8f22
@@ -46,6 +47,18 @@ def _levels_in_order(levels, memory):
     if levels and not 0.99<levels[-1].bandwidth/memory<1.01: raise ValueError(f"memory_levels: the outermost has {levels[-1].bandwidth!r} byte/s, and peak_bandwidth is {memory!r}")
     return levels
 
+def _share(name, value, most=1.):
+    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value) and 0<=value<=(most or value)
+    if not ok: raise ValueError(f"{name}={value!r}: {name} is a number of at least 0" + (f" and at most {most:g}" if most else ''))
+    return float(value)
+
+def _disturbance(value):
+    "A `Disturbance`, checked"
+    d = Disturbance(*value) if isinstance(value, (list, tuple)) and len(value)==len(Disturbance._fields) else None
+    if d is None: raise ValueError(f"disturbance={value!r}: disturbance is others, stolen, processors, threads")
+    counts = [check_count(f'disturbance.{k}', getattr(d, k), 1) for k in ('processors', 'threads')]
+    return Disturbance(_share('disturbance.others', d.others), _share('disturbance.stolen', d.stolen), *counts)
+
 def _is(name, value, kind):
     if not isinstance(value, kind): raise ValueError(f"{name}={value!r} is no {kind.__name__}")
     return value
@@ -75,11 +88,19 @@ class HardwarePeaks:
     bandwidths:dict = field(default_factory=dict, hash=False)    # kernel → byte/s
     working_set:int|None = None   # bytes that these kernels went through
     falling:float|None = None     # part by which the last doubling of the working set lowered the rate, 0 to 1
-    products:dict = field(default_factory=dict, hash=False)      # dtype name → product that reached its peak, in words
+    kernels:dict = field(default_factory=dict, hash=False)       # dtype name → kernel, sizes and layout that reached its peak, in words
+    compute_kernels:dict = field(default_factory=dict, hash=False) # dtype name → kind of kernel → FLOP/s, the best of each
     samples:dict = field(default_factory=dict, hash=False)       # dtype name → FLOP/s, `"bandwidth"` → byte/s: single samples
     device_name:str|None = None   # what the driver or the system calls the device
     cpus:int|None = None          # processors that the process could run on
     versions:dict = field(default_factory=dict, hash=False)      # of Python, torch, CUDA, the driver, …
+    core:str|None = None          # kind of the processor's cores, a key of `datasheets.instructions`
+    core_flop:dict = field(default_factory=dict, hash=False)     # dtype name → FLOP a cycle of one core, with the instructions that are there
+    cores:int|None = None         # cores that the threads ran on
+    clock_hz:float|None = None    # Hz of a core right behind a product; `None`: not known
+    disturbance:Disturbance|None = None # what others took of the processors meanwhile; `None`: not known
+    gpu_before:dict = field(default_factory=dict, hash=False)    # `utilization` (0 to 1), `clock_hz`, `highest_clock_hz` before the first kernel
+    doubts:dict = field(default_factory=dict, hash=False)        # dtype name → why its ceiling is hard to believe
     date:str|None = None          # when measured, ISO 8601 in UTC
     source:str = 'given'          # `"given"`, `"measured"`, or a vendor's document
     def __post_init__(self):
@@ -88,11 +109,15 @@ class HardwarePeaks:
         put('ridge_point', _ridge(self.ridge_point, self.peak_flops/self.peak_bandwidth))
         put('device', str(self.device)); put('dtype', resolve_dtype(self.dtype))
         for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(self, k), bool)
-        for k in ('unsupported', 'products', 'versions'): _is(k, getattr(self, k), dict)
+        for k in ('unsupported', 'kernels', 'versions', 'doubts'): _is(k, getattr(self, k), dict)
         known = lambda *names: [(k, getattr(self, k)) for k in names if getattr(self, k) is not None]
-        for k,v in known('date', 'device_name', 'source'): _is(k, v, str)
-        for k,v in known('threads', 'cpus', 'working_set'): check_count(k, v, 1)
-        for k in ('compute_peaks', 'sustained', 'bandwidths'): put(k, _rates(k, getattr(self, k)))
+        for k,v in known('date', 'device_name', 'source', 'core'): _is(k, v, str)
+        for k,v in known('threads', 'cpus', 'cores', 'working_set'): check_count(k, v, 1)
+        for k,v in known('clock_hz'): put(k, positive(k, v))
+        for k,v in known('disturbance'): put(k, _disturbance(v))
+        for k in ('compute_peaks', 'sustained', 'bandwidths', 'core_flop'): put(k, _rates(k, getattr(self, k)))
+        put('compute_kernels', {k: _rates(f'compute_kernels[{k!r}]', v) for k,v in _is('compute_kernels', self.compute_kernels, dict).items()})
+        put('gpu_before', {k: _share(f'gpu_before[{k!r}]', v, None) for k,v in _is('gpu_before', self.gpu_before, dict).items()})
         put('compute_peaks', self.compute_peaks or {self.name: self.peak_flops})
         put('samples', _samples(self.samples))
         put('memory_levels', _levels_in_order(self.memory_levels, self.peak_bandwidth))
@@ -109,6 +134,23 @@ def sustained_flops(self:HardwarePeaks)->float|None: # FLOP/s
 def spread(self:HardwarePeaks)->dict: # name → 0 to 1
     "How far the median sample is below the peak"
     return {k: 1 - float(np.median(v))/self.compute_peaks.get(k, self.peak_bandwidth) for k,v in self.samples.items()}
+
+@patch(as_prop=True)
+def products(self:HardwarePeaks)->dict: # dtype name → words
+    "An older name of `kernels`"
+    return self.kernels
+
+@patch(as_prop=True)
+def disturbed(self:HardwarePeaks)->str: # in words; empty: by nothing that is known
+    "Who else used the device while it was measured"
+    if self.disturbance and self.disturbance.notable: return str(self.disturbance)
+    busy = self.gpu_before.get('utilization', 0)
+    return f"the GPU was busy for {100*busy:.0f} % of the time just before" if busy>0.05 else ''
+
+@patch(as_prop=True)
+def core_limits(self:HardwarePeaks)->dict: # dtype name → FLOP/s; empty: core or clock are not known
+    "What the cores could do in theory, at the clock they had"
+    return {k: v*self.clock_hz*self.cores for k,v in self.core_flop.items()} if self.clock_hz and self.cores else {}
 
 @patch(as_prop=True)
 def memory(self:HardwarePeaks)->MemoryLevel:
@@ -169,25 +211,44 @@ def datasheet(self:HardwarePeaks)->HardwarePeaks|None:
 def _of(value, whole): return '' if not whole else f'{100*value/whole:.0f} % of {si(whole)}'
 
 @patch
-def _rows(self:HardwarePeaks):
-    sheet, flops, spread = self.datasheet(), [], lambda k: f'{100*self.spread[k]:.1f} %' if k in self.samples else ''
-    for k,v in self.compute_peaks.items():
-        flops.append((k, si(v, 'FLOP/s'), si(self.sustained[k], 'FLOP/s') if k in self.sustained else '', spread(k), self.products.get(k, ''),
-                      _of(v, sheet and sheet.compute_peaks.get(k))))
-    flops += [(k, 'not supported', '', '', why, '') for k,why in self.unsupported.items()]
-    best = max(self.bandwidths, key=self.bandwidths.get, default='')
+def _of_core(self:HardwarePeaks, name):
+    "How much of what the cores could do in theory"
+    flop, limit = self.core_flop.get(name), self.core_limits.get(name)
+    if not flop: return ''
+    return f'{flop:g} FLOP a cycle' if not limit else f'{100*self.compute_peaks[name]/limit:.0f} % of {self.cores} × {flop:g} FLOP a cycle at {self.clock_hz/1e9:.2f} GHz'
+
+@patch
+def _flops_rows(self:HardwarePeaks, sheet):
+    spread = lambda k: f'{100*self.spread[k]:.1f} %' if k in self.samples else ''
+    rows = [(k, si(v, 'FLOP/s'), si(self.sustained[k], 'FLOP/s') if k in self.sustained else '', spread(k), self.kernels.get(k, ''), self._of_core(k),
+             _of(v, sheet and sheet.compute_peaks.get(k))) for k,v in self.compute_peaks.items()]
+    return rows + [(k, 'not supported', '', '', why, '', '') for k,why in self.unsupported.items()]
+
+@patch
+def _memory_rows(self:HardwarePeaks, sheet):
+    best, where = max(self.bandwidths, key=self.bandwidths.get, default=''), lambda o: f' of {si(o.reported, "B")} reported' if o.reported else ''
     how = f'{best} over {si(self.working_set, "B")}' + (f' ({100*self.falling:.0f} % slower than over half)' if self.falling else '') if best else ''
-    caches = [(o.name, si(o.bandwidth, 'B/s'), '', '', f'up to {si(o.size, "B")}' + (f' of {si(o.reported, "B")} reported' if o.reported else ''), '') for o in self.memory_levels[:-1]]
-    return [*flops, *caches, (self.memory.name, si(self.peak_bandwidth, 'B/s'), '', spread('bandwidth'), how, _of(self.peak_bandwidth, sheet and sheet.peak_bandwidth))]
+    caches = [(o.name, si(o.bandwidth, 'B/s'), '', '', f'up to {si(o.size, "B")}{where(o)}', '', '') for o in self.memory_levels[:-1]]
+    spread = f'{100*self.spread["bandwidth"]:.1f} %' if 'bandwidth' in self.samples else ''
+    return [*caches, (self.memory.name, si(self.peak_bandwidth, 'B/s'), '', spread, how, '', _of(self.peak_bandwidth, sheet and sheet.peak_bandwidth))]
+
+@patch
+def notes(self:HardwarePeaks)->list[str]:
+    "What is to be said beside the table: the best of each kind of kernel, disturbances, doubts"
+    kinds = {k: sorted(v.items(), key=lambda o: -o[1]) for k,v in self.compute_kernels.items() if len(v)>1}
+    lines = [f"{k}: {', '.join(f'{n} {si(v)}' for n,v in kind)} FLOP/s" for k,kind in kinds.items()]
+    return lines + [f'disturbed: {self.disturbed}']*bool(self.disturbed) + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]
 
 @patch
 def table(self:HardwarePeaks,
     fmt:str='simple', # format of `tabulate`
 )->str:
     "All ceilings, a row each"
-    rows, heads = self._rows(), ['', 'best', 'sustained', 'spread', 'with', 'of the datasheet']
-    used = [i for i in range(len(heads)) if i<2 or any(r[i] for r in rows)]
-    return tabulate([[r[i] for i in used] for r in rows], headers=[heads[i] for i in used], tablefmt=fmt, disable_numparse=True, colalign=[('left', 'right', 'right', 'right', 'left', 'left')[i] for i in used])
+    sheet, heads = self.datasheet(), ['', 'best', 'sustained', 'spread', 'with', f"of the {self.core or 'core'}'s limit", 'of the datasheet']
+    rows = self._flops_rows(sheet) + self._memory_rows(sheet)
+    used, align = [i for i in range(len(heads)) if i<2 or any(r[i] for r in rows)], ('left', 'right', 'right', 'right', 'left', 'left', 'left')
+    return tabulate([[r[i] for i in used] for r in rows], headers=[heads[i] for i in used], tablefmt=fmt, disable_numparse=True, colalign=[align[i] for i in used])
+
 
 # %% ../nbs/hardware/roof.ipynb #35ba7ea2
 @patch
@@ -201,16 +262,17 @@ def __repr__(self:HardwarePeaks):
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}" + (f", {self.threads} threads" if self.threads else '')
     sheet = self.datasheet()
     of = f"; {self.peak_flops/sheet.peak_flops:.0%} and {self.peak_bandwidth/sheet.peak_bandwidth:.0%} of the {sheet.device_name}'s datasheet" if sheet and self.name in sheet.compute_peaks else ''
-    return f"HardwarePeaks({where}: {si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B{of})"
+    but = (f"; disturbed: {self.disturbed}" if self.disturbed else '') + (f"; in doubt: {', '.join(self.doubts)}" if self.doubts else '')
+    return f"HardwarePeaks({where}: {si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B{of}{but})"
 
 @patch
-def _repr_html_(self:HardwarePeaks): return f"<p>{'; '.join(self._where())}</p>\n{self.table('html')}"
+def _repr_html_(self:HardwarePeaks): return f"<p>{'; '.join(self._where())}</p>\n{self.table('html')}" + ''.join(f'\n<p>{o}</p>' for o in self.notes())
 
 @patch
 def __str__(self:HardwarePeaks): return repr(self)
 
 # %% ../nbs/hardware/roof.ipynb #5869812d
-_format, _format_version = 'fasterbench peaks', 1
+_format, _format_version = 'fasterbench peaks', 2
 
 @patch
 def save(self:HardwarePeaks,
@@ -219,6 +281,7 @@ def save(self:HardwarePeaks,
     "Write everything to a JSON file"
     d = dict(format=_format, version=_format_version, **asdict(self))
     d.update(dtype=str(self.dtype).removeprefix('torch.'), memory_levels=[o._asdict() for o in self.memory_levels])
+    if self.disturbance: d['disturbance'] = self.disturbance._asdict()
     text = json.dumps(d, indent=2, ensure_ascii=False, allow_nan=False)
     text = re.sub(r'\[[^\[\]{}]*\]', lambda m: ' '.join(m[0].split()), text)   # samples on one line
     path = Path(path)
@@ -229,7 +292,9 @@ def _refuse_constant(text): raise ValueError(f"{text} is not a number")
 
 def _from_dict(d):
     if not isinstance(d, dict) or d.pop('format', None)!=_format: raise ValueError(f"it does not say that its format is {_format!r}")
-    if (v := d.pop('version', None))!=_format_version: raise ValueError(f"its version is {v!r}, and this fasterbench reads {_format_version}")
+    if (v := d.pop('version', None)) not in (1, _format_version): raise ValueError(f"its version is {v!r}, and this fasterbench reads 1 and {_format_version}")
+    if v==1 and 'products' in d: d['kernels'] = d.pop('products')   # products were the only kernels
+    if isinstance(d.get('disturbance'), dict): d['disturbance'] = Disturbance(**d['disturbance'])
     names = {f.name for f in fields(HardwarePeaks)}
     if odd := sorted(d.keys()-names): raise ValueError(f"there is no field {', '.join(odd)}")
     if lacks := sorted({'peak_flops', 'peak_bandwidth', 'device', 'dtype'}-d.keys()): raise ValueError(f"it lacks {', '.join(lacks)}")
