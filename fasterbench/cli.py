@@ -140,7 +140,7 @@ def peaks(
     check_folder('save', save); check_folder('html', html)
     device, dtypes = resolve_device(device), dtype.split(',')
     with num_threads(threads): p = measure_peaks(device, dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
-    print(f'{device_name(device)}\n{p}\n\n{p.table()}')
+    print(f'{device_name(device)}\n{p}\n\n{p.table()}', *p.notes(), sep='\n')
     if save: print(f'saved  {p.save(save)}')
     if html:
         p.plot().write_html(html, include_plotlyjs=True)

@@ -657,10 +657,11 @@ class Costs:
 def count_forward(
     model, args, kwargs,
     modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
+    mode:CostMode|None=None, # that counts; `None`: a new one
 )->Costs:
     "Count one forward of `model`, as it is and where it is"
     modules = visible(model) if modules is None else modules
-    mode, thread, callers = CostMode(), get_ident(), defaultdict(set)
+    mode, thread, callers = mode or CostMode(), get_ident(), defaultdict(set)
     def around(name, call):
         def counted(*args, **kwargs):
             if get_ident()!=thread: return call(*args, **kwargs)
