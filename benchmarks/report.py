@@ -6,6 +6,19 @@ from pathlib import Path
 import torch
 
 from fasterbench.core import device_name
+from fasterbench.datasheets import find_core
+from fasterbench.system import processor_id
+
+here = Path(__file__).parent
+
+def processor()->str:
+    "The processor, with the kind of its cores where its name does not tell"
+    core = find_core(processor_id())
+    return device_name(torch.device('cpu')) + (f' ({core})' if core else '')
+
+def on_core(name:str)->str:
+    "`name` with the kind of core behind it, for results that are kept for each"
+    return '_'.join([name, *(find_core(processor_id()) or platform.machine()).lower().split()])
 
 def write_result(
     name:str, # of the file in benchmarks/results, without its end
@@ -15,6 +28,6 @@ def write_result(
 ):
     "Print a result, and write it to its file"
     versions = ', '.join(f'{p} {import_module(p).__version__}' for p in ('torch', *packages))
-    text = f'{device_name(torch.device("cpu"))}, {torch.get_num_threads()} threads; Python {platform.python_version()}, {versions}\n{what}\n\n{table}\n'
+    text = f'{processor()}, {torch.get_num_threads()} threads; Python {platform.python_version()}, {versions}\n{what}\n\n{table}\n'
     print(text)
-    (Path(__file__).parent/'results'/f'{name}.txt').write_text(text)
+    (here/'results'/f'{name}.txt').write_text(text)
