@@ -7,7 +7,7 @@ __all__ = ['kernels', 'measurable', 'result_dtype', 'Data', 'Kernel', 'Case', 's
            'check_answer', 'Arithmetic', 'case_rates', 'neighbours', 'climb', 'expected_s', 'enough_sizes', 'best_case',
            'Ceiling', 'compute_ceiling', 'measured_clock']
 
-# %% ../nbs/hardware/arithmetic.ipynb #306575c8
+# %% ../nbs/hardware/arithmetic.ipynb #31076cf5
 import math, time
 from typing import NamedTuple
 import torch
@@ -16,7 +16,7 @@ from .core import si
 from .timing import time_for
 from .system import free_bytes
 
-# %% ../nbs/hardware/arithmetic.ipynb #973917d3
+# %% ../nbs/hardware/arithmetic.ipynb #b892f8a5
 def _is_float8(dtype): return dtype.itemsize==1 and dtype.is_floating_point
 
 def measurable(dtype:torch.dtype)->bool:
@@ -27,7 +27,7 @@ def result_dtype(dtype:torch.dtype)->torch.dtype:
     "The dtype in which a product in `dtype` is returned"
     return torch.int32 if dtype==torch.int8 else torch.bfloat16 if _is_float8(dtype) else dtype
 
-# %% ../nbs/hardware/arithmetic.ipynb #5959a465
+# %% ../nbs/hardware/arithmetic.ipynb #2dc9ec0b
 class Data:
     "Random operands in one dtype, one behind the other, and memory for results"
     def __init__(self, dtype:torch.dtype, device:torch.device):
@@ -47,7 +47,7 @@ class Data:
         if n>len(self.result): self.result = torch.empty(2*n, dtype=result_dtype(self.dtype), device=self.device)
         return self.result[:n].view(shape)
 
-# %% ../nbs/hardware/arithmetic.ipynb #756b2cbd
+# %% ../nbs/hardware/arithmetic.ipynb #637fb53d
 class Kernel(NamedTuple):
     "A kind of arithmetic that models run"
     name:str        # of the kind
@@ -65,7 +65,7 @@ class Kernel(NamedTuple):
 kernels = {} # name → `Kernel`
 def _add(**row): kernels[row['name']] = Kernel(**row)
 
-# %% ../nbs/hardware/arithmetic.ipynb #32319f3c
+# %% ../nbs/hardware/arithmetic.ipynb #24499c0d
 def _matrices(take, m, n, k, layout): return (take(k, m).t() if layout[0]=='t' else take(m, k)), (take(n, k).t() if layout[1]=='t' else take(k, n))
 
 def _matmul_layouts(dtype, device):
@@ -95,7 +95,7 @@ def _matmul_starts(device):
 _add(name='matmul', words='{}×{}×{}', steps=(64, 64, 64), flops=lambda m, n, k: 2*m*n*k, layouts=_matmul_layouts, operands=_matrices,
     result=lambda m, n, k: (m, n), call=_matmul, corner=_matmul_corner, starts=_matmul_starts)
 
-# %% ../nbs/hardware/arithmetic.ipynb #34137501
+# %% ../nbs/hardware/arithmetic.ipynb #097bd299
 _packing = torch.float32, torch.bfloat16, torch.float16   # dtypes in which oneDNN packs weights
 
 def _can_pack(dtype, device): return device.type=='cpu' and dtype in _packing and torch.backends.mkldnn.is_available()
@@ -111,7 +111,7 @@ _add(name='linear', words='{}×{}×{}', steps=(64, 64, 64), flops=lambda m, n, k
     operands=lambda take, m, n, k, layout: (take(m, k), take(n, k)), corner=lambda operands, y: _matmul_corner((operands[0], operands[1].t()), y),
     starts=lambda device: [(s,)*3 for s in ((512, 768) if device.type=='cpu' else (4096, 8192))])
 
-# %% ../nbs/hardware/arithmetic.ipynb #148641c3
+# %% ../nbs/hardware/arithmetic.ipynb #16c82b09
 def _images(take, batch, cin, cout, side, k, layout):
     def image(n, c, s): return take(n, c, s, s) if layout.startswith('contiguous') else take(n, s, s, c).permute(0, 3, 1, 2)
     return image(batch, cin, side+k-1), image(cout, cin, k)
@@ -144,13 +144,13 @@ def _convolution_corner(operands, y):
 
 def _convolution_starts(device):
     n = 1 if device.type=='cpu' else 64
-    return [(n, 64, 64, 56, 3), (n, 128, 128, 28, 5), (n, 256, 256, 28, 1), (n, 256, 256, 28, 3), (n, 512, 512, 14, 3)]
+    return [(n, 64, 64, 56, 3), (n, 128, 128, 28, 5), (n, 256, 256, 28, 3), (n, 256, 256, 28, 1), (n, 512, 512, 14, 3)]
 
 _add(name='convolution', words='{0}×{1}×{3}×{3} to {2} channels, {4}×{4}', steps=(1, 32, 32, 7, 0), slack=16,
     flops=lambda n, cin, cout, side, k: 2*n*cin*cout*side**2*k**2, layouts=_convolution_layouts, operands=_images,
     result=lambda n, cin, cout, side, k: (n, cout, side, side), call=_convolution, corner=_convolution_corner, starts=_convolution_starts)
 
-# %% ../nbs/hardware/arithmetic.ipynb #a444d61a
+# %% ../nbs/hardware/arithmetic.ipynb #33f92d12
 def _batched(take, b, m, n, k, layout): return take(b, m, k), take(b, n, k).transpose(1, 2) if layout=='nt' else take(b, k, n)
 def _batched_corner(operands, c): return c[-1,:4,-64:], _exact(operands[0][-1,:4]) @ _exact(operands[1][-1,:,-64:])
 
@@ -158,7 +158,7 @@ _add(name='batched matmul', words='{} of {}×{}×{}', steps=(1, 64, 64, 64), flo
     layouts=lambda dtype, device: [] if dtype.itemsize==1 else ['nn', 'nt'], operands=_batched, corner=_batched_corner,
     call=lambda operands, layout, room: lambda: torch.bmm(*operands), starts=lambda device: [(8, 256, 256, 256)] if device.type=='cpu' else [(16, 2048, 2048, 2048)])
 
-# %% ../nbs/hardware/arithmetic.ipynb #04755639
+# %% ../nbs/hardware/arithmetic.ipynb #0c2d4d5a
 def _groups(operands): return torch.arange(1, len(operands[1])+1, device=operands[0].device, dtype=torch.int32)*(len(operands[0])//len(operands[1]))   # where each ends
 def _grouped(operands, layout, room):
     ends = _groups(operands)
@@ -169,7 +169,7 @@ _add(name='grouped matmul', words='{} of {}×{}×{}', steps=(1, 64, 64, 64), flo
     operands=lambda take, g, m, n, k, layout: (take(g*m, k), take(g, n, k).transpose(1, 2)), call=_grouped,
     corner=lambda operands, c: (c[-4:,-64:], _exact(operands[0][-4:]) @ _exact(operands[1][-1,:,-64:])), starts=lambda device: [(16, 2048, 2048, 2048)])
 
-# %% ../nbs/hardware/arithmetic.ipynb #9c5dbc9d
+# %% ../nbs/hardware/arithmetic.ipynb #eb3e8ae4
 def _attention_corner(operands, out):
     q, k, v = (_exact(t[:1,:1]) for t in operands)
     return out[:1,:1,:4], F.scaled_dot_product_attention(q[:,:,:4], k, v)
@@ -179,7 +179,7 @@ _add(name='attention', words='{} heads, {} tokens of {}', steps=(4, 256, 0), flo
     call=lambda operands, layout, room: lambda: F.scaled_dot_product_attention(*operands), corner=_attention_corner,
     starts=lambda device: [(12, 256, 64)] if device.type=='cpu' else [(64, 2048, 128)])
 
-# %% ../nbs/hardware/arithmetic.ipynb #dd4f79f9
+# %% ../nbs/hardware/arithmetic.ipynb #62041dc8
 class Case(NamedTuple):
     "A kernel with its sizes and a layout"
     kernel:str      # key of `kernels`
@@ -199,7 +199,7 @@ def square(n:int, dtype:torch.dtype)->Case:
     "A square product, in the usual layout"
     return Case('matmul', (n, n, n), kernels['matmul'].layouts(dtype, torch.device('cpu'))[0])
 
-# %% ../nbs/hardware/arithmetic.ipynb #bef26137
+# %% ../nbs/hardware/arithmetic.ipynb #6404b0c2
 def tolerance(
     dtype:torch.dtype, # of the result
     tf32:bool=False, # may float32 be TF32?
@@ -222,39 +222,40 @@ def check_answer(
     if not off<=case.row.slack*tolerance(result.dtype, tf32):
         raise WrongAnswer(f"a {case.kernel} in {dtype} is off by {off:.2g} of its largest element: its rate means nothing")
 
-# %% ../nbs/hardware/arithmetic.ipynb #dc2cdc92
+# %% ../nbs/hardware/arithmetic.ipynb #b799e7a3
 class Arithmetic:
     "Kernels in one dtype on one device"
     def __init__(self, dtype:torch.dtype, device:torch.device, tf32:bool=False): # tf32: may float32 be TF32?
         self.dtype, self.device, self.tf32 = dtype, device, tf32
         self.data, self.rates = Data(dtype, device), {}   # `rates`: Case → best FLOP/s
-    def cases(self)->list[Case]:
-        "Where a search begins: the starts of all kernels, the fewest FLOPs first"
-        every = [Case(k.name, s, l[0]) for k in kernels.values() if (l := k.layouts(self.dtype, self.device)) for s in k.starts(self.device)]
-        return sorted(every, key=lambda c: c.flops)
+    def cases(self)->tuple[list, list]:
+        "Where a search begins: the first four starts of all kernels, the fewest FLOPs first; and the other ones"
+        here = {k: l[0] for k in kernels.values() if (l := k.layouts(self.dtype, self.device))}
+        part = lambda which: sorted((Case(k.name, s, l) for k,l in here.items() for s in k.starts(self.device)[which]), key=lambda c: c.flops)
+        return part(slice(4)), part(slice(4, None))
     def layouts(self, c:Case)->list[Case]: return [c._replace(layout=l) for l in c.row.layouts(self.dtype, self.device)]
     def best(self)->list[Case]: # the fastest first
         "The cases that have a rate"
         return sorted(self.rates, key=self.rates.get, reverse=True)
-    def firsts(self)->dict: # name of a kernel → its best case
-        return {c.kernel: c for c in reversed(self.best())}
+    def firsts(self, key=lambda c: c.kernel)->dict: # what `key` returns → the best case of those
+        return {key(c): c for c in reversed(self.best())}
 
 def case_rates(
     arith:Arithmetic, c:Case,
     *, seconds:float=0.01, least:int=3, warmup:int=0, # as in `time_for`; the call that is checked comes before
-    promising:float=0., # FLOP/s; a case whose first sample is below is not timed again
+    promising:float=0., # FLOP/s; a case whose first samples are below is not timed again
 )->list[float]: # FLOP/s, one for each sample
     "The rates of `c`, its result checked"
     arith.data.at = 0
     operands = c.row.operands(arith.data.take, *c.sizes, c.layout)
     f = c.row.call(operands, c.layout, arith.data.room)
     check_answer(c, operands, f(), arith.tf32)
-    rates = [c.flops/s for s in time_for(f, arith.device, seconds=0, least=1, warmup=warmup).samples]
+    rates = [c.flops/s for s in time_for(f, arith.device, seconds=0.002, least=2, warmup=warmup).samples]
     if max(rates)>=promising: rates += [c.flops/s for s in time_for(f, arith.device, seconds=seconds, least=least, warmup=0).samples]
     arith.rates[c] = max([*rates, arith.rates.get(c, 0.)])
     return rates
 
-# %% ../nbs/hardware/arithmetic.ipynb #3f7d285b
+# %% ../nbs/hardware/arithmetic.ipynb #4db263a2
 def neighbours(
     c:Case,
     factor:float, # longer or shorter by this
@@ -263,10 +264,10 @@ def neighbours(
     moved = [(i, max(round(c.sizes[i]*f/step), 1)*step) for i,step in enumerate(c.row.steps) if step for f in (factor, 1/factor)]
     return [c._replace(sizes=(*c.sizes[:i], v, *c.sizes[i+1:])) for i,v in moved if v!=c.sizes[i]]
 
-# %% ../nbs/hardware/arithmetic.ipynb #46abdb1b
+# %% ../nbs/hardware/arithmetic.ipynb #8f65cc9f
 def climb(
     rate, # `Case` → FLOP/s, or `None` where it is not to be measured
-    cases:list[Case], # to begin with
+    cases:list[Case], more:list[Case], # to begin with; and to look at when the layouts are known
     layouts, # `Case` → the same in every layout
     seconds:float=math.inf, # to spend, roughly
     factors:tuple=(2, 1.5, 1.25), # of the steps, one after the other
@@ -281,7 +282,9 @@ def climb(
         return sorted(tried, key=tried.get, reverse=True)[:width]   # of equals the one that was tried first
     look(cases)
     firsts = {c.kernel: c for c in sorted(tried, key=tried.get)}   # the best of each kernel
-    best = look(l for c in firsts.values() if tried[c] for l in layouts(c))
+    look(l for c in firsts.values() if tried[c] for l in layouts(c))
+    ways = {c.kernel: c.layout for c in sorted(tried, key=tried.get)}
+    best = look(c._replace(layout=ways[c.kernel]) for c in more)
     for f in factors if tried[best[0]] else ():
         done = set()
         while (todo := [c for c in best if c not in done]) and clock()<end:
@@ -289,7 +292,7 @@ def climb(
             done.add(todo[0])
     return best[0]
 
-# %% ../nbs/hardware/arithmetic.ipynb #b2dfb154
+# %% ../nbs/hardware/arithmetic.ipynb #6975c947
 def expected_s(
     flops:int, # of a case to come
     rates:dict, # Case → FLOP/s, of those looked at so far
@@ -302,7 +305,7 @@ def expected_s(
     slope = (times[large]-times[small])/(large-small) if large>small else 0.
     return times[large] + max(slope, 0.)*(flops-large)
 
-# %% ../nbs/hardware/arithmetic.ipynb #c4c7ab91
+# %% ../nbs/hardware/arithmetic.ipynb #04e900f0
 def enough_sizes(
     rates:dict, # Case → FLOP/s, of those looked at
 )->bool:
@@ -311,10 +314,10 @@ def enough_sizes(
     for c,r in rates.items(): best[c.flops] = max(r, best.get(c.flops, 0.))
     return len(best)>2 or (len(best)==2 and max(best.values())<1.5*min(best.values()))
 
-# %% ../nbs/hardware/arithmetic.ipynb #20331cda
+# %% ../nbs/hardware/arithmetic.ipynb #cf371893
 def best_case(
     arith:Arithmetic,
-    seconds:float=0.8, # to spend, roughly
+    seconds:float=0.9, # to spend, roughly
     longest:float|None=None, # seconds that one call may take; `None`: 0.006 on a CPU, 0.01 elsewhere
 )->Case:
     "The case with the highest rate on this machine, as far as the budget goes"
@@ -325,11 +328,12 @@ def best_case(
         except (WrongAnswer, torch.OutOfMemoryError): raise
         except RuntimeError as e: refused.append(e)
         return arith.rates.get(c)
-    best = climb(rate, arith.cases(), arith.layouts, seconds)
+    climb(rate, *arith.cases(), arith.layouts, 0.8*seconds)
     if not arith.rates: raise refused[0] if refused else RuntimeError(f"no case fits in {si(room, 'B')}, half of the free memory")
-    return best
+    for c in arith.firsts(lambda c: c[::2]).values(): case_rates(arith, c, seconds=0.01)   # of each kernel in each layout
+    return arith.best()[0]
 
-# %% ../nbs/hardware/arithmetic.ipynb #7e6016db
+# %% ../nbs/hardware/arithmetic.ipynb #006f0b91
 class Ceiling(NamedTuple):
     "The highest rate of arithmetic in one dtype"
     burst:float     # FLOP/s, best sample
@@ -344,7 +348,7 @@ class Ceiling(NamedTuple):
 def compute_ceiling(
     arith:Arithmetic,
     size:int|None=None, # elements of a side of the only case, a square product; `None`: searched
-    *, seconds:float=0.8, # to search, roughly
+    *, seconds:float=0.9, # to search, roughly
     sustain:float=0.2, # seconds of the longer run
     warmup:int=2, # untimed calls before
     steps:int=10, # timed ones of each of the three best: about half of that in two turns
@@ -358,7 +362,7 @@ def compute_ceiling(
     by_kernel = {k: arith.rates[c] for k,c in arith.firsts().items()}
     return Ceiling(arith.rates[best], len(samples)/sum(1/r for r in samples), best, samples, top, by_kernel, enough_sizes(arith.rates))
 
-# %% ../nbs/hardware/arithmetic.ipynb #e1b9cf36
+# %% ../nbs/hardware/arithmetic.ipynb #aa65b305
 def _chain_s(n, before):
     "Seconds of `n` products one after the other, right after `before()`"
     x, out = torch.full((n,), 3, dtype=torch.int64), torch.empty(n, dtype=torch.int64)

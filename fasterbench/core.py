@@ -47,11 +47,14 @@ def held(model:nn.Module, *kinds)->dict: # tensor → qualified name
                 if t is not None: res.setdefault(t, f'{name}.{k}' if name else k)
     return res
 
-def model_device(model:nn.Module)->torch.device:
-    "The one device that holds the parameters and buffers of `model`; the CPU when it has none"
-    devs = {t.device for t in held(model)}
+def model_device(
+    model:nn.Module,
+    sample=None, # what it is called with
+)->torch.device:
+    "The one device that holds the parameters and buffers of `model`; that of its sample when it has none, or else the CPU"
+    devs = {t.device for t in held(model)} or {t.device for t in tree_leaves(sample) if isinstance(t, torch.Tensor)} or {torch.device('cpu')}
     if len(devs)>1: raise ValueError(f"{type(model).__name__} is spread over {', '.join(sorted(map(str, devs)))}: one roof needs one device")
-    return devs.pop() if devs else torch.device('cpu')
+    return devs.pop()
 
 # %% ../nbs/core/core.ipynb #0d0f2111
 def model_dtype(model:nn.Module)->torch.dtype:

@@ -680,7 +680,7 @@ def count_costs(
     sample # a tensor, a tuple of positional arguments, or a dict of keyword arguments
 )->Costs:
     "FLOPs and bytes of one forward of `model`, by module, in evaluation and inference mode"
-    with undisturbed(model, sample, model_device(model)) as run: costs = count_forward(model, *run.call())
+    with undisturbed(model, sample, model_device(model, sample)) as run: costs = count_forward(model, *run.call())
     warn_unknown(costs)
     return costs
 

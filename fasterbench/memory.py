@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['probes', 'Probe', 'right_answer', 'sweep', 'probe_rates', 'huge_pages', 'Memory', 'beyond', 'settle', 'memory_for',
-           'bandwidths', 'reread_rate', 'rate_curve', 'MemoryLevel', 'plateaus', 'memory_levels']
+           'bandwidths', 'bandwidth_again', 'reread_rate', 'rate_curve', 'MemoryLevel', 'plateaus', 'memory_levels']
 
 # %% ../nbs/hardware/memory.ipynb #524b0e70
 import math, time
@@ -146,7 +146,20 @@ def bandwidths(
     best = max(rates, key=lambda k: max(rates[k]))
     return {k:max(v) for k,v in rates.items()}, rates[best]
 
+# %% ../nbs/hardware/memory.ipynb #6dc37b3d
+def bandwidth_again(
+    memory:Memory,
+    rates:dict, samples:list, # as from `bandwidths`
+    least:int=3, # sweeps
+)->tuple[dict, list]: # the same, with what is better
+    "Another look at the best kernel"
+    best = max(rates, key=rates.get)
+    new = probe_rates(probes[best], memory.bufs, seconds=0, least=least, warmup=0)
+    return (rates|{best: max(new)}, new) if max(new)>rates[best] else (rates, samples)
+
 # %% ../nbs/hardware/memory.ipynb #a409ddd0
+def _wide(t): return t if t.device.type in ('cpu', 'cuda') else t.cpu()   # where there is float64
+
 def reread_rate(
     data:torch.Tensor, # one-dimensional: the working set of all threads together
     threads:int, # parts of `data`, each read by one thread
@@ -157,8 +170,8 @@ def reread_rate(
     times = max(round(total/parts[0].nbytes), 1)
     rows = parts.expand(threads, times, parts.shape[-1])
     t = time_for(lambda: rows.sum(-1), data.device, seconds=0.008)
-    whole = parts.cpu().double()
-    if not ((rows.sum(-1).cpu().double()-whole.sum(-1)).abs()<=1e-4*whole.abs().sum(-1)).all(): raise WrongAnswer("the reread kernel gave a wrong answer: its rate means nothing")
+    exact, scale = (o.sum(-1, dtype=torch.float64).cpu() for o in (_wide(parts), _wide(parts).abs()))
+    if not ((rows.sum(-1).cpu().double()-exact).abs()<=1e-4*scale).all(): raise WrongAnswer("the reread kernel gave a wrong answer: its rate means nothing")
     return rows.numel()*data.element_size()/t.min
 
 # %% ../nbs/hardware/memory.ipynb #b53c6062

@@ -10,17 +10,17 @@ __all__ = ['ceiling_names', 'check_sizes', 'check_seconds', 'ceilings', 'once_mo
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
 import math, numbers, platform, re, time, warnings
 from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
+from . import __version__
 from .core import device_name, float32_precision, one_at_a_time, progress, resolve_device, resolve_dtype, si
 from .timing import check_count
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
 from fasterbench.system import (Disturbance, Others, distinct_cores, free_bytes, gpu_state, processor_id, reported_caches, usable_cpus,
     wait_for_quiet)
 from .arithmetic import Arithmetic, case_rates, compute_ceiling, measurable, measured_clock, square
-from .memory import bandwidths, memory_for, memory_levels, rate_curve
+from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype, positive
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
@@ -105,7 +105,7 @@ def ceilings(
         else: found[name] = c
     return found, lacking
 
-# %% ../nbs/hardware/peaks.ipynb #611557ce
+# %% ../nbs/hardware/peaks.ipynb #70b60c6f
 def once_more(
     name:str, c, # the name of a ceiling, and the `Ceiling`
     device:torch.device,
@@ -119,7 +119,7 @@ def once_more(
     again = arith.rates[best]
     return c._replace(again=again, **(dict(burst=again, case=best, kernels=c.kernels|{best.kernel: again}) if again>c.burst else {}))
 
-# %% ../nbs/hardware/peaks.ipynb #2dfd8159
+# %% ../nbs/hardware/peaks.ipynb #4b2374ef
 _usual_flop = dict(float64=1, float32=2, bfloat16=4, float16=4) # FLOP a cycle of vector units, in proportion
 
 def doubts(
@@ -137,18 +137,18 @@ def doubts(
     return res
 
 # %% ../nbs/hardware/peaks.ipynb #98b99a6d
-def _driver():
+def _driver(path='/proc/driver/nvidia/version'):
     "Version of NVIDIA's kernel module, where there is one"
-    p = Path('/proc/driver/nvidia/version')
-    found = re.search(r'Kernel Module\D*([\d.]+)', p.read_text()) if p.exists() else None
+    p = Path(path)
+    found = re.search(r'Kernel Module\b.*?\s(\d[\d.]+)\s', p.read_text()) if p.exists() else None
     return found[1] if found else None
 
 def software()->dict: # name → version
     "What the numbers depend on"
-    res = dict(fasterbench=version('fasterbench'), torch=torch.__version__, Python=platform.python_version(), CUDA=torch.version.cuda, HIP=torch.version.hip, driver=_driver())
+    res = dict(fasterbench=__version__, torch=torch.__version__, Python=platform.python_version(), CUDA=torch.version.cuda, HIP=torch.version.hip, driver=_driver())
     return {k:v for k,v in res.items() if v}
 
-# %% ../nbs/hardware/peaks.ipynb #b0df42c3
+# %% ../nbs/hardware/peaks.ipynb #efbb637f
 def _falling(rates):
     "How much slower the kernel was over the last working set than over the one before"
     if len(rates)<2: return None
@@ -159,13 +159,13 @@ def _memory_name(device, name):
     sheet = find_sheet(name)
     return sheet.memory[:3] if isinstance(sheet, Datasheet) and sheet.memory.startswith('HBM') else 'DRAM'
 
-def _levels(memory, device, threads, peak, name):
+def _levels(curve, device, threads, peak, name):
     "The levels of memory, of which the outermost has the peak bandwidth"
     total = torch.cuda.get_device_properties(device).total_memory if device.type=='cuda' else psutil.virtual_memory().total
-    *caches, last = memory_levels(rate_curve(memory, threads), reported_caches(device, threads), _memory_name(device, name), total)
+    *caches, last = memory_levels(curve, reported_caches(device, threads), _memory_name(device, name), total)
     return (*(o for o in caches if o.bandwidth>1.05*peak), last._replace(bandwidth=peak))
 
-# %% ../nbs/hardware/peaks.ipynb #52de9d7c
+# %% ../nbs/hardware/peaks.ipynb #182fbae8
 class Look(NamedTuple):
     "The machine, measured once"
     found:dict    # name → `Ceiling`
@@ -188,13 +188,15 @@ def look(
         memory, growth = memory_for(device, threads, int(bandwidth_mb*10**6) if bandwidth_mb else None)
         rates, samples = bandwidths(memory, warmup=warmup, steps=steps)
         found = {k: once_more(k, c, device) for k,c in found.items()}   # a second or more later: a passing disturbance has passed
-        levels = _levels(memory, device, threads, max(samples), device_name(device)) if hierarchy else ()
+        curve = rate_curve(memory, threads) if hierarchy else None
+        rates, samples = bandwidth_again(memory, rates, samples)
+        levels = _levels(curve, device, threads, max(samples), device_name(device)) if hierarchy else ()
     used = memory.nbytes
     del memory
     if device.type=='cuda': torch.cuda.empty_cache()
     return Look(found, lacking, rates, samples, levels, used, _falling(growth), others.disturbance if device.type=='cpu' else None)
 
-# %% ../nbs/hardware/peaks.ipynb #27731f0c
+# %% ../nbs/hardware/peaks.ipynb #1d86cd60
 def _better_ceiling(a, b):
     "The higher of two, to which the other one is a second look"
     hi, lo = (a, b) if a.burst>=b.burst else (b, a)
@@ -209,7 +211,7 @@ def better(a:Look, b:Look)->Look:
     memory = max(a, b, key=lambda o: max(o.samples))
     return memory._replace(found=found, lacking={k:v for k,v in a.lacking.items() if k not in found}, rates=rates, disturbance=calm)
 
-# %% ../nbs/hardware/peaks.ipynb #4f0d358d
+# %% ../nbs/hardware/peaks.ipynb #baf48212
 def look_until_quiet(
     once, # returns a `Look`
     doubts, # called with a `Look`: what speaks against it, a dict
@@ -227,7 +229,7 @@ def look_until_quiet(
         res = better(res, once())
     return res
 
-# %% ../nbs/hardware/peaks.ipynb #157e74fb
+# %% ../nbs/hardware/peaks.ipynb #caad6a23
 def core_facts(
     threads:int, cpus:set, # that a process uses
     said:dict|None=None, # as from `processor_id`; `None`: of this machine
@@ -244,7 +246,7 @@ def core_clock(core:str|None)->float|None: # Hz; `None`: not known
     a, c = torch.randn(256, 256, generator=torch.Generator().manual_seed(0), dtype=torch.float32), torch.empty(256, 256, dtype=torch.float32)
     return measured_clock(before=lambda: torch.mm(a, a, out=c))
 
-# %% ../nbs/hardware/peaks.ipynb #c2aabdf3
+# %% ../nbs/hardware/peaks.ipynb #324dbb2f
 def gpu_before(
     state, # returns what `gpu_state` does
     wait:float, # seconds at most
@@ -263,7 +265,7 @@ def _state_of(device):
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     return lambda: gpu_state(uuid)
 
-# %% ../nbs/hardware/peaks.ipynb #2328940f
+# %% ../nbs/hardware/peaks.ipynb #2505ef8a
 _cache = {}
 
 def clear_peaks_cache():
@@ -285,7 +287,7 @@ def _as_peaks(o:Look, names, device, tf32, threads, cpus, facts, size)->Hardware
         doubts=doubts(found, flop, size) if device.type=='cpu' else doubts(found, {}, size), versions=software(),
         date=datetime.now(timezone.utc).isoformat(timespec='seconds'), source='measured', **facts)
 
-# %% ../nbs/hardware/peaks.ipynb #4199a8da
+# %% ../nbs/hardware/peaks.ipynb #c8bc5611
 def measure_peaks(
     device:str|torch.device|None=None, # `None`: the accelerator torch finds, else the CPU
     *,

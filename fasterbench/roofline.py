@@ -338,7 +338,7 @@ def profile(self:RooflineAnalyzer,
     "Measure every module of the model; the model, the sample and all settings are left as they were"
     check_count('warmup', warmup, 0); check_count('steps', steps, 1)
     if not isinstance(isolate, bool): raise TypeError(f"isolate={isolate!r}: isolate is True or False")
-    device = resolve_device(model_device(self.model) if device is None else device)
+    device = resolve_device(model_device(self.model, self.sample) if device is None else device)
     if self.given is not None: check_peaks(self.given, device)
     tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
     with undisturbed(self.model, self.sample, device) as run, float32_precision(tf32):
