@@ -1,43 +1,42 @@
-"""Do two calls of `measure_peaks` agree, and how long does one take? Pairs of fresh processes, one after the other.
+"""Do calls of `measure_peaks` agree, and how long does one take? Fresh processes, one after the other.
 
-    python benchmarks/peaks_repeat.py [--pairs 5]
+    python benchmarks/peaks_repeat.py [--processes 10] [--device cpu]
 """
-import json, platform, statistics, subprocess, sys
-from pathlib import Path
+import json, statistics, subprocess, sys
 
-import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import device_name, resolve_device
+from fasterbench.core import resolve_device
+from report import on_core, write_result
 
 code = """
-import json, sys, time
+import json, time
 import fasterbench.peaks as P, torch
 if '{device}'!='cpu': torch.zeros(1, device='{device}')   # starting the device is not measuring it
 start = time.perf_counter()
 p = P.measure_peaks('{device}', {how})
-print(json.dumps(dict(seconds=time.perf_counter()-start, flops=p.peak_flops, bandwidth=p.peak_bandwidth)))
+print(json.dumps(dict(seconds=time.perf_counter()-start, flops=p.peak_flops, bandwidth=p.peak_bandwidth, disturbed=bool(p.disturbed))))
 """
-ways = {'float32': '', 'bfloat16': "dtype='bfloat16'", 'all dtypes, hierarchy': "dtype='all', hierarchy=True"}
+ways = {'float32': ('', 1), 'bfloat16': ("dtype='bfloat16'", 1), 'all dtypes, hierarchy': ("dtype='all', hierarchy=True", 3)} # arguments; every which process
 
-def call(device, how): return json.loads(subprocess.run([sys.executable, '-c', code.format(device=device, how=how)], check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+def call(device, how):
+    run = subprocess.run([sys.executable, '-c', code.format(device=device, how=how)], check=True, capture_output=True, text=True)
+    return json.loads(run.stdout.splitlines()[-1])
 
-def apart(a, b): return 100*abs(a-b)/max(a, b)
+def row(name, got):
+    seconds, flops, bandwidth = ([c[k] for c in got] for k in ('seconds', 'flops', 'bandwidth'))
+    def between(v): return f'{min(v)/1e9:.1f} to {max(v)/1e9:.1f}', f'{100*(1-min(v)/max(v)):.1f} %'
+    return (name, len(got), f'{statistics.median(seconds):.2f} s', f'{max(seconds):.2f} s', *between(flops), *between(bandwidth), sum(c['disturbed'] for c in got))
 
 @call_parse
 def main(
-    pairs:int=5, # of processes, for each way of calling
+    processes:int=10, # fresh ones; a third of that with all dtypes
     device:str='cpu', # cpu, cuda, …
 ):
     "Hold calls in fresh processes against each other"
-    dev, rows = resolve_device(device), []
-    for name,how in ways.items():
-        got = [(call(device, how), call(device, how)) for _ in range(pairs)]
-        seconds = [c['seconds'] for pair in got for c in pair]
-        differ = {k: statistics.median(apart(a[k], b[k]) for a,b in got) for k in ('flops', 'bandwidth')}
-        rows.append((name, f'{statistics.median(seconds):.2f} s', f'{max(seconds):.2f} s', f"{differ['flops']:.1f} %", f"{differ['bandwidth']:.1f} %"))
-    text = '\n'.join([f'{device_name(dev)}, {torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()}; {pairs} pairs of fresh processes',
-        tabulate(rows, headers=['measure_peaks', 'time (median)', 'time (longest)', 'peak_flops apart (median)', 'peak_bandwidth apart (median)'], colalign=['left', *['right']*4])])
-    print(text)
-    (Path(__file__).parent/'results'/('peaks_repeat.txt' if dev.type=='cpu' else f'peaks_repeat_{dev.type}.txt')).write_text(text+'\n')
+    kind = resolve_device(device).type
+    rows = [row(name, [call(device, how) for _ in range(processes//part)]) for name,(how,part) in ways.items()]
+    heads = ['measure_peaks', 'calls', 'median', 'longest', 'GFLOP/s', 'apart', 'GB/s', 'apart', 'disturbed']
+    table = tabulate(rows, headers=heads, disable_numparse=True, colalign=['left', *['right']*8])
+    write_result(on_core('peaks_repeat') if kind=='cpu' else f'peaks_repeat_{kind}', 'calls in fresh processes, one after the other', table)

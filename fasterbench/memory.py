@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np, torch
 from .core import si
 from .timing import time_for
-from .system import free_bytes, reported_caches
-from .arithmetic import WrongAnswer
+from .system import WrongAnswer, free_bytes, reported_caches
 
 # %% ../nbs/hardware/memory.ipynb #b02e4962
 class Probe(NamedTuple):
@@ -52,9 +51,11 @@ def probe_rates(
 )->list[float]: # byte/s, one for each sample
     "The rates of a kernel over `bufs`, its answer checked"
     used = len(bufs)//probe.buffers
-    if not used: raise ValueError(f"the {probe.name} kernel takes {probe.buffers} buffers at a time, and there are {len(bufs)}")
+    if not used:
+        raise ValueError(f"the {probe.name} kernel takes {probe.buffers} buffers at a time, and there are {len(bufs)}")
     t = time_for(lambda: sweep(probe, bufs), bufs[0].device, seconds=seconds, least=least, warmup=warmup)
-    if not right_answer(probe, [b[:2**20] for b in bufs[:probe.buffers]]): raise WrongAnswer(f"the {probe.name} kernel gave a wrong answer: its rate means nothing")
+    if not right_answer(probe, [b[:2**20] for b in bufs[:probe.buffers]]):
+        raise WrongAnswer(f"the {probe.name} kernel gave a wrong answer: its rate means nothing")
     return [used*probe.bytes*bufs[0].nbytes/s for s in t.samples]
 
 # %% ../nbs/hardware/memory.ipynb #415320b0
@@ -68,10 +69,11 @@ class Memory:
     "Equal buffers of float32 with random data, as many as have been asked for"
     def __init__(self, device:torch.device, unit:int): # unit: bytes of a buffer
         self.device, self.unit, self.bufs = device, unit, []
-        self.block = torch.randn(2**14, generator=torch.Generator(device).manual_seed(0), device=device, dtype=torch.float32)
-    def _buffer(self):
-        n = max(self.unit//4//len(self.block), 1)*len(self.block)
-        return self.fill(huge_pages(n) if self.device.type=='cpu' else torch.empty(n, device=self.device, dtype=torch.float32))
+        g = torch.Generator(device).manual_seed(0)
+        self.block = torch.randn(2**14, generator=g, device=device, dtype=torch.float32)
+    def _empty(self, n):
+        return huge_pages(n) if self.device.type=='cpu' else torch.empty(n, device=self.device, dtype=torch.float32)
+    def _buffer(self): return self.fill(self._empty(max(self.unit//4//len(self.block), 1)*len(self.block)))
     def fill(self, buf):
         "`buf`, with the random data on every page"
         buf.view(-1, len(self.block)).copy_(self.block)
@@ -98,6 +100,7 @@ def beyond(
     inside = [r for s,r in rates.items() if 2*inner<=s<=cache/4]
     return size>=4*cache or (size>=cache and bool(inside) and now<0.8*max(inside))
 
+# %% ../nbs/hardware/memory.ipynb #a4f81f98
 def settle(
     memory:Memory,
     start:int, # bytes to begin with
@@ -110,8 +113,10 @@ def settle(
     rates, size, began, before = {}, start, clock(), math.inf
     while True:
         bufs = memory.some(min(size, limit))
-        now = rates[sum(b.nbytes for b in bufs)] = max(probe_rates(probes['update'], bufs, seconds=0.02, least=1, warmup=0))
-        if 2*size>limit or (beyond(rates, cache, inner) and (now>0.95*before or 2*(clock()-began)>seconds)): return rates
+        now = max(probe_rates(probes['update'], bufs, seconds=0.02, least=1, warmup=0))
+        rates[sum(b.nbytes for b in bufs)] = now
+        settled = now>0.95*before or 2*(clock()-began)>seconds
+        if 2*size>limit or (settled and beyond(rates, cache, inner)): return rates
         size, before = 2*size, now
 
 # %% ../nbs/hardware/memory.ipynb #0e50cd0d
@@ -125,7 +130,7 @@ def memory_for(
     inner, cache = [0, 0, *reported_caches(device, threads).values()][-2:]
     on_cpu, cache = device.type=='cpu', max(cache, 2**27)
     limit = nbytes or min(max(16*cache, 2**33), free_bytes(device)//4)
-    unit = min(max(2**25, cache//4) if on_cpu else 2**30, limit//6)   # one kernel over it takes much longer than its start and its end
+    unit = min(max(2**25, cache//4) if on_cpu else 2**30, limit//6)   # so that starting a kernel is no part of it
     memory = Memory(device, unit)
     return memory, settle(memory, nbytes or (cache//32 if on_cpu else 4*unit), cache, inner, limit, seconds)
 
@@ -146,7 +151,7 @@ def bandwidths(
     best = max(rates, key=lambda k: max(rates[k]))
     return {k:max(v) for k,v in rates.items()}, rates[best]
 
-# %% ../nbs/hardware/memory.ipynb #6dc37b3d
+# %% ../nbs/hardware/memory.ipynb #0705a152
 def bandwidth_again(
     memory:Memory,
     rates:dict, samples:list, # as from `bandwidths`
@@ -171,7 +176,8 @@ def reread_rate(
     rows = parts.expand(threads, times, parts.shape[-1])
     t = time_for(lambda: rows.sum(-1), data.device, seconds=0.008)
     exact, scale = (o.sum(-1, dtype=torch.float64).cpu() for o in (_wide(parts), _wide(parts).abs()))
-    if not ((rows.sum(-1).cpu().double()-exact).abs()<=1e-4*scale).all(): raise WrongAnswer("the reread kernel gave a wrong answer: its rate means nothing")
+    right = (rows.sum(-1).cpu().double()-exact).abs() <= 1e-4*scale
+    if not right.all(): raise WrongAnswer("the reread kernel gave a wrong answer: its rate means nothing")
     return rows.numel()*data.element_size()/t.min
 
 # %% ../nbs/hardware/memory.ipynb #b53c6062
@@ -181,24 +187,26 @@ def rate_curve(
     least:int=2**14, # bytes of the smallest working set for each thread
 )->dict: # bytes of the working set → byte/s
     "The best rate of data against the size of the working set, two sizes an octave"
-    parts, total = (threads, 6e7) if memory.device.type=='cpu' else (1, 4e9)   # a call has to last longer than a clock can tell
+    parts, total = (threads, 6e7) if memory.device.type=='cpu' else (1, 4e9)   # so that a call lasts
     unit, curve = memory.bufs[0].nbytes, {}
     sizes = [int(least*parts*2**(i/2))//(64*parts)*64*parts for i in range(80)]
     for size in (s for s in sizes if s<=unit):
         data, = memory.some(size)
         curve[size] = max(reread_rate(data, parts, total), *probe_rates(probes['update'], [data], seconds=0.008))
     for n in (n for n in (2**i for i in range(1, 20)) if n<=len(memory.bufs)):
-        curve[n*unit] = max(max(probe_rates(o, memory.bufs[:n], seconds=0.008, least=2)) for o in (probes['update'], probes['read']))
+        def rate(name): return max(probe_rates(probes[name], memory.bufs[:n], seconds=0.008, least=2))
+        curve[n*unit] = max(rate('update'), rate('read'))
     return curve
 
 # %% ../nbs/hardware/memory.ipynb #e94562f9
 class MemoryLevel(NamedTuple):
     "A cache or the memory, as measured"
     name:str        # `"L1"`, `"L2"`, …, `"DRAM"` or `"HBM"`
-    size:int        # bytes of the largest working set that is faster here than a level further out; of the outermost: all there is
+    size:int        # bytes of the largest working set that is faster here than further out; of the outermost: all
     bandwidth:float # byte/s
     reported:int|None = None # bytes that the system says it has
 
+# %% ../nbs/hardware/memory.ipynb #7163c547
 def plateaus(
     curve:dict, # bytes of the working set → byte/s
     apart:float=1.2, # ratio of the rates of two levels, at least

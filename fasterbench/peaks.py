@@ -17,9 +17,9 @@ from . import __version__
 from .core import device_name, float32_precision, one_at_a_time, progress, resolve_device, resolve_dtype, si
 from .timing import check_count
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
-from fasterbench.system import (Disturbance, Others, distinct_cores, free_bytes, gpu_state, processor_id, reported_caches, usable_cpus,
-    wait_for_quiet)
-from .arithmetic import Arithmetic, case_rates, compute_ceiling, measurable, measured_clock, square
+from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock, processor_id
+from .system import reported_caches, usable_cpus, wait_for_quiet
+from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype, positive
 
@@ -27,16 +27,24 @@ from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, 
 _all_ = ['HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'dtype_name']
 
 # %% ../nbs/hardware/peaks.ipynb #d3386835
-_all_names = ['float32', 'float64', 'tf32', 'bfloat16', 'float16', 'int8', 'float8_e4m3fnuz' if torch.version.hip else 'float8_e4m3fn']
+_float8 = 'float8_e4m3fnuz' if torch.version.hip else 'float8_e4m3fn'
+_all_names = ['float32', 'float64', 'tf32', 'bfloat16', 'float16', 'int8', _float8]
 
+def _every_name(device, tf32):
+    there = [k for k in _all_names if k!='tf32' or device.type=='cuda']
+    return ['tf32', *there] if tf32 else there
+
+def _name(o, tf32): return o if o=='tf32' else dtype_name(resolve_dtype(o), tf32)
+
+# %% ../nbs/hardware/peaks.ipynb #217c383d
 def ceiling_names(
     dtype, # a dtype, its name, a list of these, or `"all"`
     device:torch.device,
     tf32:bool, # does float32 mean TF32?
 )->list[str]: # the first is the one that `peak_flops` is for
     "The names of the ceilings that are asked for"
-    if isinstance(dtype, str) and dtype=='all': names = (['tf32'] if tf32 else []) + [k for k in _all_names if k!='tf32' or device.type=='cuda']
-    else: names = [o if o=='tf32' else dtype_name(resolve_dtype(o), tf32) for o in (dtype if isinstance(dtype, (list, tuple)) else [dtype])]
+    asked = dtype if isinstance(dtype, (list, tuple)) else [dtype]
+    names = _every_name(device, tf32) if isinstance(dtype, str) and dtype=='all' else [_name(o, tf32) for o in asked]
     if not names: raise ValueError(f"dtype={dtype!r}: there is no dtype to measure")
     for k in names:
         d = named_dtype(k)
@@ -53,15 +61,18 @@ def check_sizes(
 ):
     "Refuse sizes that are none, or that the memory of `device` can't hold"
     if matmul_size is not None: check_count('matmul_size', matmul_size, 16)
-    if bandwidth_mb is not None and positive('bandwidth_mb', bandwidth_mb)<1: raise ValueError(f"bandwidth_mb={bandwidth_mb}: the kernels need at least 1")
-    free, n = free_bytes(device), matmul_size or 0
-    need_mm = max(square(n, named_dtype(k)).nbytes(named_dtype(k)) for k in names)
-    for name,value,need in (('matmul_size', matmul_size, need_mm), ('bandwidth_mb', bandwidth_mb, (bandwidth_mb or 0)*10**6)):
-        if need>free: raise ValueError(f"{name}={value} needs {si(need, 'B')}, and {si(free, 'B')} are free on {device}")
+    if bandwidth_mb is not None and positive('bandwidth_mb', bandwidth_mb)<1:
+        raise ValueError(f"bandwidth_mb={bandwidth_mb}: the kernels need at least 1")
+    free, n, dtypes = free_bytes(device), matmul_size or 0, map(named_dtype, names)
+    needs = max(square(n, d).nbytes(d) for d in dtypes), (bandwidth_mb or 0)*10**6
+    for name,value,need in zip(('matmul_size', 'bandwidth_mb'), (matmul_size, bandwidth_mb), needs):
+        if need<=free: continue
+        raise ValueError(f"{name}={value} needs {si(need, 'B')}, and {si(free, 'B')} are free on {device}")
 
+# %% ../nbs/hardware/peaks.ipynb #83a1cea5
 def check_seconds(name:str, value:float):
     "Refuse what is no time to wait"
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value) and value>=0
+    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0<=value<math.inf
     if not ok: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
 
 # %% ../nbs/hardware/peaks.ipynb #127ead32
@@ -74,6 +85,8 @@ def _one_look(dtype, device):
 
 def _no_tf32(device): return torch.version.hip is None and torch.cuda.get_device_capability(device)<(8, 0)
 
+
+# %% ../nbs/hardware/peaks.ipynb #6819bab1
 def _ceiling(name, device, reference, size, warmup, steps):
     "The ceiling in one dtype, or the reason why there is none; `reference`: FLOP/s of float32, if it is to be compared"
     dtype = named_dtype(name)
@@ -86,8 +99,10 @@ def _ceiling(name, device, reference, size, warmup, steps):
 def _reference(name, found, device):
     "FLOP/s of float32, for dtypes that are narrower"
     if named_dtype(name).itemsize>=4: return None
-    with float32_precision(tf32=False): return found['float32'].burst if 'float32' in found else _one_look(torch.float32, device)
+    if 'float32' in found: return found['float32'].burst
+    with float32_precision(tf32=False): return _one_look(torch.float32, device)
 
+# %% ../nbs/hardware/peaks.ipynb #fa63547a
 def ceilings(
     names:list, # of ceilings; the first has to be there
     device:torch.device, size:int|None, warmup:int, steps:int, # as in `compute_ceiling`
@@ -117,7 +132,8 @@ def once_more(
         for p in c.near: case_rates(arith, p, seconds=seconds/len(c.near))
     best = arith.best()[0]
     again = arith.rates[best]
-    return c._replace(again=again, **(dict(burst=again, case=best, kernels=c.kernels|{best.kernel: again}) if again>c.burst else {}))
+    if again<=c.burst: return c._replace(again=again)
+    return c._replace(again=again, burst=again, case=best, kernels=c.kernels|{best.kernel: again})
 
 # %% ../nbs/hardware/peaks.ipynb #4b2374ef
 _usual_flop = dict(float64=1, float32=2, bfloat16=4, float16=4) # FLOP a cycle of vector units, in proportion
@@ -129,11 +145,14 @@ def doubts(
 )->dict: # name → why
     "What speaks against a ceiling"
     res, flop = {}, {k: found[k].burst/core_flop[k] for k in found if k in core_flop}
+    rate = lambda v: si(v, 'FLOP/s')
     for k,c in found.items():
-        best = max((n for n in flop if named_dtype(n).itemsize<named_dtype(k).itemsize), key=flop.get, default=None)
+        narrower = [n for n in flop if named_dtype(n).itemsize<named_dtype(k).itemsize]
+        best = max(narrower, key=flop.get, default=None)
         if not size and not c.searched: res[k] = 'nothing but the smallest cases could be looked at'
-        elif c.again and c.again<0.8*c.burst: res[k] = f"a second look reached {si(c.again, 'FLOP/s')} of {si(c.burst, 'FLOP/s')}"
-        elif best and k in flop and flop[k]<0.4*flop[best]: res[k] = f"{si(c.burst, 'FLOP/s')} is far below what {si(found[best].burst, 'FLOP/s')} in {best} imply"
+        elif c.again and c.again<0.8*c.burst: res[k] = f"a second look reached {rate(c.again)} of {rate(c.burst)}"
+        elif best and k in flop and flop[k]<0.4*flop[best]:
+            res[k] = f"{rate(c.burst)} is far below what {rate(found[best].burst)} in {best} imply"
     return res
 
 # %% ../nbs/hardware/peaks.ipynb #98b99a6d
@@ -145,7 +164,8 @@ def _driver(path='/proc/driver/nvidia/version'):
 
 def software()->dict: # name → version
     "What the numbers depend on"
-    res = dict(fasterbench=__version__, torch=torch.__version__, Python=platform.python_version(), CUDA=torch.version.cuda, HIP=torch.version.hip, driver=_driver())
+    res = dict(fasterbench=__version__, torch=torch.__version__, Python=platform.python_version(),
+        CUDA=torch.version.cuda, HIP=torch.version.hip, driver=_driver())
     return {k:v for k,v in res.items() if v}
 
 # %% ../nbs/hardware/peaks.ipynb #efbb637f
@@ -161,8 +181,9 @@ def _memory_name(device, name):
 
 def _levels(curve, device, threads, peak, name):
     "The levels of memory, of which the outermost has the peak bandwidth"
-    total = torch.cuda.get_device_properties(device).total_memory if device.type=='cuda' else psutil.virtual_memory().total
-    *caches, last = memory_levels(curve, reported_caches(device, threads), _memory_name(device, name), total)
+    on_gpu, reported = device.type=='cuda', reported_caches(device, threads)
+    total = torch.cuda.get_device_properties(device).total_memory if on_gpu else psutil.virtual_memory().total
+    *caches, last = memory_levels(curve, reported, _memory_name(device, name), total)
     return (*(o for o in caches if o.bandwidth>1.05*peak), last._replace(bandwidth=peak))
 
 # %% ../nbs/hardware/peaks.ipynb #182fbae8
@@ -177,39 +198,43 @@ class Look(NamedTuple):
     falling:float|None # as in `HardwarePeaks`
     disturbance:Disturbance|None
 
+# %% ../nbs/hardware/peaks.ipynb #cf6b6209
 def look(
     names:list, device:torch.device, # ceilings, and where
     matmul_size, bandwidth_mb, warmup, steps, hierarchy, # as in `measure_peaks`
 )->Look:
     "Measure everything once"
-    threads = torch.get_num_threads()
+    threads, nbytes = torch.get_num_threads(), int(bandwidth_mb*10**6) if bandwidth_mb else None
     with Others() as others:
         found, lacking = ceilings(names, device, matmul_size, warmup, steps)
-        memory, growth = memory_for(device, threads, int(bandwidth_mb*10**6) if bandwidth_mb else None)
+        memory, growth = memory_for(device, threads, nbytes)
         rates, samples = bandwidths(memory, warmup=warmup, steps=steps)
-        found = {k: once_more(k, c, device) for k,c in found.items()}   # a second or more later: a passing disturbance has passed
+        found = {k: once_more(k, c, device) for k,c in found.items()}   # a second or more later
         curve = rate_curve(memory, threads) if hierarchy else None
         rates, samples = bandwidth_again(memory, rates, samples)
         levels = _levels(curve, device, threads, max(samples), device_name(device)) if hierarchy else ()
-    used = memory.nbytes
+    used, disturbance = memory.nbytes, others.disturbance if device.type=='cpu' else None
     del memory
     if device.type=='cuda': torch.cuda.empty_cache()
-    return Look(found, lacking, rates, samples, levels, used, _falling(growth), others.disturbance if device.type=='cpu' else None)
+    return Look(found, lacking, rates, samples, levels, used, _falling(growth), disturbance)
 
 # %% ../nbs/hardware/peaks.ipynb #1d86cd60
 def _better_ceiling(a, b):
     "The higher of two, to which the other one is a second look"
     hi, lo = (a, b) if a.burst>=b.burst else (b, a)
     kernels = {k: max(hi.kernels.get(k, 0.), lo.kernels.get(k, 0.)) for k in hi.kernels|lo.kernels}
-    return hi._replace(again=max(lo.burst, *(c.again or 0. for c in (a, b))), sustained=max(a.sustained, b.sustained), kernels=kernels, searched=a.searched or b.searched)
+    again = max(lo.burst, a.again or 0., b.again or 0.)
+    sustained, searched = max(a.sustained, b.sustained), a.searched or b.searched
+    return hi._replace(again=again, sustained=sustained, kernels=kernels, searched=searched)
 
 def better(a:Look, b:Look)->Look:
     "The best of two looks"
-    found = {k: _better_ceiling(a.found[k], b.found[k]) if k in a.found and k in b.found else (a.found|b.found)[k] for k in a.found|b.found}
+    found = a.found | b.found
+    found |= {k: _better_ceiling(a.found[k], b.found[k]) for k in a.found.keys() & b.found.keys()}
     rates = {k: max(a.rates[k], b.rates[k]) for k in a.rates}
     calm = min((o.disturbance for o in (a, b) if o.disturbance), key=lambda d: d.others, default=None)
-    memory = max(a, b, key=lambda o: max(o.samples))
-    return memory._replace(found=found, lacking={k:v for k,v in a.lacking.items() if k not in found}, rates=rates, disturbance=calm)
+    memory, lacking = max(a, b, key=lambda o: max(o.samples)), {k:v for k,v in a.lacking.items() if k not in found}
+    return memory._replace(found=found, lacking=lacking, rates=rates, disturbance=calm)
 
 # %% ../nbs/hardware/peaks.ipynb #baf48212
 def look_until_quiet(
@@ -242,8 +267,9 @@ def core_facts(
 
 def core_clock(core:str|None)->float|None: # Hz; `None`: not known
     "The clock of a core right behind a product"
-    if core is None or core.startswith('Neoverse'): return None   # the latency of whose multiplication is none of the three cycles
-    a, c = torch.randn(256, 256, generator=torch.Generator().manual_seed(0), dtype=torch.float32), torch.empty(256, 256, dtype=torch.float32)
+    if core is None or core.startswith('Neoverse'): return None   # whose multiplications do not take three cycles
+    a = Data(torch.float32, torch.device('cpu')).take(256, 256)
+    c = torch.empty_like(a)
     return measured_clock(before=lambda: torch.mm(a, a, out=c))
 
 # %% ../nbs/hardware/peaks.ipynb #324dbb2f
@@ -277,21 +303,24 @@ def remember(old:HardwarePeaks, new:HardwarePeaks):
     for k,v in _cache.items():
         if v is old: _cache[k] = new
 
-def _as_peaks(o:Look, names, device, tf32, threads, cpus, facts, size)->HardwarePeaks:
-    found, first, flop = o.found, o.found[names[0]], facts.get('core_flop') or _usual_flop
-    of = lambda field: {k: getattr(c, field) for k,c in found.items()}
-    return HardwarePeaks(first.burst, max(o.samples), device=device, dtype=named_dtype(names[0]), tf32_enabled=tf32 or names[0]=='tf32', threads=threads,
-        cudnn_benchmark=torch.backends.cudnn.benchmark, compute_peaks=of('burst'), sustained=of('sustained'), unsupported=o.lacking, memory_levels=o.levels,
-        bandwidths=o.rates, working_set=o.used, falling=o.falling, kernels={k: str(c.case) for k,c in found.items()}, compute_kernels=of('kernels'),
-        samples={**of('samples'), 'bandwidth': o.samples}, device_name=device_name(device), cpus=len(cpus), disturbance=o.disturbance,
-        doubts=doubts(found, flop, size) if device.type=='cpu' else doubts(found, {}, size), versions=software(),
-        date=datetime.now(timezone.utc).isoformat(timespec='seconds'), source='measured', **facts)
+# %% ../nbs/hardware/peaks.ipynb #310b5dc5
+def _as_peaks(o:Look, names, device, tf32, threads, cpus, facts, doubts)->HardwarePeaks:
+    first, of = o.found[names[0]], lambda field: {k: getattr(c, field) for k,c in o.found.items()}
+    arithmetic = dict(compute_peaks=of('burst'), sustained=of('sustained'), unsupported=o.lacking,
+        compute_kernels=of('kernels'), kernels={k: str(v) for k,v in of('case').items()},
+        samples={**of('samples'), 'bandwidth': o.samples})
+    memory = dict(memory_levels=o.levels, bandwidths=o.rates, working_set=o.used, falling=o.falling)
+    around = dict(device=device, device_name=device_name(device), threads=threads, cpus=len(cpus),
+        disturbance=o.disturbance, versions=software(), cudnn_benchmark=torch.backends.cudnn.benchmark,
+        date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
+    own = dict(dtype=named_dtype(names[0]), tf32_enabled=tf32 or names[0]=='tf32')
+    return HardwarePeaks(first.burst, max(o.samples), **own, **arithmetic, **memory, **around, **facts, doubts=doubts, source='measured')
 
 # %% ../nbs/hardware/peaks.ipynb #c8bc5611
 def measure_peaks(
     device:str|torch.device|None=None, # `None`: the accelerator torch finds, else the CPU
     *,
-    dtype:torch.dtype|str|list=torch.float32, # floating point or int8; a list: the first is that of `peak_flops`; `"all"`: every one
+    dtype:torch.dtype|str|list=torch.float32, # floating point or int8; a list: the first is of `peak_flops`; `"all"`
     matmul_size:int|None=None,     # elements of a side of square matrices; `None`: the best of many kernels and sizes
     bandwidth_mb:float|None=None,  # working set in 10⁶ bytes; `None`: grown until it is beyond every cache
     warmup:int=2,                  # untimed runs of the best kernels
@@ -310,12 +339,14 @@ def measure_peaks(
     key = device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy, threads, *sorted(cpus)
     if cache and key in _cache: return _cache[key]
     with one_at_a_time, torch.inference_mode(), torch.autocast(device.type, enabled=False):
-        facts = core_facts(threads, cpus) if device.type=='cpu' else dict(gpu_before=gpu_before(_state_of(device), wait))
-        flop = facts.get('core_flop') or (_usual_flop if device.type=='cpu' else {})
+        on_cpu = device.type=='cpu'
+        facts = core_facts(threads, cpus) if on_cpu else dict(gpu_before=gpu_before(_state_of(device), wait))
+        flop = facts.get('core_flop') or (_usual_flop if on_cpu else {})
         once = lambda: look(names, device, matmul_size, bandwidth_mb, warmup, steps, hierarchy)
-        seen = look_until_quiet(once, lambda o: doubts(o.found, flop, matmul_size), wait)
-        if facts.get('core'): facts['clock_hz'] = core_clock(facts['core'])
-    res = _as_peaks(seen, names, device, allow_tf32, threads, cpus, facts, matmul_size)
+        against = lambda o: doubts(o.found, flop, matmul_size)
+        seen = look_until_quiet(once, against, wait)
+        if 'core' in facts: facts['clock_hz'] = core_clock(facts['core'])
+    res = _as_peaks(seen, names, device, allow_tf32, threads, cpus, facts, against(seen))
     for k,why in res.doubts.items(): warnings.warn(f"the ceiling in {k} is hard to believe: {why}", stacklevel=2)
     if cache: _cache[key] = res
     return res

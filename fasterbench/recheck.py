@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['through_ceiling', 'row_of', 'Retimer', 'raised', 'recheck']
 
-# %% ../nbs/analysis/recheck.ipynb #3b7d6cf8
+# %% ../nbs/analysis/recheck.ipynb #089921f7
 from dataclasses import replace
 import torch
 from .core import si
@@ -13,7 +13,7 @@ from .timing import time_for
 from .costs import CostMode, count_forward, op_dtype
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 
-# %% ../nbs/analysis/recheck.ipynb #1ec655ed
+# %% ../nbs/analysis/recheck.ipynb #e257a245
 def through_ceiling(
     rows:list, # of `RooflinePoint`
     peaks:HardwarePeaks,
@@ -24,7 +24,7 @@ def through_ceiling(
         return bool(ceiling) and r.flops/ceiling - r.time_s > r.noise_s
     return [r for r in rows if r.time_s and passes(r)]
 
-# %% ../nbs/analysis/recheck.ipynb #589b073e
+# %% ../nbs/analysis/recheck.ipynb #2b6f4150
 def row_of(
     name:str, # of a module
     rows:set, # names of rows
@@ -33,22 +33,27 @@ def row_of(
     while name and name not in rows: name = name.rpartition('.')[0]
     return name if name in rows else None
 
+
+# %% ../nbs/analysis/recheck.ipynb #a1548ede
 class Retimer(CostMode):
     "Counts, and times the products of some rows where they are called"
     def __init__(self, rows:set, device, tf32:bool=False): # rows: their names; tf32: does float32 mean TF32?
         super().__init__()
-        self.names, self.device, self.tf32, self.best = rows, device, tf32, {}   # `best`: dtype name → (FLOP/s, words, samples in FLOP/s)
+        self.names, self.device, self.tf32 = rows, device, tf32
+        self.best = {}   # dtype name → (FLOP/s, words, samples in FLOP/s)
     def count(self, func, rule, args, kwargs, out):
         super().count(func, rule, args, kwargs, out)
         name = row_of(self.at, self.names)
         products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
-        if name is not None and products and not func._schema.is_mutable: self.time(name, func, rule.flops(args, kwargs, out), args, kwargs, out)
-    def time(self, name, func, flops, args, kwargs, out):
+        if name is None or not products or func._schema.is_mutable: return
         timing = time_for(lambda: func(*args, **kwargs), self.device, seconds=0.03, least=5)
-        rates, dtype = [flops/s for s in timing.samples], dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
-        if max(rates) > self.best.get(dtype, (0.,))[0]: self.best[dtype] = max(rates), f"{func._opname} of {name or 'the model'}", rates
+        flops = rule.flops(args, kwargs, out)
+        dtype = dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
+        self.keep(dtype, f"{func._opname} of {name or 'the model'}", [flops/s for s in timing.samples])
+    def keep(self, dtype, words, rates):
+        if max(rates) > self.best.get(dtype, (0.,))[0]: self.best[dtype] = max(rates), words, rates
 
-# %% ../nbs/analysis/recheck.ipynb #54ad4cbd
+# %% ../nbs/analysis/recheck.ipynb #fb680b1e
 def raised(
     peaks:HardwarePeaks,
     best:dict, # dtype name → (FLOP/s, words, samples in FLOP/s)
@@ -59,10 +64,11 @@ def raised(
     put = lambda d, i: d | {k:v[i] for k,v in new.items()}
     kinds = {k: {**peaks.compute_kernels.get(k, {}), words: rate} for k,(rate,words,_) in new.items()}
     flops = new[peaks.name][0] if peaks.name in new else peaks.peak_flops
-    return replace(peaks, peak_flops=flops, ridge_point=None, compute_peaks=put(peaks.compute_peaks, 0), kernels=put(peaks.kernels, 1), samples=put(peaks.samples, 2),
-        compute_kernels=peaks.compute_kernels|kinds, doubts={k:v for k,v in peaks.doubts.items() if k not in new})
+    return replace(peaks, peak_flops=flops, ridge_point=None, compute_peaks=put(peaks.compute_peaks, 0),
+        kernels=put(peaks.kernels, 1), samples=put(peaks.samples, 2), compute_kernels=peaks.compute_kernels|kinds,
+        doubts={k:v for k,v in peaks.doubts.items() if k not in new})
 
-# %% ../nbs/analysis/recheck.ipynb #15382b70
+# %% ../nbs/analysis/recheck.ipynb #510d6ec7
 def recheck(
     model, run, # a model and its `Run`, both on `device`
     device:torch.device,

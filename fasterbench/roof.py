@@ -26,9 +26,12 @@ def positive(name, value):
 
 def _ridge(given, ratio):
     if given is None: return ratio
-    if not 0.99 < positive('ridge_point', given)/ratio < 1.01: raise ValueError(f"ridge_point={given!r}: the peaks meet at {ratio:.4g} FLOP/byte")
+    if not 0.99 < positive('ridge_point', given)/ratio < 1.01:
+        raise ValueError(f"ridge_point={given!r}: the peaks meet at {ratio:.4g} FLOP/byte")
     return float(given)
 
+
+# %% ../nbs/hardware/roof.ipynb #1d472df1
 def _rates(name, rates):
     "A dict of rates, checked"
     if not isinstance(rates, dict): raise ValueError(f"{name}={rates!r}: {name} maps names to rates")
@@ -37,19 +40,26 @@ def _rates(name, rates):
 def _samples(samples):
     if not isinstance(samples, dict): raise ValueError(f"samples={samples!r}: samples maps names to lists of rates")
     for k,v in samples.items():
-        if not isinstance(v, (list, tuple)) or not v: raise ValueError(f"samples[{k!r}]={v!r}: samples are a list of rates")
+        good = isinstance(v, (list, tuple)) and len(v)>0
+        if not good: raise ValueError(f"samples[{k!r}]={v!r}: samples are a list of rates")
     return {k: [positive(f'samples[{k!r}]', o) for o in v] for k,v in samples.items()}
 
+# %% ../nbs/hardware/roof.ipynb #98012995
 def _levels_in_order(levels, memory):
     levels = tuple(MemoryLevel(*o) for o in levels)
     for o in levels: positive(f'bandwidth of {o.name}', o.bandwidth); positive(f'size of {o.name}', o.size)
-    if any(a.bandwidth<=b.bandwidth for a,b in zip(levels, levels[1:])): raise ValueError(f"memory_levels={levels!r}: from level to level the bandwidth falls")
-    if levels and not 0.99<levels[-1].bandwidth/memory<1.01: raise ValueError(f"memory_levels: the outermost has {levels[-1].bandwidth!r} byte/s, and peak_bandwidth is {memory!r}")
+    if any(a.bandwidth<=b.bandwidth for a,b in zip(levels, levels[1:])):
+        raise ValueError(f"memory_levels={levels!r}: from level to level the bandwidth falls")
+    last = levels[-1].bandwidth if levels else memory
+    if not 0.99<last/memory<1.01:
+        raise ValueError(f"memory_levels: the outermost has {last!r} byte/s, and peak_bandwidth is {memory!r}")
     return levels
 
+# %% ../nbs/hardware/roof.ipynb #0a7bfff7
 def _share(name, value, most=1.):
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value) and 0<=value<=(most or value)
-    if not ok: raise ValueError(f"{name}={value!r}: {name} is a number of at least 0" + (f" and at most {most:g}" if most else ''))
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    limits = 'at least 0' + (f' and at most {most:g}' if most else '')
+    if not (number and 0<=value<=(most or value)): raise ValueError(f"{name}={value!r}: {name} is a number of {limits}")
     return float(value)
 
 def _disturbance(value):
@@ -63,13 +73,44 @@ def _is(name, value, kind):
     if not isinstance(value, kind): raise ValueError(f"{name}={value!r} is no {kind.__name__}")
     return value
 
+# %% ../nbs/hardware/roof.ipynb #9ac777ab
 def dtype_name(dtype:torch.dtype, tf32:bool=False)->str:
     "The name under which a ceiling of arithmetic is kept: `dtype`, or `tf32` where that stands in for float32"
     return 'tf32' if tf32 and dtype==torch.float32 else str(dtype).removeprefix('torch.')
 
 def named_dtype(name): return torch.float32 if name=='tf32' else resolve_dtype(name)
 
+# %% ../nbs/hardware/roof.ipynb #a477eea8
+def _check_peaks(p):
+    "Refuse peaks that are none; plain types, and what follows from others, are put in"
+    put = lambda k,v: object.__setattr__(p, k, v)
+    for k in ('peak_flops', 'peak_bandwidth'): put(k, positive(k, getattr(p, k)))
+    put('ridge_point', _ridge(p.ridge_point, p.peak_flops/p.peak_bandwidth))
+    put('device', str(p.device)); put('dtype', resolve_dtype(p.dtype))
+    for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(p, k), bool)
+    for k in ('unsupported', 'kernels', 'versions', 'doubts', 'compute_kernels', 'gpu_before'):
+        _is(k, getattr(p, k), dict)
+    for k,v in _known(p, 'date', 'device_name', 'source', 'core'): _is(k, v, str)
+    for k,v in _known(p, 'threads', 'cpus', 'cores', 'working_set'): check_count(k, v, 1)
+    for k,v in _known(p, 'clock_hz'): put(k, positive(k, v))
+    for k,v in _known(p, 'disturbance'): put(k, _disturbance(v))
+    _check_rates(p, put)
+
+def _known(p, *names): return [(k, getattr(p, k)) for k in names if getattr(p, k) is not None]
+
+# %% ../nbs/hardware/roof.ipynb #8c557ca2
+def _check_rates(p, put):
+    for k in ('compute_peaks', 'sustained', 'bandwidths', 'core_flop'): put(k, _rates(k, getattr(p, k)))
+    put('compute_peaks', p.compute_peaks or {p.name: p.peak_flops})
+    put('compute_kernels', {k: _rates(f'compute_kernels[{k!r}]', v) for k,v in p.compute_kernels.items()})
+    put('gpu_before', {k: _share(f'gpu_before[{k!r}]', v, None) for k,v in p.gpu_before.items()})
+    put('samples', _samples(p.samples))
+    put('memory_levels', _levels_in_order(p.memory_levels, p.peak_bandwidth))
+
 # %% ../nbs/hardware/roof.ipynb #606d5624
+def _named(): return field(default_factory=dict, hash=False)
+
+# %% ../nbs/hardware/roof.ipynb #af2957a3
 @dataclass(frozen=True, repr=False)
 class HardwarePeaks:
     "What one device can do"
@@ -81,46 +122,29 @@ class HardwarePeaks:
     tf32_enabled:bool = False     # were float32 products allowed to run in TF32?
     cudnn_benchmark:bool = False  # was cuDNN searching for its fastest algorithm?
     threads:int|None = None       # threads of the CPU when measured; `None`: not measured here
-    compute_peaks:dict = field(default_factory=dict, hash=False) # dtype name → FLOP/s, of every dtype that was measured
-    sustained:dict = field(default_factory=dict, hash=False)     # dtype name → FLOP/s over a longer run
-    unsupported:dict = field(default_factory=dict, hash=False)   # dtype name → why it has no ceiling
+    compute_peaks:dict = _named() # dtype name → FLOP/s, of every dtype that was measured
+    sustained:dict = _named()     # dtype name → FLOP/s over a longer run
+    unsupported:dict = _named()   # dtype name → why it has no ceiling
     memory_levels:tuple = ()      # of `MemoryLevel`, the innermost first; empty: not measured
-    bandwidths:dict = field(default_factory=dict, hash=False)    # kernel → byte/s
+    bandwidths:dict = _named()    # kernel → byte/s
     working_set:int|None = None   # bytes that these kernels went through
     falling:float|None = None     # part by which the last doubling of the working set lowered the rate, 0 to 1
-    kernels:dict = field(default_factory=dict, hash=False)       # dtype name → kernel, sizes and layout that reached its peak, in words
-    compute_kernels:dict = field(default_factory=dict, hash=False) # dtype name → kind of kernel → FLOP/s, the best of each
-    samples:dict = field(default_factory=dict, hash=False)       # dtype name → FLOP/s, `"bandwidth"` → byte/s: single samples
+    kernels:dict = _named()         # dtype name → kernel, sizes and layout that reached its peak, in words
+    compute_kernels:dict = _named() # dtype name → kind of kernel → FLOP/s, the best of each
+    samples:dict = _named()         # dtype name → FLOP/s, `"bandwidth"` → byte/s: single samples
     device_name:str|None = None   # what the driver or the system calls the device
     cpus:int|None = None          # processors that the process could run on
-    versions:dict = field(default_factory=dict, hash=False)      # of Python, torch, CUDA, the driver, …
+    versions:dict = _named()      # of Python, torch, CUDA, the driver, …
     core:str|None = None          # kind of the processor's cores, a key of `datasheets.instructions`
-    core_flop:dict = field(default_factory=dict, hash=False)     # dtype name → FLOP a cycle of one core, with the instructions that are there
+    core_flop:dict = _named()     # dtype name → FLOP a cycle of one core, with the instructions that are there
     cores:int|None = None         # cores that the threads ran on
     clock_hz:float|None = None    # Hz of a core right behind a product; `None`: not known
     disturbance:Disturbance|None = None # what others took of the processors meanwhile; `None`: not known
-    gpu_before:dict = field(default_factory=dict, hash=False)    # `utilization` (0 to 1), `clock_hz`, `highest_clock_hz` before the first kernel
-    doubts:dict = field(default_factory=dict, hash=False)        # dtype name → why its ceiling is hard to believe
+    gpu_before:dict = _named()    # `utilization` (0 to 1), `clock_hz`, `highest_clock_hz` before the first kernel
+    doubts:dict = _named()        # dtype name → why its ceiling is hard to believe
     date:str|None = None          # when measured, ISO 8601 in UTC
     source:str = 'given'          # `"given"`, `"measured"`, or a vendor's document
-    def __post_init__(self):
-        put = lambda k,v: object.__setattr__(self, k, v)
-        for k in ('peak_flops', 'peak_bandwidth'): put(k, positive(k, getattr(self, k)))
-        put('ridge_point', _ridge(self.ridge_point, self.peak_flops/self.peak_bandwidth))
-        put('device', str(self.device)); put('dtype', resolve_dtype(self.dtype))
-        for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(self, k), bool)
-        for k in ('unsupported', 'kernels', 'versions', 'doubts'): _is(k, getattr(self, k), dict)
-        known = lambda *names: [(k, getattr(self, k)) for k in names if getattr(self, k) is not None]
-        for k,v in known('date', 'device_name', 'source', 'core'): _is(k, v, str)
-        for k,v in known('threads', 'cpus', 'cores', 'working_set'): check_count(k, v, 1)
-        for k,v in known('clock_hz'): put(k, positive(k, v))
-        for k,v in known('disturbance'): put(k, _disturbance(v))
-        for k in ('compute_peaks', 'sustained', 'bandwidths', 'core_flop'): put(k, _rates(k, getattr(self, k)))
-        put('compute_kernels', {k: _rates(f'compute_kernels[{k!r}]', v) for k,v in _is('compute_kernels', self.compute_kernels, dict).items()})
-        put('gpu_before', {k: _share(f'gpu_before[{k!r}]', v, None) for k,v in _is('gpu_before', self.gpu_before, dict).items()})
-        put('compute_peaks', self.compute_peaks or {self.name: self.peak_flops})
-        put('samples', _samples(self.samples))
-        put('memory_levels', _levels_in_order(self.memory_levels, self.peak_bandwidth))
+    def __post_init__(self): _check_peaks(self)
     @property
     def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is
 
@@ -140,6 +164,7 @@ def products(self:HardwarePeaks)->dict: # dtype name → words
     "An older name of `kernels`"
     return self.kernels
 
+# %% ../nbs/hardware/roof.ipynb #b42a43bb
 @patch(as_prop=True)
 def disturbed(self:HardwarePeaks)->str: # in words; empty: by nothing that is known
     "Who else used the device while it was measured"
@@ -158,8 +183,8 @@ def memory(self:HardwarePeaks)->MemoryLevel:
     return self.memory_levels[-1] if self.memory_levels else MemoryLevel('memory', 0, self.peak_bandwidth)
 
 # %% ../nbs/hardware/roof.ipynb #0a98adb8
-_stands_for = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64, torch.qint8: torch.int8, torch.quint8: torch.int8,
-    torch.uint8: torch.int8}
+_stands_for = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64,
+    torch.qint8: torch.int8, torch.quint8: torch.int8, torch.uint8: torch.int8}
 
 def arithmetic_dtype(dtype:torch.dtype)->torch.dtype:
     "The dtype that the arithmetic units see"
@@ -178,10 +203,14 @@ def level(self:HardwarePeaks, nbytes:int)->MemoryLevel: # nbytes: of the working
 
 # %% ../nbs/hardware/roof.ipynb #6dc8b0e9
 def _sheet_rates(sheet, cores):
-    if isinstance(sheet, Datasheet): return {k: v*1e12 for k,v in sheet.rates.items()}, sheet.bandwidth*1e9, sheet.memory[:3]
-    if cores is not None and check_count('cores', cores, 1)>sheet.cores: raise ValueError(f"cores={cores!r}: the {sheet.name} has {sheet.cores}")
-    return {k: v*sheet.clocks[1]*1e9*(cores or sheet.cores) for k,v in per_cycle[sheet.core].items()}, sheet.bandwidth(), 'DRAM'
+    "Dtype name → FLOP/s; byte/s"
+    if isinstance(sheet, Datasheet): return {k: v*1e12 for k,v in sheet.rates.items()}, sheet.bandwidth*1e9
+    if cores is not None and check_count('cores', cores, 1)>sheet.cores:
+        raise ValueError(f"cores={cores!r}: the {sheet.name} has {sheet.cores}")
+    cycles = sheet.clocks[1]*1e9*(cores or sheet.cores)
+    return {k: v*cycles for k,v in per_cycle[sheet.core].items()}, sheet.bandwidth()
 
+# %% ../nbs/hardware/roof.ipynb #bc9a1bf3
 def datasheet_peaks(
     name:str, # as in the tables: `"H100-SXM"`, `"EPYC-9654"`, …
     *,
@@ -191,23 +220,32 @@ def datasheet_peaks(
 )->HardwarePeaks:
     "The peaks that the vendor of a device names, dense and with float32 accumulation"
     sheet, dtype = sheet_named(name), resolve_dtype(dtype)
-    if cores is not None and isinstance(sheet, Datasheet): raise ValueError(f"cores={cores!r}: the {sheet.name} is no processor whose cores can be counted")
-    rates, bandwidth, _ = _sheet_rates(sheet, cores)
+    on_gpu = isinstance(sheet, Datasheet)
+    if cores is not None and on_gpu:
+        raise ValueError(f"cores={cores!r}: the {sheet.name} is no processor whose cores can be counted")
+    rates, bandwidth = _sheet_rates(sheet, cores)
     key, tf32 = dtype_name(dtype, allow_tf32), allow_tf32 and dtype==torch.float32
-    if key not in rates: raise ValueError(f"dtype={dtype}: the datasheet of the {sheet.name} has no dense rate for {key}, but for {', '.join(rates)}")
-    return HardwarePeaks(rates[key], bandwidth, device='cuda' if isinstance(sheet, Datasheet) else 'cpu', dtype=dtype, tf32_enabled=tf32, compute_peaks=rates,
-        device_name=sheet.name, source=f'{sheet.source} ({sheet.status})')
+    if key not in rates:
+        raise ValueError(f"dtype={dtype}: the datasheet of the {sheet.name} has no dense rate for {key}, "
+                         f"but for {', '.join(rates)}")
+    return HardwarePeaks(rates[key], bandwidth, device='cuda' if on_gpu else 'cpu', dtype=dtype, tf32_enabled=tf32,
+        compute_peaks=rates, device_name=sheet.name, source=f'{sheet.source} ({sheet.status})')
 
 # %% ../nbs/hardware/roof.ipynb #3854b6ad
 @patch
 def datasheet(self:HardwarePeaks)->HardwarePeaks|None:
     "The vendor's numbers for this device and these threads, where it is known"
     sheet = find_sheet(self.device_name or '')
-    if sheet is None or self.source!='measured' or (not isinstance(sheet, Datasheet) and (self.threads or 1)>sheet.cores): return None   # several sockets
-    rates, bandwidth, _ = _sheet_rates(sheet, None if isinstance(sheet, Datasheet) else self.threads)
+    if sheet is None or self.source!='measured': return None
+    on_gpu = isinstance(sheet, Datasheet)
+    if not on_gpu and (self.threads or 1)>sheet.cores: return None   # several sockets
+    rates, bandwidth = _sheet_rates(sheet, None if on_gpu else self.threads)
     name = self.name if self.name in rates else 'float32'
-    return HardwarePeaks(rates[name], bandwidth, device=self.device, dtype=named_dtype(name), tf32_enabled=name=='tf32', compute_peaks=rates, device_name=sheet.name, source=sheet.source)
+    return HardwarePeaks(rates[name], bandwidth, device=self.device, dtype=named_dtype(name), tf32_enabled=name=='tf32',
+        compute_peaks=rates, device_name=sheet.name, source=sheet.source)
 
+
+# %% ../nbs/hardware/roof.ipynb #608c69d4
 def _of(value, whole): return '' if not whole else f'{100*value/whole:.0f} % of {si(whole)}'
 
 @patch
@@ -215,58 +253,94 @@ def _of_core(self:HardwarePeaks, name):
     "How much of what the cores could do in theory"
     flop, limit = self.core_flop.get(name), self.core_limits.get(name)
     if not flop: return ''
-    return f'{flop:g} FLOP a cycle' if not limit else f'{100*self.compute_peaks[name]/limit:.0f} % of {self.cores} × {flop:g} FLOP a cycle at {self.clock_hz/1e9:.2f} GHz'
+    if not limit: return f'{flop:g} FLOP a cycle'
+    share = 100*self.compute_peaks[name]/limit
+    return f'{share:.0f} % of {self.cores} × {flop:g} FLOP a cycle at {self.clock_hz/1e9:.2f} GHz'
 
 @patch
+def _spread(self:HardwarePeaks, name): return f'{100*self.spread[name]:.1f} %' if name in self.samples else ''
+
+# %% ../nbs/hardware/roof.ipynb #9391b734
+@patch
 def _flops_rows(self:HardwarePeaks, sheet):
-    spread = lambda k: f'{100*self.spread[k]:.1f} %' if k in self.samples else ''
-    rows = [(k, si(v, 'FLOP/s'), si(self.sustained[k], 'FLOP/s') if k in self.sustained else '', spread(k), self.kernels.get(k, ''), self._of_core(k),
-             _of(v, sheet and sheet.compute_peaks.get(k))) for k,v in self.compute_peaks.items()]
-    return rows + [(k, 'not supported', '', '', why, '', '') for k,why in self.unsupported.items()]
+    def row(k, v):
+        sustained = si(self.sustained[k], 'FLOP/s') if k in self.sustained else ''
+        of = _of(v, sheet and sheet.compute_peaks.get(k))
+        return k, si(v, 'FLOP/s'), sustained, self._spread(k), self.kernels.get(k, ''), self._of_core(k), of
+    lacking = [(k, 'not supported', '', '', why, '', '') for k,why in self.unsupported.items()]
+    return [row(k, v) for k,v in self.compute_peaks.items()] + lacking
+
+# %% ../nbs/hardware/roof.ipynb #8e084f93
+@patch
+def _memory_with(self:HardwarePeaks):
+    "What the memory's peak was reached with"
+    if not self.bandwidths: return ''
+    slower = f' ({100*self.falling:.0f} % slower than over half)' if self.falling else ''
+    return f'{max(self.bandwidths, key=self.bandwidths.get)} over {si(self.working_set, "B")}{slower}'
 
 @patch
 def _memory_rows(self:HardwarePeaks, sheet):
-    best, where = max(self.bandwidths, key=self.bandwidths.get, default=''), lambda o: f' of {si(o.reported, "B")} reported' if o.reported else ''
-    how = f'{best} over {si(self.working_set, "B")}' + (f' ({100*self.falling:.0f} % slower than over half)' if self.falling else '') if best else ''
-    caches = [(o.name, si(o.bandwidth, 'B/s'), '', '', f'up to {si(o.size, "B")}{where(o)}', '', '') for o in self.memory_levels[:-1]]
-    spread = f'{100*self.spread["bandwidth"]:.1f} %' if 'bandwidth' in self.samples else ''
-    return [*caches, (self.memory.name, si(self.peak_bandwidth, 'B/s'), '', spread, how, '', _of(self.peak_bandwidth, sheet and sheet.peak_bandwidth))]
+    def cache(o):
+        reported = f' of {si(o.reported, "B")} reported' if o.reported else ''
+        return o.name, si(o.bandwidth, 'B/s'), '', '', f'up to {si(o.size, "B")}{reported}', '', ''
+    of = _of(self.peak_bandwidth, sheet and sheet.peak_bandwidth)
+    last = self.memory.name, si(self.peak_bandwidth, 'B/s'), '', self._spread('bandwidth'), self._memory_with(), '', of
+    return [*map(cache, self.memory_levels[:-1]), last]
 
+# %% ../nbs/hardware/roof.ipynb #44aca40d
 @patch
 def notes(self:HardwarePeaks)->list[str]:
     "What is to be said beside the table: the best of each kind of kernel, disturbances, doubts"
     kinds = {k: sorted(v.items(), key=lambda o: -o[1]) for k,v in self.compute_kernels.items() if len(v)>1}
     lines = [f"{k}: {', '.join(f'{n} {si(v)}' for n,v in kind)} FLOP/s" for k,kind in kinds.items()]
-    return lines + [f'disturbed: {self.disturbed}']*bool(self.disturbed) + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]
+    if self.disturbed: lines.append(f'disturbed: {self.disturbed}')
+    return lines + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]
 
+# %% ../nbs/hardware/roof.ipynb #604de5c3
 @patch
 def table(self:HardwarePeaks,
     fmt:str='simple', # format of `tabulate`
 )->str:
     "All ceilings, a row each"
-    sheet, heads = self.datasheet(), ['', 'best', 'sustained', 'spread', 'with', f"of the {self.core or 'core'}'s limit", 'of the datasheet']
+    sheet, rest = self.datasheet(), [f"of the {self.core or 'core'}'s limit", 'of the datasheet']
+    heads, align = ['', 'best', 'sustained', 'spread', 'with', *rest], ['left', *['right']*3, *['left']*3]
     rows = self._flops_rows(sheet) + self._memory_rows(sheet)
-    used, align = [i for i in range(len(heads)) if i<2 or any(r[i] for r in rows)], ('left', 'right', 'right', 'right', 'left', 'left', 'left')
-    return tabulate([[r[i] for i in used] for r in rows], headers=[heads[i] for i in used], tablefmt=fmt, disable_numparse=True, colalign=[align[i] for i in used])
-
+    used = [i for i in range(len(heads)) if i<2 or any(r[i] for r in rows)]
+    pick = lambda cells: [cells[i] for i in used]
+    return tabulate(map(pick, rows), headers=pick(heads), tablefmt=fmt, disable_numparse=True, colalign=pick(align))
 
 # %% ../nbs/hardware/roof.ipynb #35ba7ea2
 @patch
 def _where(self:HardwarePeaks):
     versions = ', '.join(f'{k} {v}' for k,v in self.versions.items())
-    threads = '' if self.threads is None else f'{self.threads} threads' + (f' on {self.cpus} processors' if self.cpus else '')
+    processors = f' on {self.cpus} processors' if self.cpus else ''
+    threads = '' if self.threads is None else f'{self.threads} threads{processors}'
     return [o for o in (self.device_name, self.device, threads, versions, self.date, self.source) if o]
 
 @patch
-def __repr__(self:HardwarePeaks):
-    where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}" + (f", {self.threads} threads" if self.threads else '')
-    sheet = self.datasheet()
-    of = f"; {self.peak_flops/sheet.peak_flops:.0%} and {self.peak_bandwidth/sheet.peak_bandwidth:.0%} of the {sheet.device_name}'s datasheet" if sheet and self.name in sheet.compute_peaks else ''
-    but = (f"; disturbed: {self.disturbed}" if self.disturbed else '') + (f"; in doubt: {', '.join(self.doubts)}" if self.doubts else '')
-    return f"HardwarePeaks({where}: {si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B{of}{but})"
+def _reservations(self:HardwarePeaks):
+    "What the short form says besides the peaks"
+    sheet, res = self.datasheet(), []
+    if sheet and self.name in sheet.compute_peaks:
+        flops, bandwidth = self.peak_flops/sheet.peak_flops, self.peak_bandwidth/sheet.peak_bandwidth
+        res.append(f"{flops:.0%} and {bandwidth:.0%} of the {sheet.device_name}'s datasheet")
+    if self.disturbed: res.append(f'disturbed: {self.disturbed}')
+    if self.doubts: res.append(f"in doubt: {', '.join(self.doubts)}")
+    return res
 
+# %% ../nbs/hardware/roof.ipynb #f9b6e868
 @patch
-def _repr_html_(self:HardwarePeaks): return f"<p>{'; '.join(self._where())}</p>\n{self.table('html')}" + ''.join(f'\n<p>{o}</p>' for o in self.notes())
+def __repr__(self:HardwarePeaks):
+    threads = f', {self.threads} threads' if self.threads else ''
+    where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
+    roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B"
+    return f"HardwarePeaks({'; '.join([f'{where}: {roof}', *self._reservations()])})"
+
+# %% ../nbs/hardware/roof.ipynb #a94e988a
+@patch
+def _repr_html_(self:HardwarePeaks):
+    about, *notes = ['; '.join(self._where()), *self.notes()]
+    return f"<p>{about}</p>\n{self.table('html')}" + ''.join(f'\n<p>{o}</p>' for o in notes)
 
 @patch
 def __str__(self:HardwarePeaks): return repr(self)
@@ -288,18 +362,24 @@ def save(self:HardwarePeaks,
     path.write_text(text+'\n', encoding='utf-8')
     return path
 
+
+# %% ../nbs/hardware/roof.ipynb #0b2b64b1
 def _refuse_constant(text): raise ValueError(f"{text} is not a number")
 
 def _from_dict(d):
-    if not isinstance(d, dict) or d.pop('format', None)!=_format: raise ValueError(f"it does not say that its format is {_format!r}")
-    if (v := d.pop('version', None)) not in (1, _format_version): raise ValueError(f"its version is {v!r}, and this fasterbench reads 1 and {_format_version}")
+    if not isinstance(d, dict) or d.pop('format', None)!=_format:
+        raise ValueError(f"it does not say that its format is {_format!r}")
+    if (v := d.pop('version', None)) not in (1, _format_version):
+        raise ValueError(f"its version is {v!r}, and this fasterbench reads 1 and {_format_version}")
     if v==1 and 'products' in d: d['kernels'] = d.pop('products')   # products were the only kernels
     if isinstance(d.get('disturbance'), dict): d['disturbance'] = Disturbance(**d['disturbance'])
     names = {f.name for f in fields(HardwarePeaks)}
     if odd := sorted(d.keys()-names): raise ValueError(f"there is no field {', '.join(odd)}")
-    if lacks := sorted({'peak_flops', 'peak_bandwidth', 'device', 'dtype'}-d.keys()): raise ValueError(f"it lacks {', '.join(lacks)}")
+    lacks = sorted({'peak_flops', 'peak_bandwidth', 'device', 'dtype'}-d.keys())
+    if lacks: raise ValueError(f"it lacks {', '.join(lacks)}")
     return HardwarePeaks(**d|dict(memory_levels=[MemoryLevel(**o) for o in d.get('memory_levels', [])]))
 
+# %% ../nbs/hardware/roof.ipynb #e748a2ef
 @patch(cls_method=True)
 def load(cls:HardwarePeaks,
     path:str|Path, # of a file that `save` wrote

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['cgroup_free', 'free_bytes', 'cpu_caches', 'usable_cpus', 'reported_caches', 'processor_id', 'distinct_cores',
-           'Disturbance', 'Others', 'wait_for_quiet', 'gpu_state']
+           'WrongAnswer', 'measured_clock', 'Disturbance', 'Others', 'wait_for_quiet', 'gpu_state']
 
 # %% ../nbs/hardware/system.ipynb #5b5e3493
 import math, os, subprocess, time
@@ -22,22 +22,29 @@ def _group_free(folder, limit, used):
     files = [int(l.split()[1]) for l in stat.splitlines() if l.startswith(('inactive_file ', 'total_inactive_file '))]
     return math.inf if most=='max' else max(int(most) - int(now) + max(files, default=0), 0)
 
+_groups = { # kind of hierarchy → its folder, and its files with the limit and the use
+    '': ('sys/fs/cgroup', 'memory.max', 'memory.current'),
+    'memory': ('sys/fs/cgroup/memory', 'memory.limit_in_bytes', 'memory.usage_in_bytes')}
+
+# %% ../nbs/hardware/system.ipynb #415e408c
 def cgroup_free(
     root='/', # of the file system
 )->float: # bytes
-    "Memory that the control groups of this process, one inside the other, may still use; infinite where they have no limit"
+    "Memory that the control groups of this process, one inside the other, may still use; infinite without a limit"
     own, free = Path(root, 'proc/self/cgroup'), math.inf
     for _,kind,path in (l.split(':', 2) for l in own.read_text().splitlines()) if own.exists() else ():
-        top, names = (('sys/fs/cgroup', ('memory.max', 'memory.current')) if not kind else ('sys/fs/cgroup/memory', ('memory.limit_in_bytes', 'memory.usage_in_bytes')))
-        if kind not in ('', 'memory'): continue
+        if kind not in _groups: continue
+        top, *names = _groups[kind]
         inner = Path(path.strip().lstrip('/'))
         for part in (inner, *inner.parents): free = min(free, _group_free(Path(root, top, part), *names))
     return free
 
+# %% ../nbs/hardware/system.ipynb #ef0f08cd
 def free_bytes(device:torch.device)->int: # bytes
     "Memory that can be allocated on `device` now"
-    if device.type=='cuda': return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(min(psutil.virtual_memory().available, cgroup_free()))
+    if device.type!='cuda': return int(min(psutil.virtual_memory().available, cgroup_free()))
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
 
 # %% ../nbs/hardware/system.ipynb #b65842b6
 def cpu_caches(
@@ -51,8 +58,10 @@ def cpu_caches(
         if not all(p.exists() for p in said): continue
         kind, level, size, shared = (p.read_text().strip() for p in said)
         if kind!='Instruction' and size.endswith('K'): found[int(level), shared] = int(size[:-1])*2**10
-    return {l: [max(v for (k,_),v in found.items() if k==l), sum(k==l for k,_ in found)] for l in sorted({l for l,_ in found})}
+    sizes = {l: [v for (k,_),v in found.items() if k==l] for l in sorted({l for l,_ in found})}
+    return {l: [max(v), len(v)] for l,v in sizes.items()}
 
+# %% ../nbs/hardware/system.ipynb #c697e5bc
 def usable_cpus()->set:
     "Numbers of the processors that this process may run on"
     return set(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else set(range(os.cpu_count()))
@@ -61,12 +70,13 @@ def reported_caches(
     device:torch.device,
     threads:int, # of the CPU
 )->dict: # name → bytes
-    "Size of the caches that `threads` threads can use together, the innermost first; empty where the system reports none"
-    if device.type=='cuda': return dict(L2=torch.cuda.get_device_properties(device).L2_cache_size)   # an L1 keeps nothing from one kernel to the next
+    "Size of the caches that `threads` threads can use together, the innermost first; empty where none is reported"
+    if device.type=='cuda':   # where an L1 keeps nothing from one kernel to the next
+        return dict(L2=torch.cuda.get_device_properties(device).L2_cache_size)
     if device.type!='cpu': return {}
     return {f'L{l}': size*min(n, threads) for l,(size,n) in cpu_caches(usable_cpus()).items()}
 
-# %% ../nbs/hardware/system.ipynb #fa94682f
+# %% ../nbs/hardware/system.ipynb #0cfc16da
 def processor_id(
     text:str|None=None, # of `/proc/cpuinfo`; `None`: this machine's
 )->dict: # what Linux calls it → its value; empty where the system does not say
@@ -76,7 +86,7 @@ def processor_id(
     lines = (l.partition(':') for l in text.split('\n\n')[0].splitlines())
     return {k.strip(): v.strip() for k,_,v in lines}
 
-# %% ../nbs/hardware/system.ipynb #97d3128d
+# %% ../nbs/hardware/system.ipynb #3d1fe57f
 def distinct_cores(
     cpus:list|set, # numbers of the processors that may be used
     top='/sys/devices/system/cpu',
@@ -85,7 +95,36 @@ def distinct_cores(
     paths = {c: Path(top, f'cpu{c}', 'topology', 'thread_siblings_list') for c in cpus}
     return len({p.read_text().strip() if p.exists() else c for c,p in paths.items()})
 
-# %% ../nbs/hardware/system.ipynb #3968b0cb
+# %% ../nbs/hardware/system.ipynb #bb1a0929
+class WrongAnswer(RuntimeError): "A kernel does not compute what it is said to: its rate means nothing"
+
+def _chain_s(n, before):
+    "Seconds of `n` products one after the other, right after `before()`"
+    x, out = torch.full((n,), 3, dtype=torch.int64), torch.empty(n, dtype=torch.int64)
+    before()
+    torch.cumprod(x, 0, out=out)   # its data are in the nearest cache then
+    start = time.perf_counter()
+    torch.cumprod(x, 0, out=out)
+    took = time.perf_counter() - start
+    if out[-1].item()%2**64!=pow(3, n, 2**64): raise WrongAnswer("the chain of multiplications gave a wrong answer")
+    return took
+
+# %% ../nbs/hardware/system.ipynb #40430650
+def measured_clock(
+    latency:int=3, # cycles of one multiplication
+    before=lambda: None, # called before each chain
+    n:int=2**12, # multiplications of the shorter chain
+    looks:int=40, # at each chain, of which the shortest counts
+    chain_s=_chain_s,
+)->float|None: # Hz; `None`: not steady enough to tell
+    "The clock of a core"
+    def once():
+        short, long = (min(chain_s(m, before) for _ in range(looks)) for m in (n, 2*n))
+        return latency*n/(long-short) if long>short else math.inf
+    tries = sorted(once() for _ in range(3))
+    return tries[1] if tries[2]<tries[0]*31/30 and 0.4e9<tries[1]<8e9 else None
+
+# %% ../nbs/hardware/system.ipynb #82f4dfcc
 class Disturbance(NamedTuple):
     "What others took of the processors while something was measured"
     others:float    # of their time, 0 to 1: other programs and the hypervisor
@@ -99,12 +138,15 @@ class Disturbance(NamedTuple):
         stolen = f', {100*self.stolen:.0f} % stolen by the hypervisor' if self.stolen>=0.01 else ''
         return f"others took {100*self.others:.0f} % of the processors{stolen}"
 
+
+# %% ../nbs/hardware/system.ipynb #0cbe6325
 def _processor_seconds(cpus):
     "Seconds that `cpus` worked for anybody since they started; and those stolen from them"
     times = [t for i,t in enumerate(psutil.cpu_times(percpu=True)) if i in cpus]
     stolen = sum(getattr(t, 'steal', 0.) for t in times)
     return sum(getattr(t, k, 0.) for t in times for k in ('user', 'nice', 'system', 'irq', 'softirq')) + stolen, stolen
 
+# %% ../nbs/hardware/system.ipynb #98e81214
 class Others:
     "A context that finds out what others take of the processors meanwhile; again and again adds up"
     def __init__(self, own=time.process_time, clock=time.perf_counter, count=_processor_seconds):
@@ -119,11 +161,11 @@ class Others:
         self.wall, self.busy, self.stolen = self.wall+wall, self.busy+busy-own, self.stolen+stolen
     @property
     def disturbance(self)->Disturbance|None: # `None`: too short to tell
-        whole = self.wall*len(self.cpus)
         if self.wall<0.1: return None
-        return Disturbance(min(max(self.busy/whole, 0.), 1.), min(max(self.stolen/whole, 0.), 1.), len(self.cpus), torch.get_num_threads())
+        others, stolen = (min(max(t/(self.wall*len(self.cpus)), 0.), 1.) for t in (self.busy, self.stolen))
+        return Disturbance(others, stolen, len(self.cpus), torch.get_num_threads())
 
-# %% ../nbs/hardware/system.ipynb #374f9412
+# %% ../nbs/hardware/system.ipynb #a0c6ab7f
 def wait_for_quiet(
     seconds:float, # to wait at most
     watch=Others, # makes the context that watches
@@ -138,14 +180,15 @@ def wait_for_quiet(
             bar.update(step)
     return False
 
-# %% ../nbs/hardware/system.ipynb #ad346f94
+# %% ../nbs/hardware/system.ipynb #b65faa20
 def gpu_state(
     uuid:str, # of the device, as torch gives it
     run=subprocess.run,
 )->dict: # `utilization`, 0 to 1; `clock_hz` and `highest_clock_hz`; empty where the driver does not tell
     "How busy a GPU of NVIDIA's is, and its clock"
-    query = ['nvidia-smi', '-i', uuid if uuid.startswith('GPU-') else f'GPU-{uuid}', '--query-gpu=utilization.gpu,clocks.sm,clocks.max.sm', '--format=csv,noheader,nounits']
-    try: said = run(query, capture_output=True, text=True, timeout=10)
+    name = uuid if uuid.startswith('GPU-') else f'GPU-{uuid}'
+    what, how = '--query-gpu=utilization.gpu,clocks.sm,clocks.max.sm', '--format=csv,noheader,nounits'
+    try: said = run(['nvidia-smi', '-i', name, what, how], capture_output=True, text=True, timeout=10)
     except (FileNotFoundError, subprocess.TimeoutExpired): return {}
     cells = [c.strip() for c in said.stdout.split(',')]
     if said.returncode or len(cells)!=3: return {}

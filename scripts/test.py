@@ -84,12 +84,30 @@ def clean_outputs():
         if m := home.search(json.dumps(outputs)): return f'{p.name}: an output holds {m.group()}'
         if any(o['output_type']=='error' for o in outputs): return f'{p.name}: an output is an error'
 
+def small_gpu_run():
+    "What is there for a GPU runs on a CPU too, on tiny models"
+    with tempfile.TemporaryDirectory() as d:
+        run = subprocess.run([sys.executable, 'benchmarks/on_gpu.py', '--small', '--device', 'cpu', '--out', f'{d}/on_cpu'], cwd=top, capture_output=True, text=True)
+        made = sorted(p.name for p in Path(d).iterdir())
+    if run.returncode: return run.stdout[-3000:] + run.stderr[-2000:]
+    return None if made==['on_cpu.json', 'on_cpu.txt'] else f'it wrote {made}'
+
+def register_kernels():
+    "The kernels in C that ceilings are held against compile without a warning, and give the right answers"
+    if shutil.which('gcc') is None: return print('     there is no gcc here: benchmarks/fma.c was not compiled')
+    with tempfile.TemporaryDirectory() as d:
+        built = subprocess.run(['gcc', '-O3', '-Wall', '-Werror', '-march=native', '-fopenmp', 'benchmarks/fma.c', '-o', f'{d}/fma'], cwd=top, capture_output=True, text=True)
+        if built.returncode: return built.stderr
+        run = subprocess.run([f'{d}/fma', '0.01'], capture_output=True, text=True)
+    return None if run.returncode==0 and 'float32' in run.stdout else run.stdout + run.stderr
+
 checks = {
     'modules are what the notebooks export': lambda: out_of_step('nbdev_export'),
     'notebooks are clean':                   lambda: out_of_step('nbdev_clean'),
     'README is what index.ipynb renders to': lambda: out_of_step(sys.executable, 'scripts/readme.py'),
     'pages can be made': pages,
     'importing stays light': light_import, 'imports run one way': one_way_imports, 'outputs are clean': clean_outputs,
+    'what is there for a GPU runs small on a CPU': small_gpu_run, 'multiply-adds in C are right': register_kernels,
 }
 
 @call_parse
