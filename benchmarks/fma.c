@@ -59,8 +59,9 @@ static int dot_bfloat16(long passes) {
         EACH DOT("vdpbf16ps", acc[j], x, y[0]);
         EACH DOT("vdpbf16ps", acc[j], x, y[1]);
     }
+    EACH DOT("vdpbf16ps", acc[j], x, y[0]); /* one more up, so that doing nothing is no right answer */
     int wrong = 0;
-    EACH wrong += _mm512_cmp_ps_mask(acc[j], _mm512_set1_ps(j), _CMP_NEQ_UQ) != 0;
+    EACH wrong += _mm512_cmp_ps_mask(acc[j], _mm512_set1_ps(j + 2), _CMP_NEQ_UQ) != 0;
     return wrong;
 }
 #endif
@@ -79,6 +80,12 @@ static int dot_int8(long passes) {
 #endif
 
 #ifdef __AMX_TILE__
+#define EVERY_TILE(to, check)                                                                                          \
+    _tile_stored(0, to, 64); for (int i = 0; i < 256; i++) check;                                                      \
+    _tile_stored(1, to, 64); for (int i = 0; i < 256; i++) check;                                                      \
+    _tile_stored(2, to, 64); for (int i = 0; i < 256; i++) check;                                                      \
+    _tile_stored(3, to, 64); for (int i = 0; i < 256; i++) check;
+
 struct shape { uint8_t palette, start_row, reserved[14]; uint16_t bytes[16]; uint8_t rows[16]; };
 
 /* Tiles of 16 rows of 64 bytes: four sums, and two operands (one for each sign where it matters). */
@@ -105,8 +112,8 @@ static int tile_bfloat16(long passes) {
         _tile_dpbf16ps(0, 4, 5); _tile_dpbf16ps(1, 4, 5); _tile_dpbf16ps(2, 4, 5); _tile_dpbf16ps(3, 4, 5);
         _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 6); _tile_dpbf16ps(2, 4, 6); _tile_dpbf16ps(3, 4, 6);
     }
-    _tile_stored(3, sums, 64);
-    for (int i = 0; i < 256; i++) wrong += sums[i] != 0;
+    _tile_dpbf16ps(0, 4, 5); _tile_dpbf16ps(1, 4, 5); _tile_dpbf16ps(2, 4, 5); _tile_dpbf16ps(3, 4, 5);
+    EVERY_TILE(sums, wrong += sums[i] != 32)
     _tile_release();
     return wrong;
 }
@@ -123,8 +130,7 @@ static int tile_int8(long passes) {
     for (long i = 0; i < passes; i++) {
         _tile_dpbssd(0, 4, 5); _tile_dpbssd(1, 4, 5); _tile_dpbssd(2, 4, 5); _tile_dpbssd(3, 4, 5);
     }
-    _tile_stored(3, sums, 64);
-    for (int i = 0; i < 256; i++) wrong += sums[i] != (int32_t)(192 * (uint32_t)passes);
+    EVERY_TILE(sums, wrong += sums[i] != (int32_t)(192 * (uint32_t)passes))
     _tile_release();
     return wrong;
 }

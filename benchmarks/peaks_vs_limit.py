@@ -54,7 +54,7 @@ def main(
         for _ in range(rounds):
             c.append(limits(program))
             ours.append(measured(dtypes))
-    table = [r for k in dtypes if k in ours[0]['flops'] for r in rows(k, c, ours)]
+    table = [r for k in dtypes if all(k in p['flops'] for p in ours) for r in rows(k, c, ours)]
     table.append(('disturbed', *(p['disturbed'].removeprefix('others took ') or 'no' for p in ours), ''))
     what = 'measure_peaks in fresh processes and multiply-adds in registers (fma.c), in turns; ratio of the two'
     write_result(on_core('peaks_vs_limit'), what, tabulate(table, headers=['', *(f'round {i+1}' for i in range(rounds)), 'median'], disable_numparse=True,

@@ -5,17 +5,15 @@ STREAM's four kernels and a copy with non-temporal stores (benchmarks/stream.c) 
 
     python benchmarks/peaks_vs_stream.py [--rounds 5]
 """
-import os, platform, statistics, subprocess, tempfile
-from pathlib import Path
+import os, statistics, subprocess, tempfile
 
 import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import device_name, si
+from fasterbench.core import si
 from fasterbench.peaks import measure_peaks
-
-here = Path(__file__).parent
+from report import here, on_core, write_result
 
 def stream(program, nbytes, threads):
     "Byte/s of each kernel in C over `nbytes` bytes in three arrays"
@@ -39,8 +37,6 @@ def main(
     rows += [(f'C {k}', *(si(t[k], 'B/s') for t in theirs)) for k in theirs[0]]
     ratios = [p.peak_bandwidth/max(t.values()) for p,t in zip(ours, theirs)]
     rows += [('working set', *(si(p.working_set, 'B') for p in ours)), ("peak / C's best kernel", *(f'{r:.2f}' for r in ratios))]
-    text = '\n'.join([f'{device_name(torch.device("cpu"))}, {threads} threads, torch {torch.__version__}, Python {platform.python_version()}, gcc {gcc}',
-        tabulate(rows, headers=['', *(f'round {i+1}' for i in range(rounds))], colalign=['left', *['right']*rounds]),
-        f"peak_bandwidth is {statistics.median(ratios):.2f} times the best kernel in C (median; least {min(ratios):.2f})"])
-    print(text)
-    (here/'results'/'peaks_vs_stream.txt').write_text(text+'\n')
+    what = f"gcc {gcc}; peak_bandwidth is {statistics.median(ratios):.2f} times the best kernel in C (median; least {min(ratios):.2f})"
+    table = tabulate(rows, headers=['', *(f'round {i+1}' for i in range(rounds))], colalign=['left', *['right']*rounds])
+    write_result(on_core('peaks_vs_stream'), what, table)

@@ -9,48 +9,47 @@ parts of the sweep, and the sweep's ten best are timed once more, for longer and
     python benchmarks/peaks_vs_sweep.py [--device cpu] [--dtypes float32,bfloat16]
 """
 import itertools, platform, random, statistics
-from pathlib import Path
 
 import torch
 from fastcore.script import call_parse
 
 from fasterbench.core import device_name, resolve_device, resolve_dtype, si
 from fasterbench.peaks import measure_peaks
-from fasterbench.arithmetic import Product, Products, WrongAnswer, layouts, neighbours, product_rates
+from fasterbench.arithmetic import Arithmetic, Case, WrongAnswer, case_rates, kernels, neighbours
+from report import here
 
-results = Path(__file__).parent/'results'
+results = here/'results'
 sides = dict(cpu=[2**i for i in range(8, 15)], cuda=[1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384])
 
-def sweep(prods, products, longest, refused):
-    for p in products:
-        if prods.rates and p.flops/max(prods.rates.values())>longest: continue
-        try: product_rates(prods, p, seconds=0.002)
+def sweep(arith, cases, longest, refused):
+    for c in cases:
+        if arith.rates and c.flops/max(arith.rates.values())>longest: continue
+        try: case_rates(arith, c, seconds=0.002)
         except WrongAnswer: raise
         except RuntimeError as e: refused.append(e)   # a layout or shape for which the library has no kernel
 
 def compare(device, dtype, longest, parts):
-    prods = Products(dtype, device)
-    todo = [Product(*s, *l) for s in itertools.product(sides[device.type], repeat=3) for l in layouts(dtype)]
-    product_rates(prods, Product(*[sides[device.type][4]]*3, *layouts(dtype)[0]))
+    arith, layouts = Arithmetic(dtype, device), kernels['matmul'].layouts(dtype, device)
+    todo = [Case('matmul', s, l) for s in itertools.product(sides[device.type], repeat=3) for l in layouts]
+    case_rates(arith, Case('matmul', (sides[device.type][4],)*3, layouts[0]))
     random.Random(0).shuffle(todo)
     ours, refused = [], []
     for i in range(parts):
         ours.append(measure_peaks(device, dtype=dtype, bandwidth_mb=64, cache=False))
-        sweep(prods, todo[i::parts], longest, refused)
+        sweep(arith, todo[i::parts], longest, refused)
     ours.append(measure_peaks(device, dtype=dtype, bandwidth_mb=64, cache=False))
-    top = lambda: sorted(prods.rates, key=prods.rates.get)[-10:]
     for _ in range(2):
-        near = {q._replace(ta=ta, tb=tb, out=out) for p in top() for f in (1.25, 1.5) for q in neighbours(p, f) for ta,tb,out in layouts(dtype)}
-        sweep(prods, sorted(near-prods.rates.keys()), longest, refused)
-    best_ten = top()
+        near = {d for c in arith.best()[:10] for f in (1.25, 1.5) for n in neighbours(c, f) for d in arith.layouts(n)}
+        sweep(arith, sorted(near-arith.rates.keys()), longest, refused)
+    best_ten = arith.best()[:10]
     for _ in range(5):
-        for p in best_ten: product_rates(prods, p, seconds=0.05)
-    best = max(prods.rates, key=prods.rates.get)
+        for c in best_ten: case_rates(arith, c, seconds=0.05)
+    best = arith.best()[0]
     found = [p.peak_flops for p in ours]
     yield f'{dtype}'.removeprefix('torch.')
-    yield f'  sweep     {len(prods.rates)} products, {len(refused)} without a kernel; best {si(prods.rates[best], "FLOP/s")} with {best}'
-    for p in ours: yield f'  measured  {si(p.peak_flops, "FLOP/s")} with {p.products[p.name]}: {p.peak_flops/prods.rates[best]:.3f} of the sweep\'s best, sustained {p.sustained_flops/p.peak_flops:.3f} of the burst'
-    yield f'  median    {statistics.median(found)/prods.rates[best]:.3f} of the sweep\'s best; the lowest call {min(found)/prods.rates[best]:.3f}'
+    yield f'  sweep     {len(arith.rates)} products, {len(refused)} without a kernel; best {si(arith.rates[best], "FLOP/s")} with {best}'
+    for p in ours: yield f'  measured  {si(p.peak_flops, "FLOP/s")} with {p.kernels[p.name]}: {p.peak_flops/arith.rates[best]:.3f} of the sweep\'s best, sustained {p.sustained_flops/p.peak_flops:.3f} of the burst'
+    yield f'  median    {statistics.median(found)/arith.rates[best]:.3f} of the sweep\'s best; the lowest call {min(found)/arith.rates[best]:.3f}'
 
 @call_parse
 def main(

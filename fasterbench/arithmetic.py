@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kernels', 'measurable', 'result_dtype', 'Data', 'Kernel', 'Case', 'square', 'tolerance', 'check_answer', 'Arithmetic',
-           'case_rates', 'neighbours', 'climb', 'expected_s', 'enough_sizes', 'best_case', 'Ceiling', 'compute_ceiling']
+           'case_rates', 'neighbours', 'climb', 'expected_s', 'settled', 'best_case', 'Ceiling', 'compute_ceiling']
 
 # %% ../nbs/hardware/arithmetic.ipynb #cf3c4842
 import math, time
@@ -112,7 +112,11 @@ _add(name='matmul', words='{}×{}×{}', steps=(64, 64, 64), flops=lambda m, n, k
 # %% ../nbs/hardware/arithmetic.ipynb #221602bd
 _packing = torch.float32, torch.bfloat16, torch.float16   # dtypes in which oneDNN packs weights
 
-def _can_pack(dtype, device): return device.type=='cpu' and dtype in _packing and torch.backends.mkldnn.is_available()
+def _can_pack(dtype, device):
+    "Has oneDNN kernels with packed weights on this processor?"
+    if device.type!='cpu' or dtype not in _packing or not torch.backends.mkldnn.is_available(): return False
+    asks = {torch.bfloat16: '_is_mkldnn_bf16_supported', torch.float16: '_is_mkldnn_fp16_supported'}
+    return dtype==torch.float32 or getattr(torch.ops.mkldnn, asks[dtype])()
 
 def _linear_layouts(dtype, device):
     if dtype.itemsize==1: return []
@@ -143,7 +147,8 @@ def _convolution_layouts(dtype, device):
     if dtype.itemsize==1: return []
     layouts = ['contiguous', 'channels_last']
     if _can_pack(dtype, device): return layouts + ['packed']
-    return layouts + [f'{l} searched' for l in layouts] if device.type=='cuda' else layouts
+    searches = device.type=='cuda' and torch.version.hip is None   # MIOpen's search takes seconds a shape
+    return layouts + [f'{l} searched' for l in layouts]*searches
 
 # %% ../nbs/hardware/arithmetic.ipynb #6037b8c4
 def _searched(f):
@@ -333,7 +338,7 @@ def climb(
     firsts = {c.kernel: c for c in sorted(tried, key=tried.get)}   # the best of each kernel
     look(l for c in firsts.values() if tried[c] for l in layouts(c))
     ways = {c.kernel: c.layout for c in sorted(tried, key=tried.get)}
-    best = look(c._replace(layout=ways[c.kernel]) for c in more)
+    best = look(c._replace(layout=ways[c.kernel]) for c in more if c.kernel in ways)
     for f in factors if tried[best[0]] else ():
         done = set()
         while (todo := [c for c in best if c not in done]) and clock()<end:
@@ -354,14 +359,14 @@ def expected_s(
     slope = (times[large]-times[small])/(large-small) if large>small else 0.
     return times[large] + max(slope, 0.)*(flops-large)
 
-# %% ../nbs/hardware/arithmetic.ipynb #d41c7fd8
-def enough_sizes(
-    rates:dict, # Case → FLOP/s, of those looked at
+# %% ../nbs/hardware/arithmetic.ipynb #a6664baa
+def settled(
+    rates:dict, # Case → FLOP/s, of those measured
 )->bool:
-    "Were cases of several sizes looked at?"
-    best = {}
-    for c,r in rates.items(): best[c.flops] = max(r, best.get(c.flops, 0.))
-    return len(best)>2 or (len(best)==2 and max(best.values())<1.5*min(best.values()))
+    "Does a case of another size reach half of the best rate?"
+    best = max(rates, key=rates.get)
+    other = [c for c in rates if not best.flops/2 < c.flops < 2*best.flops]
+    return any(rates[c] >= rates[best]/2 for c in other)
 
 # %% ../nbs/hardware/arithmetic.ipynb #aeba2ec9
 def best_case(
@@ -370,13 +375,16 @@ def best_case(
     longest:float|None=None, # seconds that one call may take; `None`: 0.006 on a CPU, 0.01 elsewhere
 )->Case:
     "The case with the highest rate on this machine, as far as the budget goes"
-    room, refused, longest = free_bytes(arith.device)/2, [], longest or (0.006 if arith.device.type=='cpu' else 0.01)
+    on_cpu = arith.device.type=='cpu'
+    room, refused, longest = free_bytes(arith.device)/2, [], longest or (0.006 if on_cpu else 0.01)
     def rate(c):
         if c.nbytes(arith.dtype)>room or expected_s(c.flops, arith.rates)>longest: return None
         try: case_rates(arith, c, seconds=0.006, promising=0.85*max(arith.rates.values(), default=0.))
         except (WrongAnswer, torch.OutOfMemoryError): raise
         except RuntimeError as e: refused.append(e)
         return arith.rates.get(c)
+    if not on_cpu:   # libraries of kernels are loaded when they are first called
+        for c in {c.kernel: c for c in reversed(arith.cases()[0])}.values(): rate(c)
     climb(rate, *arith.cases(), arith.layouts, 0.8*seconds)
     if not arith.rates and refused: raise refused[0]
     if not arith.rates: raise RuntimeError(f"no case fits in {si(room, 'B')}, half of the free memory")
@@ -392,7 +400,7 @@ class Ceiling(NamedTuple):
     samples:list    # FLOP/s, of the longer run
     near:list       # the best cases
     kernels:dict    # name of a kernel → FLOP/s, its best
-    searched:bool   # were cases of several sizes looked at?
+    settled:bool    # did cases of other sizes come near?
     again:float|None = None # FLOP/s of a second look, some time later
 
 # %% ../nbs/hardware/arithmetic.ipynb #dbd28c69
@@ -405,10 +413,10 @@ def compute_ceiling(
     steps:int=10, # timed ones of each of the three best: about half of that in two turns
 )->Ceiling:
     "Search for the best case, and run it for longer"
-    first = square(size, arith.dtype) if size else best_case(arith, seconds)
+    first = square(size, arith.dtype) if size else best_case(arith, seconds if arith.device.type=='cpu' else 2*seconds)
     top = arith.best()[:3] or [first]
     for c in [*top, *arith.firsts().values(), *top]: case_rates(arith, c, seconds=0.02, least=math.ceil(steps/4))
     best = arith.best()[0]
     samples = case_rates(arith, best, seconds=sustain, warmup=warmup)
     sustained, by_kernel = len(samples)/sum(1/r for r in samples), {k: arith.rates[c] for k,c in arith.firsts().items()}
-    return Ceiling(arith.rates[best], sustained, best, samples, top, by_kernel, enough_sizes(arith.rates))
+    return Ceiling(arith.rates[best], sustained, best, samples, arith.best()[:3], by_kernel, settled(arith.rates))

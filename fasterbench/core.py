@@ -52,8 +52,9 @@ def model_device(
     sample=None, # what it is called with
 )->torch.device:
     "The one device that holds the parameters and buffers of `model`; that of its sample when it has none, or else the CPU"
-    devs = {t.device for t in held(model)} or {t.device for t in tree_leaves(sample) if isinstance(t, torch.Tensor)} or {torch.device('cpu')}
-    if len(devs)>1: raise ValueError(f"{type(model).__name__} is spread over {', '.join(sorted(map(str, devs)))}: one roof needs one device")
+    own, given = {t.device for t in held(model)}, {t.device for t in tree_leaves(sample) if isinstance(t, torch.Tensor)}
+    devs, what = (own, type(model).__name__) if own else (given or {torch.device('cpu')}, 'the sample')
+    if len(devs)>1: raise ValueError(f"{what} is spread over {', '.join(sorted(map(str, devs)))}: one roof needs one device")
     return devs.pop()
 
 # %% ../nbs/core/core.ipynb #0d0f2111

@@ -105,7 +105,7 @@ processors = {p.name: p for p in (
     Processor('Xeon-8380',  r'Xeon Platinum 8380\b',  40, (2.3, 3.4), 'Ice Lake',         (8, 3200), 'verified', _ark),
     Processor('Xeon-8480+', r'Xeon Platinum 8480(\+|C\b)', 56, (2.0, 3.8), 'Sapphire Rapids', (8, 4800), 'verified', _ark),
     Processor('Xeon-8592+', r'Xeon Platinum 8592\+',  64, (1.9, 3.9), 'Sapphire Rapids',  (8, 5600), 'unverified', 'Intel product page of the Xeon Platinum 8592+'),
-    Processor('Xeon-6980P', r'Xeon 6980P\b',         128, (2.0, 3.9), 'Sapphire Rapids', (12, 6400), 'unverified', 'Intel product page of the Xeon 6980P'),
+    Processor('Xeon-6980P', r'Xeon 6980P\b',         128, (2.0, 3.9), 'Granite Rapids', (12, 6400), 'unverified', 'Intel product page of the Xeon 6980P'),
     Processor('EPYC-7763',  r'EPYC 7763\b',           64, (2.45, 3.5), 'Zen 3',           (8, 3200), 'verified', _amd),
     Processor('EPYC-9654',  r'EPYC 9654\b',           96, (2.4, 3.7), 'Zen 4',           (12, 4800), 'verified', _amd),
     Processor('EPYC-9755',  r'EPYC 9755\b',          128, (2.7, 4.1), 'Zen 5',           (12, 6000), 'unverified', 'AMD product page of the EPYC 9755'),
@@ -127,7 +127,7 @@ def find_core(
     said:dict # what `/proc/cpuinfo` says of a processor, as from `processor_id`
 )->str|None: # key of `instructions`; `None`: not in the tables
     "The kind of core, by its numbers"
-    number = lambda k: int(said.get(k, '-1'), 0)
+    number = lambda k: int(v, 16 if v.startswith('0x') else 10) if re.fullmatch(r'0x[0-9a-f]+|\d+', v := said.get(k, '')) else -1
     vendor, family, model = said.get('vendor_id'), number('cpu family'), number('model')
     if vendor=='AuthenticAMD': return next((c for f,first,last,c in _amd_models if f==family and first<=model<=last), None)
     if vendor=='GenuineIntel' and family==6: return _intel_models.get(model)

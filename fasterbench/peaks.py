@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['ceiling_names', 'check_sizes', 'check_seconds', 'ceilings', 'once_more', 'doubts', 'software', 'Look', 'look',
-           'better', 'look_until_quiet', 'core_facts', 'core_clock', 'gpu_before', 'clear_peaks_cache', 'remember',
-           'measure_peaks', 'HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'dtype_name']
+           'better', 'look_until_quiet', 'core_facts', 'without_matrix_units', 'core_clock', 'gpu_before',
+           'clear_peaks_cache', 'outdated', 'remember', 'measure_peaks', 'HardwarePeaks', 'arithmetic_dtype',
+           'datasheet_peaks', 'dtype_name']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
 import math, numbers, platform, re, time, warnings
@@ -149,7 +150,7 @@ def doubts(
     for k,c in found.items():
         narrower = [n for n in flop if named_dtype(n).itemsize<named_dtype(k).itemsize]
         best = max(narrower, key=flop.get, default=None)
-        if not size and not c.searched: res[k] = 'nothing but the smallest cases could be looked at'
+        if not size and not c.settled: res[k] = 'no case of another size came near it'
         elif c.again and c.again<0.8*c.burst: res[k] = f"a second look reached {rate(c.again)} of {rate(c.burst)}"
         elif best and k in flop and flop[k]<0.4*flop[best]:
             res[k] = f"{rate(c.burst)} is far below what {rate(found[best].burst)} in {best} imply"
@@ -224,8 +225,8 @@ def _better_ceiling(a, b):
     hi, lo = (a, b) if a.burst>=b.burst else (b, a)
     kernels = {k: max(hi.kernels.get(k, 0.), lo.kernels.get(k, 0.)) for k in hi.kernels|lo.kernels}
     again = max(lo.burst, a.again or 0., b.again or 0.)
-    sustained, searched = max(a.sustained, b.sustained), a.searched or b.searched
-    return hi._replace(again=again, sustained=sustained, kernels=kernels, searched=searched)
+    sustained, settled = max(a.sustained, b.sustained), a.settled or b.settled
+    return hi._replace(again=again, sustained=sustained, kernels=kernels, settled=settled)
 
 def better(a:Look, b:Look)->Look:
     "The best of two looks"
@@ -265,6 +266,13 @@ def core_facts(
     if core is None: return {}
     return dict(core=core, core_flop=flop_a_cycle(core, flags), cores=min(threads, distinct_cores(cpus)))
 
+def without_matrix_units(
+    said:dict|None=None, # as from `processor_id`; `None`: of this machine
+)->bool: # `False` also where nothing is known
+    "Does the system say what the processor has, and no units for matrices among it?"
+    flags = (processor_id() if said is None else said).get('flags', '').split()
+    return bool(flags) and not any(f.startswith('amx') for f in flags)
+
 def core_clock(core:str|None)->float|None: # Hz; `None`: not known
     "The clock of a core right behind a product"
     if core is None or core.startswith('Neoverse'): return None   # whose multiplications do not take three cycles
@@ -297,6 +305,14 @@ _cache = {}
 def clear_peaks_cache():
     "Forget the peaks measured in this process"
     _cache.clear()
+
+def outdated(
+    p:HardwarePeaks, # measured earlier
+    wait:float, # seconds that the caller would wait
+    quiet=wait_for_quiet,
+)->bool:
+    "Is `p` from a disturbed machine that is idle now?"
+    return bool(wait and (p.disturbed or p.doubts)) and quiet(0.25)
 
 def remember(old:HardwarePeaks, new:HardwarePeaks):
     "From now on `new` is what was measured where it was `old`"
@@ -337,11 +353,11 @@ def measure_peaks(
     names = ceiling_names(dtype, device, allow_tf32)
     check_sizes(names, device, matmul_size, bandwidth_mb)
     key = device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy, threads, *sorted(cpus)
-    if cache and key in _cache: return _cache[key]
+    if cache and key in _cache and not outdated(_cache[key], wait): return _cache[key]
     with one_at_a_time, torch.inference_mode(), torch.autocast(device.type, enabled=False):
         on_cpu = device.type=='cpu'
-        facts = core_facts(threads, cpus) if on_cpu else dict(gpu_before=gpu_before(_state_of(device), wait))
-        flop = facts.get('core_flop') or (_usual_flop if on_cpu else {})
+        facts = core_facts(threads, cpus) if on_cpu else dict(gpu_before=gpu_before(_state_of(device), wait) if wait else {})
+        flop = facts.get('core_flop') or (_usual_flop if on_cpu and without_matrix_units() else {})
         once = lambda: look(names, device, matmul_size, bandwidth_mb, warmup, steps, hierarchy)
         against = lambda o: doubts(o.found, flop, matmul_size)
         seen = look_until_quiet(once, against, wait)

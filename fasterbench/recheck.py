@@ -8,6 +8,7 @@ __all__ = ['through_ceiling', 'row_of', 'Retimer', 'raised', 'recheck']
 # %% ../nbs/analysis/recheck.ipynb #089921f7
 from dataclasses import replace
 import torch
+from torch.utils._pytree import tree_leaves
 from .core import si
 from .timing import time_for
 from .costs import CostMode, count_forward, op_dtype
@@ -29,23 +30,31 @@ def row_of(
     name:str, # of a module
     rows:set, # names of rows
 )->str|None: # `None`: in none of them
-    "The row to which the work of a module belongs, if that or a module around it is among `rows`"
+    "The row to which the work of a module belongs: its own, or that of the module around it"
     while name and name not in rows: name = name.rpartition('.')[0]
     return name if name in rows else None
 
 
 # %% ../nbs/analysis/recheck.ipynb #a1548ede
+def _form(o): return (o.shape, o.stride(), o.dtype) if isinstance(o, torch.Tensor) and o.layout is torch.strided else repr(o)[:99]
+
 class Retimer(CostMode):
     "Counts, and times the products of some rows where they are called"
-    def __init__(self, rows:set, device, tf32:bool=False): # rows: their names; tf32: does float32 mean TF32?
+    def __init__(self,
+        wanted:set, rows:set, # names of the rows to time, and of all rows
+        device:torch.device,
+        tf32:bool=False, # does float32 mean TF32?
+    ):
         super().__init__()
-        self.names, self.device, self.tf32 = rows, device, tf32
+        self.wanted, self.names, self.device, self.tf32, self.known = wanted, rows, device, tf32, set()
         self.best = {}   # dtype name → (FLOP/s, words, samples in FLOP/s)
     def count(self, func, rule, args, kwargs, out):
         super().count(func, rule, args, kwargs, out)
         name = row_of(self.at, self.names)
         products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
-        if name is None or not products or func._schema.is_mutable: return
+        call = func, *(_form(o) for o in tree_leaves((args, kwargs)))
+        if name not in self.wanted or not products or func._schema.is_mutable or call in self.known: return
+        self.known.add(call)
         timing = time_for(lambda: func(*args, **kwargs), self.device, seconds=0.03, least=5)
         flops = rule.flops(args, kwargs, out)
         dtype = dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
@@ -64,7 +73,8 @@ def raised(
     put = lambda d, i: d | {k:v[i] for k,v in new.items()}
     kinds = {k: {**peaks.compute_kernels.get(k, {}), words: rate} for k,(rate,words,_) in new.items()}
     flops = new[peaks.name][0] if peaks.name in new else peaks.peak_flops
-    return replace(peaks, peak_flops=flops, ridge_point=None, compute_peaks=put(peaks.compute_peaks, 0),
+    sustained = {k:v for k,v in peaks.sustained.items() if k not in new}   # was that of another kernel
+    return replace(peaks, peak_flops=flops, sustained=sustained, ridge_point=None, compute_peaks=put(peaks.compute_peaks, 0),
         kernels=put(peaks.kernels, 1), samples=put(peaks.samples, 2), compute_kernels=peaks.compute_kernels|kinds,
         doubts={k:v for k,v in peaks.doubts.items() if k not in new})
 
@@ -79,7 +89,7 @@ def recheck(
     "Measure the ceilings again with the operations of the rows that pass them"
     odd = through_ceiling(rows, peaks)
     if not odd: return peaks
-    mode = Retimer({r.name for r in odd}, device, peaks.tf32_enabled)
+    mode = Retimer({r.name for r in odd}, {r.name for r in rows}, device, peaks.tf32_enabled)
     run.reset()
     args, kwargs = run.call()
     count_forward(model, args, kwargs, modules, mode)

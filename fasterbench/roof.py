@@ -65,8 +65,8 @@ def _share(name, value, most=1.):
 def _disturbance(value):
     "A `Disturbance`, checked"
     d = Disturbance(*value) if isinstance(value, (list, tuple)) and len(value)==len(Disturbance._fields) else None
-    if d is None: raise ValueError(f"disturbance={value!r}: disturbance is others, stolen, processors, threads")
-    counts = [check_count(f'disturbance.{k}', getattr(d, k), 1) for k in ('processors', 'threads')]
+    if d is None: raise ValueError(f"disturbance={value!r}: disturbance is others, stolen, processors, room")
+    counts = [check_count(f'disturbance.{k}', getattr(d, k), least) for k,least in (('processors', 1), ('room', 0))]
     return Disturbance(_share('disturbance.others', d.others), _share('disturbance.stolen', d.stolen), *counts)
 
 def _is(name, value, kind):
@@ -294,6 +294,9 @@ def notes(self:HardwarePeaks)->list[str]:
     kinds = {k: sorted(v.items(), key=lambda o: -o[1]) for k,v in self.compute_kernels.items() if len(v)>1}
     lines = [f"{k}: {', '.join(f'{n} {si(v)}' for n,v in kind)} FLOP/s" for k,kind in kinds.items()]
     if self.disturbed: lines.append(f'disturbed: {self.disturbed}')
+    if 'clock_hz' in self.gpu_before:
+        now, most = self.gpu_before['clock_hz'], self.gpu_before.get('highest_clock_hz')
+        lines.append(f"the GPU's clock before: {si(now, 'Hz')}" + (f" of {si(most, 'Hz')}" if most else ''))
     return lines + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]
 
 # %% ../nbs/hardware/roof.ipynb #604de5c3

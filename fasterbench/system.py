@@ -130,29 +130,41 @@ class Disturbance(NamedTuple):
     others:float    # of their time, 0 to 1: other programs and the hypervisor
     stolen:float    # of their time, 0 to 1: the hypervisor's part of that
     processors:int  # that this program may run on
-    threads:int     # that it ran on them
+    room:int        # cores that its threads leave free
     @property
     def notable(self)->bool: # did that get in the way?
-        return self.others*self.processors - max(self.processors-self.threads, 0) > 1/6
+        return self.others*self.processors - self.room > max(1/6, self.processors/100)
     def __str__(self):
         stolen = f', {100*self.stolen:.0f} % stolen by the hypervisor' if self.stolen>=0.01 else ''
         return f"others took {100*self.others:.0f} % of the processors{stolen}"
 
 
 # %% ../nbs/hardware/system.ipynb #0cbe6325
-def _processor_seconds(cpus):
-    "Seconds that `cpus` worked for anybody since they started; and those stolen from them"
-    times = [t for i,t in enumerate(psutil.cpu_times(percpu=True)) if i in cpus]
-    stolen = sum(getattr(t, 'steal', 0.) for t in times)
-    return sum(getattr(t, k, 0.) for t in times for k in ('user', 'nice', 'system', 'irq', 'softirq')) + stolen, stolen
+_ticks = os.sysconf('SC_CLK_TCK') if hasattr(os, 'sysconf') else 100 # a second
+
+def _processor_seconds(
+    cpus:set, # numbers of processors
+    stat='/proc/stat',
+)->tuple|None: # seconds of work, seconds stolen; `None`: the system does not tell for all of them
+    "How long `cpus` worked for anybody since they started, and how long they could not since a hypervisor ran others"
+    lines = Path(stat).read_text().splitlines() if Path(stat).exists() else []
+    times = {l.split()[0]: [int(t)/_ticks for t in l.split()[1:]] for l in lines if l.startswith('cpu')}
+    if not all(f'cpu{c}' in times for c in cpus): return None
+    own = [times[f'cpu{c}'] + [0.]*8 for c in cpus]   # user, nice, system, idle, iowait, irq, softirq, steal, …
+    stolen = sum(t[7] for t in own)
+    return sum(t[i] for t in own for i in (0, 1, 2, 5, 6)) + stolen, stolen
 
 # %% ../nbs/hardware/system.ipynb #98e81214
 class Others:
     "A context that finds out what others take of the processors meanwhile; again and again adds up"
-    def __init__(self, own=time.process_time, clock=time.perf_counter, count=_processor_seconds):
+    def __init__(self,
+        own=time.process_time, # returns seconds that this process worked
+        clock=time.perf_counter, # returns seconds
+        count=_processor_seconds, # called with numbers of processors: seconds that they worked, seconds stolen
+    ):
         self.own, self.clock, self.count, self.cpus = own, clock, count, usable_cpus()
         self.wall = self.busy = self.stolen = 0.
-    def _now(self): return (self.clock(), *self.count(self.cpus), self.own())
+    def _now(self): return (self.clock(), *(self.count(self.cpus) or (math.nan, 0.)), self.own())
     def __enter__(self):
         self.start = self._now()
         return self
@@ -160,10 +172,10 @@ class Others:
         wall, busy, stolen, own = (now-then for now,then in zip(self._now(), self.start))
         self.wall, self.busy, self.stolen = self.wall+wall, self.busy+busy-own, self.stolen+stolen
     @property
-    def disturbance(self)->Disturbance|None: # `None`: too short to tell
-        if self.wall<0.1: return None
+    def disturbance(self)->Disturbance|None: # `None`: too short to tell, or the system does not say
+        if self.wall<0.1 or math.isnan(self.busy): return None
         others, stolen = (min(max(t/(self.wall*len(self.cpus)), 0.), 1.) for t in (self.busy, self.stolen))
-        return Disturbance(others, stolen, len(self.cpus), torch.get_num_threads())
+        return Disturbance(others, stolen, len(self.cpus), max(distinct_cores(self.cpus)-torch.get_num_threads(), 0))
 
 # %% ../nbs/hardware/system.ipynb #a0c6ab7f
 def wait_for_quiet(
@@ -173,7 +185,7 @@ def wait_for_quiet(
     step:float=0.25, # seconds of one look
 )->bool: # is the machine quiet?
     "Wait until others leave the processors alone"
-    with tqdm(total=round(seconds, 1), desc='waiting for a quiet machine', unit='s', leave=False, disable=None) as bar:
+    with tqdm(total=round(seconds, 1), desc='waiting for an idle machine', unit='s', leave=False, disable=None) as bar:
         for _ in range(math.ceil(seconds/step)):
             with watch() as o: sleep(step)
             if o.disturbance is None or not o.disturbance.notable: return True
@@ -189,7 +201,7 @@ def gpu_state(
     name = uuid if uuid.startswith('GPU-') else f'GPU-{uuid}'
     what, how = '--query-gpu=utilization.gpu,clocks.sm,clocks.max.sm', '--format=csv,noheader,nounits'
     try: said = run(['nvidia-smi', '-i', name, what, how], capture_output=True, text=True, timeout=10)
-    except (FileNotFoundError, subprocess.TimeoutExpired): return {}
+    except (OSError, subprocess.TimeoutExpired): return {}
     cells = [c.strip() for c in said.stdout.split(',')]
     if said.returncode or len(cells)!=3: return {}
     scales = dict(utilization=0.01, clock_hz=1e6, highest_clock_hz=1e6)
