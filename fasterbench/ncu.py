@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['compute_metric', 'memory_metric', 'dram_metrics', 'tensor_metrics', 'duration_metric', 'friendly', 'level_bytes',
            'unit_scale', 'decimal_mark', 'parse_number', 'SOLConfig', 'SOLResult', 'SOLAnalyzer', 'Decision', 'Kernel',
-           'read_report', 'read_ncu', 'by_kernel', 'kernel_flops', 'kernel_bytes', 'kernel_rows', 'kernel_table',
-           'ncu_command']
+           'ncu_says', 'read_report', 'read_ncu', 'by_kernel', 'kernel_bytes', 'kernel_flops', 'kernel_rows',
+           'kernel_table', 'ncu_command']
 
 # %% ../nbs/analysis/ncu.ipynb #47290874
-import csv, gzip, io, math, re
+import csv, io, math, re, shlex, sys, warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from numbers import Real
@@ -17,7 +17,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
 from .core import si
-from .operations import arithmetic_intensity, bound, roof_time, utilization_pct
+from .operations import arithmetic_intensity, bound, read_text, roof_time, utilization_pct
 from .peaks import HardwarePeaks
 from .roofline import RooflinePoint
 from .timing import check_count
@@ -25,13 +25,17 @@ from .timing import check_count
 # %% ../nbs/analysis/ncu.ipynb #011f6d26
 _scales = {'n':1e-9, 'u':1e-6, 'µ':1e-6, 'm':1e-3, '':1., 'k':1e3, 'K':1e3, 'M':1e6, 'G':1e9, 'T':1e12}
 _bases = {'second':'s', 'sec':'s', 's':'s', 'byte':'B', 'B':'B', 'b':'B', 'hz':'Hz', 'Hz':'Hz'}
+_times = {'nano':1e-9, 'micro':1e-6, 'milli':1e-3, 'min':60., 'minute':60., 'h':3600., 'hr':3600., 'hour':3600., 'day':86400.}
 
 def unit_scale(
     unit:str # as ncu prints it: `"usecond"`, `"Mbyte"`, `"Gbyte/second"`, `"ns"`, …
 )->tuple[float,str]: # factor, and the unit without a prefix
     "How to get to a unit without a prefix; what is not known stays as it is"
     top, slash, per = unit.partition('/')
-    m = re.fullmatch(r'([numµkKMGT]?)(second|sec|s|byte|B|b|hz|Hz)', top.strip())
+    word = top.strip()
+    if len(word)>2: word = word.removesuffix('s')
+    if (long := word.removesuffix('second')) in _times: return _times[long], 's' + slash + per.strip()
+    m = re.fullmatch(r'([numµkKMGT]?)(second|sec|s|byte|B|b|hz|Hz)', word)
     if not m: return 1., unit.strip()
     return _scales[m[1]], _bases[m[2]] + (f'/{_bases.get(per.strip(), per.strip())}' if slash else '')
 
@@ -59,7 +63,9 @@ def parse_number(
     decimal:str|None=None, # the mark before decimals, where it is known
 )->tuple[float,str]|None: # value and unit, as it stands there; `None`: there is none (`n/a`, empty)
     "The number in a cell"
-    if isinstance(value, Real) and not isinstance(value, bool): return float(value), ''
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try: return float(value), ''
+        except OverflowError: raise ValueError(f"{value!r:.60} is no number") from None
     text = re.sub(r"(?<=\d)[\s\u00a0\u202f'](?=\d{3}(\D|$))", '', value.strip()) if isinstance(value, str) else None
     if text is None: raise ValueError(f"{value!r} is no number")
     if text.lower() in ('', 'n/a', 'na', '-', 'none'): return None
@@ -111,6 +117,7 @@ class SOLResult:
     uses_tensor_cores:bool|None    # `None`: unknown
     warnings:list = field(default_factory=list) # what was missing or odd
     name:str = ''                  # of the kernel, if it is known
+    memory_at_least:bool = False   # is `memory_sol_pct` that of the DRAM, and so a lower bound?
     @property
     def headroom_pct(self)->float: return 100 - self.efficiency_pct # points to the limit, not clipped
 
@@ -136,26 +143,54 @@ class SOLAnalyzer:
     def reset(self):
         "Forget the results that `should_stop` has seen"
         self.history, self.best, self.since_best = [], None, 0
-    def analyze(self,
-        metrics:dict, # name of a metric → number, or a text with one
-        name:str='',  # of the kernel
-    )->SOLResult:
-        "Say how near a kernel is to its limits"
-        if not isinstance(metrics, dict): raise TypeError(f"metrics is a dict of Nsight Compute's metrics, not {type(metrics).__name__}")
-        notes, c = [], self.config
-        compute, memory, dram, tensor = (_percent(metrics, names, notes) for names in ([compute_metric], [memory_metric], dram_metrics, tensor_metrics))
-        if compute is None and memory is None: raise ValueError(f"neither {compute_metric} nor {memory_metric} is known{': ' + '; '.join(notes) if notes else ''}; there are {', '.join(map(str, metrics)) or 'no metrics'}"[:500])
-        for side,n,v in (('compute', compute_metric, compute), ('memory', memory_metric, memory)):
-            if v is None: notes.append(f'the {side} side is unknown: there is no {n}')
-        best = max(v for v in (compute, memory) if v is not None)
-        return SOLResult(compute, memory, dram, best, _bottleneck(compute, memory, c), best>=c.threshold_pct, None if tensor is None else tensor>=c.tensor_core_pct, notes, name)
 
-def _bottleneck(compute, memory, config):
+# %% ../nbs/analysis/ncu.ipynb #0c962804
+_tensor_part = re.compile(r'sm__(inst_executed_)?pipe_tensor\w*\.(avg|sum)\.pct_of_peak_sustained_(active|elapsed)')
+
+def _tensor_pct(metrics, notes):
+    "How active the tensor pipe is, or the most active of its parts"
+    whole = _percent(metrics, tensor_metrics, notes)
+    if whole is not None: return whole
+    parts = [m for m in metrics if _tensor_part.fullmatch(str(m)) and m not in tensor_metrics]
+    return max((v for m in parts if (v := _percent(metrics, [m], notes)) is not None), default=None)
+
+# %% ../nbs/analysis/ncu.ipynb #877b6a43
+def _bottleneck(compute, memory, config, at_least=False):
     "The side that is nearer to its peak, if that is near at all"
     known = {k:v for k,v in (('compute', compute), ('memory', memory)) if v is not None}
     near = max(known, key=known.get)
-    if len(known)==2: return near if known[near]>=config.underutilized_pct else 'underutilized'
+    certain = len(known)==2 and (near=='memory' or not at_least)   # else the other side may be nearer yet
+    if certain and known[near]>=config.underutilized_pct: return near
+    if certain and not at_least: return 'underutilized'
     return near if known[near]>=config.threshold_pct else 'unknown'
+
+def _unknown(compute, memory, dram, notes, metrics):
+    "Note which sides are not known; with neither there is nothing to say of a kernel"
+    if compute is None and memory is None and dram is None:
+        why = f": {'; '.join(notes)}" if notes else ''
+        there = ', '.join(map(str, metrics)) or 'no metrics'
+        raise ValueError(f"neither {compute_metric} nor {memory_metric} is known{why}; there are {there}"[:500])
+    if compute is None: notes.append(f'the compute side is unknown: there is no {compute_metric}')
+    if memory is None and dram is None: notes.append(f'the memory side is unknown: there is no {memory_metric}')
+    if memory is None and dram is not None: notes.append(f'the memory side is at least the {dram:g} % of the DRAM: there is no {memory_metric}')
+
+# %% ../nbs/analysis/ncu.ipynb #e96a7614
+@patch
+def analyze(self:SOLAnalyzer,
+    metrics:dict, # name of a metric → number, or a text with one
+    name:str='',  # of the kernel
+)->SOLResult:
+    "Say how near a kernel is to its limits"
+    if not isinstance(metrics, dict): raise TypeError(f"metrics is a dict of Nsight Compute's metrics, not {type(metrics).__name__}")
+    notes, c = [], self.config
+    compute, memory, dram = (_percent(metrics, names, notes) for names in ([compute_metric], [memory_metric], dram_metrics))
+    tensor, at_least = _tensor_pct(metrics, notes), memory is None and dram is not None
+    _unknown(compute, memory, dram, notes, metrics)
+    if at_least: memory = dram
+    best = max(v for v in (compute, memory) if v is not None)
+    uses = None if tensor is None else tensor>=c.tensor_core_pct
+    side = _bottleneck(compute, memory, c, at_least)
+    return SOLResult(compute, memory, dram, best, side, best>=c.threshold_pct, uses, notes, name, at_least)
 
 # %% ../nbs/analysis/ncu.ipynb #a1a82b2f
 @dataclass
@@ -180,7 +215,12 @@ def should_stop(self:SOLAnalyzer, result:SOLResult)->Decision:
     if self.since_best>=c.convergence_rounds: return Decision(True, f'converged: no improvement of {c.min_improvement_pct:g} points over {self.best:.1f} % in {self.since_best} runs')
     return Decision(False, 'improved' if better else f'{self.since_best} of {c.convergence_rounds} runs without improvement')
 
-# %% ../nbs/analysis/ncu.ipynb #bfb6eb80
+# %% ../nbs/analysis/ncu.ipynb #7aa66070
+def _count(value)->float|None:
+    "A counter's value, if it is one"
+    ok = isinstance(value, Real) and not isinstance(value, bool)
+    return value if ok and 0<=value<=sys.float_info.max else None
+
 @dataclass
 class Kernel:
     "A launch of a kernel, or all launches of one"
@@ -192,147 +232,243 @@ class Kernel:
     device:str = ''       # compute capability
     missing:list = field(default_factory=list) # metrics that are there without a value
     @property
-    def time_s(self)->float|None: # seconds, of all launches
-        t = self.metrics.get(duration_metric)
-        return t if isinstance(t, Real) and math.isfinite(t) else None
+    def time_s(self)->float|None: return _count(self.metrics.get(duration_metric)) # seconds, of all launches
+
+# %% ../nbs/analysis/ncu.ipynb #bfb6eb80
+def _needs(metric):
+    "The unit without which a number says nothing of seconds or bytes"
+    if metric==duration_metric: return 's'
+    return 'B' if re.fullmatch(r'\w*bytes\w*\.sum', metric) else None
 
 def _cell(name, unit, text, decimal):
-    "A metric's own name, and its number in units without prefix; text stays text"
-    scale, base = unit_scale(unit)
+    "A metric's own name, and its number in units without prefix; what is no number stays text, `None` is not measured"
+    (scale, base), got = unit_scale(unit), None
     try: got = parse_number(text, decimal)
     except ValueError: return friendly.get((name, base), name), text
-    if got is None: return friendly.get((name, base), name), None
-    if got[1] and not unit: scale, base = unit_scale(got[1])
-    return friendly.get((name, base), name), got[0]*scale
-
-_identity = ['ID', 'Process ID', 'Process Name', 'Host Name', 'Kernel Name', 'Kernel Time', 'Context', 'Stream', 'Block Size', 'Grid Size', 'Device', 'CC', 'Section Name', 'Rule Name', 'Rule Type', 'Rule Description', 'Estimated Speedup Type', 'Estimated Speedup']
-
-def _launch(record): return Kernel(record['Kernel Name'], {}, 1, record.get('Grid Size') or '', record.get('Block Size') or '', record.get('CC') or '')
+    if got and got[1] and not unit: scale, base = unit_scale(got[1])
+    key = friendly.get((name, base), name)
+    if got is None: return key, None
+    number = got[0]*scale
+    fits = _needs(key) in (None, base) and (_count(number) is not None or not key.endswith('.sum'))
+    return key, number if fits else f'{text} {unit}'.strip()
 
 def _put(kernel, name, unit, text, decimal):
+    "Keep a metric of a kernel, a counter for all of its launches"
     key, value = _cell(name, unit, text, decimal)
-    if value is None: kernel.missing.append(key)
-    else: kernel.metrics.setdefault(key, value)
+    counter, number = key.endswith('.sum'), isinstance(value, Real)
+    if value is None or counter and not number: kernel.missing.append(key)
+    if value is not None: kernel.metrics.setdefault(key, value*kernel.calls if counter and number else value)
+
+# %% ../nbs/analysis/ncu.ipynb #785cfa90
+_who = ['ID', 'Process ID', 'Process Name', 'Host Name', 'Kernel Name', 'Context', 'Stream', 'Block Size', 'Grid Size', 'Device', 'CC', 'Invocations']
+_identity = [*_who, 'Kernel Time', 'Section Name', 'Rule Name', 'Rule Type', 'Rule Description', 'Estimated Speedup Type', 'Estimated Speedup']
+
+def _launch(record, where):
+    "A kernel without metrics yet: one launch, or as many as a summary says"
+    text = record.get('Invocations', '1')
+    try: calls = parse_number(text)
+    except ValueError: calls = None
+    if calls is None or calls[0]<1 or calls[0]%1: raise ValueError(f"{where}: Invocations {text!r} is no number of launches")
+    return Kernel(record['Kernel Name'], {}, int(calls[0]), record.get('Grid Size') or '', record.get('Block Size') or '', record.get('CC') or '')
+
+# %% ../nbs/analysis/ncu.ipynb #39987cdc
+def ncu_says(
+    text:str # a log
+)->str: # empty if it complains of nothing
+    "What ncu reported as an error, else as a warning, in its own words"
+    lines = [l.strip() for l in text.splitlines()]
+    for mark in ('==ERROR==', '==WARNING=='):
+        if said := [l for l in lines if l.startswith(mark)]: return ' '.join(dict.fromkeys(said))[:600]
+    return ''
+
+def _no_table(source, why, text):
+    "The error for a file without a kernel"
+    said = ncu_says(text)
+    return ValueError(f"{source} {why}" + (f"; in it ncu says: {said}" if said else ''))
 
 # %% ../nbs/analysis/ncu.ipynb #37338ba6
+def _names_columns(cells):
+    "Is it the header of a table of Nsight Compute?"
+    cells = [c.strip().strip('"') for c in cells]
+    return len(cells)>1 and (cells[0]=='ID' or 'Kernel Name' in cells)
+
 def _table(text, source):
     "Header and records of the CSV in a text, whatever stands before, between and after"
     lines = text.splitlines()
-    start = next((i for i,l in enumerate(lines) if re.match(r'\s*"?ID"?\s*,', l)), None)
-    if start is None: raise ValueError(f"{source} has no table of Nsight Compute: no line starts with \"ID\"; it takes `ncu --csv`")
+    start = next((i for i,l in enumerate(lines) if _names_columns(l.split(','))), None)
+    if start is None: raise _no_table(source, 'has no table of Nsight Compute: no line starts with "ID" or names "Kernel Name"; it takes `ncu --csv`', text)
     rows = csv.reader(io.StringIO('\n'.join(l for l in lines[start:] if not l.startswith('=='))), strict=True)
-    try: header, *rows = [r for r in rows if r]
+    try: header, *rows = [[c.strip() for c in r] for r in rows if r]
     except csv.Error as e: raise ValueError(f"{source}: the table is broken: {e}") from e
-    header, rows = [h.strip() for h in header], [r for r in rows if [c.strip() for c in r]!=[h.strip() for h in header]]   # a header may be repeated
-    if any(r[0].strip()=='ID' for r in rows): raise ValueError(f"{source} has several tables with other columns: each takes a file of its own")
-    if lacks := [k for k in ('ID', 'Kernel Name') if k not in header]: raise ValueError(f"{source}: the table lacks the column {', '.join(lacks)}")
+    rows = [r for r in rows if r!=header]   # it may be repeated
+    if any(_names_columns(r) for r in rows): raise ValueError(f"{source} has several tables with other columns: each takes a file of its own")
+    if 'Kernel Name' not in header: raise ValueError(f"{source}: the table lacks the column Kernel Name")
     if twice := [k for k,n in Counter(header).items() if n>1]: raise ValueError(f"{source}: the table has {twice[0]!r} more than once")
     return header, rows
 
-def _of_length(row, header, i, source, least=None):
-    if not (least or len(header))<=len(row)<=len(header): raise ValueError(f"{source}: line {i} of the table has {len(row)} cells, and the header {len(header)}")
+# %% ../nbs/analysis/ncu.ipynb #e3a8abc2
+def _of_length(row, header, where, least=None):
+    "A line as a dict; lines of a metric end where those of rules go on"
+    if not (least or len(header))<=len(row)<=len(header):
+        raise ValueError(f"{where} has {len(row)} cells, and the header {len(header)}")
     return dict(zip(header, row + ['']*(len(header)-len(row))))
 
-def _is_launch(row): return bool(row) and row[0].strip().isdigit()
+def _is_launch(row, header):
+    "Is it a line of the table, not one of units or of the program?"
+    if header[0] in ('ID', 'Process ID'): return row[0].isdigit()
+    at = header.index('Kernel Name')
+    return len(row)>1 and (len(row)<=at or bool(row[at]))
+
+# %% ../nbs/analysis/ncu.ipynb #9602c9b6
+def _launch_number(header):
+    "A function that says which launch a line belongs to"
+    seen, nth = set(), Counter()
+    def which(r):
+        if 'ID' in header: return r.get('Process ID'), r['ID']
+        who = tuple(r.get(k) for k in _who)
+        if 'Invocations' in header or not r['Metric Name']: return who, nth[who]
+        metric = lambda: (who, nth[who], r.get('Section Name'), r['Metric Name'], unit_scale(r.get('Metric Unit') or '')[1])
+        nth[who] += metric() in seen
+        seen.add(metric())
+        return who, nth[who]
+    return which
 
 def _long(header, rows, source):
     "A line for each metric"
-    res, at = {}, header.index('Metric Value')
+    res, value, which = {}, 'Metric Value' if 'Metric Value' in header else 'Average', _launch_number(header)
+    at = header.index(value)
     decimal = decimal_mark(r[at] for r in rows if len(r)>at)
     for i,row in enumerate(rows, 2):
-        if not _is_launch(row): continue   # what the program printed
-        r = _of_length(row, header, i, source, at + 1)   # a line of a metric ends where those of rules go on
-        kernel = res.setdefault((r.get('Process ID'), r['ID']), _launch(r))
-        if r['Metric Name']: _put(kernel, r['Metric Name'], r.get('Metric Unit') or '', r['Metric Value'], decimal)
+        if not _is_launch(row, header): continue   # what the program printed
+        where = f'{source}: line {i} of the table'
+        r = _of_length(row, header, where, at + 1)
+        kernel = res.setdefault(which(r), _launch(r, where))
+        if r['Metric Name']: _put(kernel, r['Metric Name'], r.get('Metric Unit') or '', r[value], decimal)
     return list(res.values())
 
+# %% ../nbs/analysis/ncu.ipynb #bd859a80
 def _wide(header, rows, source):
     "A line for each launch, with a line of units before"
-    units = next((dict(zip(header, r)) for r in rows if not r[0].strip() and len(r)==len(header)), {})
+    units = next((r for row in rows if len(row)==len(header) and not (r := dict(zip(header, row)))['Kernel Name']), {})
     res, decimal = [], decimal_mark(v for r in rows for k,v in zip(header, r) if '__' in k)
     for i,row in enumerate(rows, 2):
-        if not _is_launch(row): continue
-        r = _of_length(row, header, i, source)
-        res.append(_launch(r))
+        if not _is_launch(row, header): continue
+        where = f'{source}: line {i} of the table'
+        r = _of_length(row, header, where)
+        res.append(_launch(r, where))
         for k in header:
             if k not in _identity: _put(res[-1], k, units.get(k, ''), r[k], decimal)
     return res
+
+# %% ../nbs/analysis/ncu.ipynb #4fbea657
+def _report_kernel(action):
+    "A launch in a report"
+    kernel = Kernel(action.name(), {})
+    for name in action.metric_names():
+        m = action[name]
+        value = m.value()
+        if isinstance(value, Real) and not isinstance(value, bool): _put(kernel, name, m.unit() or '', value, None)
+        elif value is None: kernel.missing.append(name)
+        else: kernel.metrics[name] = value
+    return kernel
 
 # %% ../nbs/analysis/ncu.ipynb #7972743c
 def read_report(path)->list[Kernel]:
     "The launches of an `.ncu-rep`, by NVIDIA's module"
     try: import ncu_report
-    except ModuleNotFoundError as e: raise ModuleNotFoundError(f"{str(path)!r} is a report: NVIDIA's module ncu_report, which comes with Nsight Compute, reads it and is not installed; `ncu --import {path} --csv --page raw` writes a table") from e
-    res = []
-    for group in ncu_report.load_report(str(path)):
-        for action in group:
-            kernel = Kernel(action.name(), {})
-            for name in action.metric_names():
-                m = action[name]
-                value = m.value()
-                if value is None: kernel.missing.append(name)
-                else: kernel.metrics[name] = value*unit_scale(m.unit() or '')[0] if isinstance(value, Real) and not isinstance(value, bool) else value
-            res.append(kernel)
-    return res
+    except ModuleNotFoundError as e:
+        raise ModuleNotFoundError(f"{str(path)!r} is a report: NVIDIA's module ncu_report, which comes with Nsight Compute, reads it and is not installed; "
+                                  f"`ncu --import {path} --csv --page raw` writes a table") from e
+    try: return [_report_kernel(action) for group in ncu_report.load_report(str(path)) for action in group]
+    except Exception as e: raise ValueError(f"{str(path)!r}: ncu_report can't read it: {type(e).__name__}: {e}") from e
 
 def read_ncu(
     path, # of what `ncu --csv` wrote, gzipped or not, or of a report
-)->list[Kernel]: # one for each launch, in order
+)->list[Kernel]: # one for each launch, in order; of a summary one for each line of launches
     "Read what Nsight Compute wrote"
     path = Path(path)
-    data = path.read_bytes()
-    if path.suffix in ('.ncu-rep', '.ncu-repz'): return read_report(path)
-    if data[:2]==b'\x1f\x8b': data = gzip.decompress(data)
-    try: text = data.decode('utf-16' if data[:2] in (b'\xff\xfe', b'\xfe\xff') else 'utf-8-sig')
-    except UnicodeDecodeError as e: raise ValueError(f"{str(path)!r} is no text: {e}") from e
-    header, rows = _table(text, repr(str(path)))
-    long = {'Metric Name', 'Metric Value'} <= set(header)
-    res = (_long if long else _wide)(header, rows, repr(str(path)))
-    if not res: raise ValueError(f"{str(path)!r} has a table of Nsight Compute with no kernel in it")
+    if path.suffix in ('.ncu-rep', '.ncu-repz') and path.stat(): return read_report(path)
+    text, source = read_text(path), repr(str(path))
+    header, rows = _table(text, source)
+    long = 'Metric Name' in header and ('Metric Value' in header or 'Average' in header)
+    res = (_long if long else _wide)(header, rows, source)
+    if not res: raise _no_table(source, 'has a table of Nsight Compute with no kernel in it', text)
+    if '==ERROR==' in (said := ncu_says(text)): warnings.warn(f"{source} may not hold every launch: in it ncu says: {said}")
     return res
 
 # %% ../nbs/analysis/ncu.ipynb #8417283e
 def _pooled(name, launches):
     "One number for a metric of several launches"
-    have = [k for k in launches if isinstance(k.metrics.get(name), Real)]
-    if name.endswith('.sum'): return sum(k.metrics[name] for k in have) if len(have)==len(launches) else None
-    weights = [k.time_s if k.time_s is not None else 1. for k in have]
+    if name.endswith('.sum'):
+        counts = [_count(k.metrics.get(name)) for k in launches]
+        return None if None in counts else sum(counts)
+    have = [k for k in launches if isinstance(k.metrics.get(name), Real) and math.isfinite(k.metrics[name])]
+    weights = [k.calls if k.time_s is None else k.time_s for k in have]
     return sum(w*k.metrics[name] for w,k in zip(weights, have))/sum(weights) if sum(weights) else None
+
+def _as_one(name, device, launches):
+    "The launches of a kernel as one"
+    names = dict.fromkeys(m for k in launches for m,v in k.metrics.items() if isinstance(v, Real) or m.endswith('.sum'))
+    pooled = {m:_pooled(m, launches) for m in names}
+    missing = {m for k in launches for m in k.missing} | {m for m,v in pooled.items() if v is None}
+    def same(what): return getattr(launches[0], what) if len({getattr(k, what) for k in launches})==1 else 'several'
+    known = {m:v for m,v in pooled.items() if v is not None}
+    return Kernel(name, known, sum(k.calls for k in launches), same('grid'), same('block'), device, sorted(missing))
 
 def by_kernel(launches:list)->list[Kernel]:
     "All launches of each kernel as one, those that take longest first"
     groups = {}
-    for k in launches: groups.setdefault((k.name, k.device), []).append(k)
-    res = []
-    for (name,device),ks in groups.items():
-        if len({k.time_s is None for k in ks})>1: raise ValueError(f"{name}: {duration_metric} is known for some of the {len(ks)} launches only, so they can't be weighted by it")
-        names = dict.fromkeys(m for k in ks for m,v in k.metrics.items() if isinstance(v, Real))
-        pooled = {m:_pooled(m, ks) for m in names}
-        same = lambda field: getattr(ks[0], field) if len({getattr(k, field) for k in ks})==1 else 'several'
-        res.append(Kernel(name, {m:v for m,v in pooled.items() if v is not None}, sum(k.calls for k in ks), same('grid'), same('block'), device, sorted({m for k in ks for m in k.missing})))
-    return sorted(res, key=lambda k: -(k.time_s or 0))
+    for k in launches: groups.setdefault((k.name, k.device, k.time_s is None), []).append(k)
+    return sorted((_as_one(name, device, ks) for (name,device,_),ks in groups.items()), key=lambda k: -(k.time_s or 0))
 
 # %% ../nbs/analysis/ncu.ipynb #09440e39
-_thread_ops = {f'op_{t}{op}':n*w for t,w in (('h', 1), ('f', 1), ('d', 1)) for op,n in (('add', 1), ('mul', 1), ('fma', 2))}
-level_bytes = {'DRAM': ('dram__bytes.sum', 'dram__bytes_read.sum', 'dram__bytes_write.sum'), 'L2': ('lts__t_bytes.sum',), 'L1': ('l1tex__t_bytes.sum',)}
-
-def kernel_flops(metrics:dict)->float|None: # FLOP; `None`: no counter of them is there
-    "FLOPs that a kernel really did"
-    known = {m:v for m,v in metrics.items() if isinstance(v, Real)}
-    names = {f'{unit}__sass_thread_inst_executed_{op}_pred_on.sum': (op, n) for unit in ('sm', 'smsp') for op,n in _thread_ops.items()}   # the second names the same count
-    found = [*{names[m][0]: names[m][1]*known[m] for m in names if m in known}.values()]
-    found += [v for m,v in known.items() if re.fullmatch(r'sm__ops_path_tensor_src_\w+\.sum', m) and 'sparsity' not in m]   # those are parts of the others
-    return sum(found) if found else None
+_numbers = {'h': 2, 'f': 1, 'd': 1, 'f2': 2} # an instruction works on
+_thread_ops = {f'op_{t[0]}{op}{t[1:]}': n*_numbers[t] for t in _numbers for op,n in (('add', 1), ('mul', 1), ('fma', 2))}
+level_bytes = { # counters of each level: those that are there together are summed
+    'DRAM': [('dram__bytes.sum',), ('dram__bytes_read.sum', 'dram__bytes_write.sum'), ('dram__bytes_op_read.sum', 'dram__bytes_op_write.sum')],
+    'L2': [('lts__t_bytes.sum',)], 'L1': [('l1tex__t_bytes.sum',)]}
 
 def kernel_bytes(
     metrics:dict,
     level:str='DRAM' # of `level_bytes`
 )->float|None: # bytes
     "Bytes that went through a level of the memory"
-    whole, *parts = level_bytes[level]
-    known = {m:v for m,v in metrics.items() if isinstance(v, Real)}
-    if whole in known: return known[whole]
-    return sum(known[p] for p in parts) if parts and all(p in known for p in parts) else None
+    for names in level_bytes[level]:
+        counts = [_count(metrics.get(n)) for n in names]
+        if None not in counts: return sum(counts)
+
+# %% ../nbs/analysis/ncu.ipynb #39320ffe
+_tensor_path = re.compile(r'sm__ops_path_tensor_src_(\w+?)(?:_dst_([a-z0-9]+))?(?:_sparsity_(on|off))?\.sum')
+
+def _whole(parts):
+    "Operations on one kind of input: `parts` are theirs by output and sparsity, `None` where it is either"
+    if (None, None) in parts: return parts[None, None]
+    def by_sparsity(dst): return sum(v for (d,s),v in parts.items() if d==dst and s)
+    by_output = sum(parts.get((d, None), by_sparsity(d)) for d in {d for d,_ in parts if d})
+    return max(by_output, by_sparsity(None))
+
+def _tensor_ops(counters):
+    "Operations of tensor cores, each once"
+    kinds = {}
+    for m,v in counters.items():
+        if found := _tensor_path.fullmatch(m): kinds.setdefault(found[1], {})[found[2], found[3]] = v
+    return sum(_whole(parts) for parts in kinds.values())
+
+# %% ../nbs/analysis/ncu.ipynb #99946bc4
+def _flop_counters(metrics):
+    "What counts FLOPs: name → operations each, or `None` for tensor cores; a count by subpartition is that of the whole processor"
+    names = {}
+    for op,n in _thread_ops.items():
+        found = [m for m in (f'{unit}__sass_thread_inst_executed_{op}_pred_on.sum' for unit in ('smsp', 'sm')) if m in metrics]
+        if found: names[found[0]] = n
+    return {**names, **{m:None for m in metrics if _tensor_path.fullmatch(str(m))}}
+
+def kernel_flops(metrics:dict)->float|None: # FLOP; `None`: no counter of them is there, or one is no count
+    "FLOPs that a kernel really did"
+    names = _flop_counters(metrics)
+    counters = {m: _count(metrics[m]) for m in names}
+    if not counters or None in counters.values(): return None
+    return sum(n*counters[m] for m,n in names.items() if n) + _tensor_ops(counters)
 
 # %% ../nbs/analysis/ncu.ipynb #82d90d5d
 def kernel_rows(
@@ -367,11 +503,23 @@ def kernel_table(
         try: r = sol.analyze(k.metrics, k.name)
         except ValueError: r = SOLResult(None, None, None, 0., 'unknown', False, None)   # neither side was measured
         flops, nbytes = kernel_flops(k.metrics), kernel_bytes(k.metrics)
-        rows.append([k.name[:48], k.calls, si(k.time_s, 's'), pct(r.compute_sol_pct), pct(r.memory_sol_pct), pct(r.dram_sol_pct), r.bottleneck + (', at the roofline' if r.at_roofline else ''),
+        memory = '≥ '*r.memory_at_least + pct(r.memory_sol_pct)
+        rows.append([k.name[:48], k.calls, si(k.time_s, 's'), pct(r.compute_sol_pct), memory, pct(r.dram_sol_pct), r.bottleneck + (', at the roofline' if r.at_roofline else ''),
                      {True: 'yes', False: 'no', None: '–'}[r.uses_tensor_cores], si(flops, 'FLOP'), si(nbytes, 'B')])
     return tabulate(rows, headers=['kernel', 'launches', 'time', 'compute %', 'memory %', 'DRAM %', 'bottleneck', 'tensor\ncores', 'FLOPs', 'DRAM bytes'], disable_numparse=True, colalign=['left'] + ['right']*5 + ['left']*2 + ['right']*2)
 
 # %% ../nbs/analysis/ncu.ipynb #3ba9a8e9
+_patterns = [ # of counters that only some chips have
+    r'regex:^smsp__sass_thread_inst_executed_op_f(add|mul|fma)2_pred_on\.sum$',
+    r'regex:^sm__ops_path_tensor_src_\w+\.sum$', r'regex:^dram__bytes_(op_)?(read|write)\.sum$']
+
+def _to_collect(flops):
+    "The metrics, with the counters of FLOPs and bytes or without"
+    metrics = [compute_metric, memory_metric, dram_metrics[0], tensor_metrics[0], duration_metric]
+    if not flops: return metrics
+    metrics += [f'smsp__sass_thread_inst_executed_{op}_pred_on.sum' for op in _thread_ops if not op.endswith('2')]
+    return metrics + [names[0] for (names,*_) in level_bytes.values()] + _patterns
+
 def ncu_command(
     program:str, # as it is started
     *,
@@ -380,6 +528,4 @@ def ncu_command(
 )->str:
     "The command line that collects what this page reads"
     if not isinstance(program, str) or not program.strip(): raise ValueError(f"program={program!r}: a command line")
-    metrics = [compute_metric, memory_metric, dram_metrics[0], tensor_metrics[0], duration_metric]
-    if flops: metrics += [f'smsp__sass_thread_inst_executed_{op}_pred_on.sum' for op in _thread_ops] + ['regex:sm__ops_path_tensor_src_.*.sum'] + [level_bytes[l][0] for l in level_bytes]
-    return f"ncu --csv --metrics {','.join(metrics)} --log-file {output} {program}"
+    return f"ncu --csv --clock-control none --metrics {shlex.quote(','.join(_to_collect(flops)))} --log-file {shlex.quote(output)} {program}"
