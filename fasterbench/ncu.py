@@ -25,7 +25,8 @@ from .timing import check_count
 # %% ../nbs/analysis/ncu.ipynb #011f6d26
 _scales = {'n':1e-9, 'u':1e-6, 'µ':1e-6, 'm':1e-3, '':1., 'k':1e3, 'K':1e3, 'M':1e6, 'G':1e9, 'T':1e12}
 _bases = {'second':'s', 'sec':'s', 's':'s', 'byte':'B', 'B':'B', 'b':'B', 'hz':'Hz', 'Hz':'Hz'}
-_times = {'nano':1e-9, 'micro':1e-6, 'milli':1e-3, 'min':60., 'minute':60., 'h':3600., 'hr':3600., 'hour':3600., 'day':86400.}
+_times = {'nano':1e-9, 'micro':1e-6, 'milli':1e-3, 'min':60., 'minute':60., 'h':3600., 'hr':3600., 'hour':3600.,
+          'day':86400.}
 
 def unit_scale(
     unit:str # as ncu prints it: `"usecond"`, `"Mbyte"`, `"Gbyte/second"`, `"ns"`, …
@@ -134,6 +135,7 @@ def _percent(metrics, names, notes):
             if got[0]>100: notes.append(f'{n} is {metrics[n]!r}: above 100 percent')
             return got[0]
 
+# %% ../nbs/analysis/ncu.ipynb #86426f6c
 class SOLAnalyzer:
     "Reads speed-of-light metrics, one kernel or one run after the other"
     def __init__(self, config:SOLConfig=SOLConfig()):
@@ -164,6 +166,7 @@ def _bottleneck(compute, memory, config, at_least=False):
     if certain and not at_least: return 'underutilized'
     return near if known[near]>=config.threshold_pct else 'unknown'
 
+# %% ../nbs/analysis/ncu.ipynb #ba6995f6
 def _unknown(compute, memory, dram, notes, metrics):
     "Note which sides are not known; with neither there is nothing to say of a kernel"
     if compute is None and memory is None and dram is None:
@@ -172,7 +175,8 @@ def _unknown(compute, memory, dram, notes, metrics):
         raise ValueError(f"neither {compute_metric} nor {memory_metric} is known{why}; there are {there}"[:500])
     if compute is None: notes.append(f'the compute side is unknown: there is no {compute_metric}')
     if memory is None and dram is None: notes.append(f'the memory side is unknown: there is no {memory_metric}')
-    if memory is None and dram is not None: notes.append(f'the memory side is at least the {dram:g} % of the DRAM: there is no {memory_metric}')
+    if memory is None and dram is not None:
+        notes.append(f'the memory side is at least the {dram:g} % of the DRAM: there is no {memory_metric}')
 
 # %% ../nbs/analysis/ncu.ipynb #e96a7614
 @patch
@@ -181,9 +185,11 @@ def analyze(self:SOLAnalyzer,
     name:str='',  # of the kernel
 )->SOLResult:
     "Say how near a kernel is to its limits"
-    if not isinstance(metrics, dict): raise TypeError(f"metrics is a dict of Nsight Compute's metrics, not {type(metrics).__name__}")
+    if not isinstance(metrics, dict):
+        raise TypeError(f"metrics is a dict of Nsight Compute's metrics, not {type(metrics).__name__}")
     notes, c = [], self.config
-    compute, memory, dram = (_percent(metrics, names, notes) for names in ([compute_metric], [memory_metric], dram_metrics))
+    names = [compute_metric], [memory_metric], dram_metrics
+    compute, memory, dram = (_percent(metrics, o, notes) for o in names)
     tensor, at_least = _tensor_pct(metrics, notes), memory is None and dram is not None
     _unknown(compute, memory, dram, notes, metrics)
     if at_least: memory = dram
@@ -252,6 +258,7 @@ def _cell(name, unit, text, decimal):
     fits = _needs(key) in (None, base) and (_count(number) is not None or not key.endswith('.sum'))
     return key, number if fits else f'{text} {unit}'.strip()
 
+# %% ../nbs/analysis/ncu.ipynb #7a8fd25b
 def _put(kernel, name, unit, text, decimal):
     "Keep a metric of a kernel, a counter for all of its launches"
     key, value = _cell(name, unit, text, decimal)
@@ -260,16 +267,20 @@ def _put(kernel, name, unit, text, decimal):
     if value is not None: kernel.metrics.setdefault(key, value*kernel.calls if counter and number else value)
 
 # %% ../nbs/analysis/ncu.ipynb #785cfa90
-_who = ['ID', 'Process ID', 'Process Name', 'Host Name', 'Kernel Name', 'Context', 'Stream', 'Block Size', 'Grid Size', 'Device', 'CC', 'Invocations']
-_identity = [*_who, 'Kernel Time', 'Section Name', 'Rule Name', 'Rule Type', 'Rule Description', 'Estimated Speedup Type', 'Estimated Speedup']
+_who = ['ID', 'Process ID', 'Process Name', 'Host Name', 'Kernel Name', 'Context', 'Stream', 'Block Size', 'Grid Size',
+        'Device', 'CC', 'Invocations']
+_identity = [*_who, 'Kernel Time', 'Section Name', 'Rule Name', 'Rule Type', 'Rule Description',
+             'Estimated Speedup Type', 'Estimated Speedup']
 
 def _launch(record, where):
     "A kernel without metrics yet: one launch, or as many as a summary says"
     text = record.get('Invocations', '1')
     try: calls = parse_number(text)
     except ValueError: calls = None
-    if calls is None or calls[0]<1 or calls[0]%1: raise ValueError(f"{where}: Invocations {text!r} is no number of launches")
-    return Kernel(record['Kernel Name'], {}, int(calls[0]), record.get('Grid Size') or '', record.get('Block Size') or '', record.get('CC') or '')
+    if calls is None or calls[0]<1 or calls[0]%1:
+        raise ValueError(f"{where}: Invocations {text!r} is no number of launches")
+    return Kernel(record['Kernel Name'], {}, int(calls[0]), record.get('Grid Size') or '',
+                  record.get('Block Size') or '', record.get('CC') or '')
 
 # %% ../nbs/analysis/ncu.ipynb #39987cdc
 def ncu_says(
@@ -292,18 +303,23 @@ def _names_columns(cells):
     cells = [c.strip().strip('"') for c in cells]
     return len(cells)>1 and (cells[0]=='ID' or 'Kernel Name' in cells)
 
+# %% ../nbs/analysis/ncu.ipynb #d31ad4c2
 def _table(text, source):
     "Header and records of the CSV in a text, whatever stands before, between and after"
     lines = text.splitlines()
     start = next((i for i,l in enumerate(lines) if _names_columns(l.split(','))), None)
-    if start is None: raise _no_table(source, 'has no table of Nsight Compute: no line starts with "ID" or names "Kernel Name"; it takes `ncu --csv`', text)
+    if start is None:
+        raise _no_table(source, 'has no table of Nsight Compute: no line starts with "ID" or names "Kernel Name"; '
+                                'it takes `ncu --csv`', text)
     rows = csv.reader(io.StringIO('\n'.join(l for l in lines[start:] if not l.startswith('=='))), strict=True)
     try: header, *rows = [[c.strip() for c in r] for r in rows if r]
     except csv.Error as e: raise ValueError(f"{source}: the table is broken: {e}") from e
     rows = [r for r in rows if r!=header]   # it may be repeated
-    if any(_names_columns(r) for r in rows): raise ValueError(f"{source} has several tables with other columns: each takes a file of its own")
+    if any(_names_columns(r) for r in rows):
+        raise ValueError(f"{source} has several tables with other columns: each takes a file of its own")
     if 'Kernel Name' not in header: raise ValueError(f"{source}: the table lacks the column Kernel Name")
-    if twice := [k for k,n in Counter(header).items() if n>1]: raise ValueError(f"{source}: the table has {twice[0]!r} more than once")
+    if twice := [k for k,n in Counter(header).items() if n>1]:
+        raise ValueError(f"{source}: the table has {twice[0]!r} more than once")
     return header, rows
 
 # %% ../nbs/analysis/ncu.ipynb #e3a8abc2
@@ -327,12 +343,14 @@ def _launch_number(header):
         if 'ID' in header: return r.get('Process ID'), r['ID']
         who = tuple(r.get(k) for k in _who)
         if 'Invocations' in header or not r['Metric Name']: return who, nth[who]
-        metric = lambda: (who, nth[who], r.get('Section Name'), r['Metric Name'], unit_scale(r.get('Metric Unit') or '')[1])
+        metric = lambda: (who, nth[who], r.get('Section Name'), r['Metric Name'],
+                          unit_scale(r.get('Metric Unit') or '')[1])
         nth[who] += metric() in seen
         seen.add(metric())
         return who, nth[who]
     return which
 
+# %% ../nbs/analysis/ncu.ipynb #abc3734a
 def _long(header, rows, source):
     "A line for each metric"
     res, value, which = {}, 'Metric Value' if 'Metric Value' in header else 'Average', _launch_number(header)
@@ -377,11 +395,12 @@ def read_report(path)->list[Kernel]:
     "The launches of an `.ncu-rep`, by NVIDIA's module"
     try: import ncu_report
     except ModuleNotFoundError as e:
-        raise ModuleNotFoundError(f"{str(path)!r} is a report: NVIDIA's module ncu_report, which comes with Nsight Compute, reads it and is not installed; "
-                                  f"`ncu --import {path} --csv --page raw` writes a table") from e
+        raise ModuleNotFoundError(f"{str(path)!r} is a report: NVIDIA's module ncu_report, which comes with "
+                                  f"Nsight Compute, reads it and is not installed; `ncu --import {path} --csv --page raw` writes a table") from e
     try: return [_report_kernel(action) for group in ncu_report.load_report(str(path)) for action in group]
     except Exception as e: raise ValueError(f"{str(path)!r}: ncu_report can't read it: {type(e).__name__}: {e}") from e
 
+# %% ../nbs/analysis/ncu.ipynb #419e6aa4
 def read_ncu(
     path, # of what `ncu --csv` wrote, gzipped or not, or of a report
 )->list[Kernel]: # one for each launch, in order; of a summary one for each line of launches
@@ -393,7 +412,8 @@ def read_ncu(
     long = 'Metric Name' in header and ('Metric Value' in header or 'Average' in header)
     res = (_long if long else _wide)(header, rows, source)
     if not res: raise _no_table(source, 'has a table of Nsight Compute with no kernel in it', text)
-    if '==ERROR==' in (said := ncu_says(text)): warnings.warn(f"{source} may not hold every launch: in it ncu says: {said}")
+    if '==ERROR==' in (said := ncu_says(text)):
+        warnings.warn(f"{source} may not hold every launch: in it ncu says: {said}")
     return res
 
 # %% ../nbs/analysis/ncu.ipynb #8417283e
@@ -406,6 +426,7 @@ def _pooled(name, launches):
     weights = [k.calls if k.time_s is None else k.time_s for k in have]
     return sum(w*k.metrics[name] for w,k in zip(weights, have))/sum(weights) if sum(weights) else None
 
+# %% ../nbs/analysis/ncu.ipynb #bd54fc69
 def _as_one(name, device, launches):
     "The launches of a kernel as one"
     names = dict.fromkeys(m for k in launches for m,v in k.metrics.items() if isinstance(v, Real) or m.endswith('.sum'))
@@ -415,6 +436,7 @@ def _as_one(name, device, launches):
     known = {m:v for m,v in pooled.items() if v is not None}
     return Kernel(name, known, sum(k.calls for k in launches), same('grid'), same('block'), device, sorted(missing))
 
+# %% ../nbs/analysis/ncu.ipynb #245ac2c5
 def by_kernel(launches:list)->list[Kernel]:
     "All launches of each kernel as one, those that take longest first"
     groups = {}
@@ -423,9 +445,13 @@ def by_kernel(launches:list)->list[Kernel]:
 
 # %% ../nbs/analysis/ncu.ipynb #09440e39
 _numbers = {'h': 2, 'f': 1, 'd': 1, 'f2': 2} # an instruction works on
-_thread_ops = {f'op_{t[0]}{op}{t[1:]}': n*_numbers[t] for t in _numbers for op,n in (('add', 1), ('mul', 1), ('fma', 2))}
+_operations = {'add': 1, 'mul': 1, 'fma': 2} # on each of them
+_thread_ops = {f'op_{t[0]}{op}{t[1:]}': n*_numbers[t] for t in _numbers for op,n in _operations.items()}
+
+# %% ../nbs/analysis/ncu.ipynb #72014944
 level_bytes = { # counters of each level: those that are there together are summed
-    'DRAM': [('dram__bytes.sum',), ('dram__bytes_read.sum', 'dram__bytes_write.sum'), ('dram__bytes_op_read.sum', 'dram__bytes_op_write.sum')],
+    'DRAM': [('dram__bytes.sum',), ('dram__bytes_read.sum', 'dram__bytes_write.sum'),
+             ('dram__bytes_op_read.sum', 'dram__bytes_op_write.sum')],
     'L2': [('lts__t_bytes.sum',)], 'L1': [('l1tex__t_bytes.sum',)]}
 
 def kernel_bytes(
@@ -447,6 +473,7 @@ def _whole(parts):
     by_output = sum(parts.get((d, None), by_sparsity(d)) for d in {d for d,_ in parts if d})
     return max(by_output, by_sparsity(None))
 
+# %% ../nbs/analysis/ncu.ipynb #e7f7bd08
 def _tensor_ops(counters):
     "Operations of tensor cores, each once"
     kinds = {}
@@ -456,13 +483,14 @@ def _tensor_ops(counters):
 
 # %% ../nbs/analysis/ncu.ipynb #99946bc4
 def _flop_counters(metrics):
-    "What counts FLOPs: name → operations each, or `None` for tensor cores; a count by subpartition is that of the whole processor"
+    "What counts FLOPs: name → operations each, `None` for tensor cores"
     names = {}
     for op,n in _thread_ops.items():
-        found = [m for m in (f'{unit}__sass_thread_inst_executed_{op}_pred_on.sum' for unit in ('smsp', 'sm')) if m in metrics]
-        if found: names[found[0]] = n
+        both = [f'{unit}__sass_thread_inst_executed_{op}_pred_on.sum' for unit in ('smsp', 'sm')]   # the same count
+        if found := [m for m in both if m in metrics]: names[found[0]] = n
     return {**names, **{m:None for m in metrics if _tensor_path.fullmatch(str(m))}}
 
+# %% ../nbs/analysis/ncu.ipynb #ba0d5c05
 def kernel_flops(metrics:dict)->float|None: # FLOP; `None`: no counter of them is there, or one is no count
     "FLOPs that a kernel really did"
     names = _flop_counters(metrics)
@@ -520,6 +548,7 @@ def _to_collect(flops):
     metrics += [f'smsp__sass_thread_inst_executed_{op}_pred_on.sum' for op in _thread_ops if not op.endswith('2')]
     return metrics + [names[0] for (names,*_) in level_bytes.values()] + _patterns
 
+# %% ../nbs/analysis/ncu.ipynb #5f30e371
 def ncu_command(
     program:str, # as it is started
     *,
@@ -528,4 +557,5 @@ def ncu_command(
 )->str:
     "The command line that collects what this page reads"
     if not isinstance(program, str) or not program.strip(): raise ValueError(f"program={program!r}: a command line")
-    return f"ncu --csv --clock-control none --metrics {shlex.quote(','.join(_to_collect(flops)))} --log-file {shlex.quote(output)} {program}"
+    metrics, output = shlex.quote(','.join(_to_collect(flops))), shlex.quote(output)
+    return f"ncu --csv --clock-control none --metrics {metrics} --log-file {output} {program}"

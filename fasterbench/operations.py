@@ -77,7 +77,8 @@ def read_text(
     with open(path, 'rb') as f: packed = f.read(2)==b'\x1f\x8b'
     try:
         with (gzip.open if packed else open)(path, 'rb') as f: data = f.read(limit + 1 if packed else -1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as e: raise ValueError(f"{str(path)!r} is a broken gzip: {e}") from e
+    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+        raise ValueError(f"{str(path)!r} is a broken gzip: {e}") from e
     if packed and len(data)>limit: raise ValueError(f"{str(path)!r} unpacks to more than {limit} bytes")
     try: return data.decode('utf-16' if data[:2] in (b'\xff\xfe', b'\xfe\xff') else 'utf-8-sig')
     except UnicodeDecodeError as e: raise ValueError(f"{str(path)!r} is no text: {e}") from e
@@ -110,14 +111,17 @@ def _lines(path):
 def _float(where, key, text):
     "The number in a cell"
     try: return _number(where, key, float(text))
-    except ValueError: raise ValueError(f"{where}: {key}={text!r:.60} is not a number, finite and of at least 0") from None
+    except ValueError:
+        raise ValueError(f"{where}: {key}={text!r:.60} is not a number, finite and of at least 0") from None
 
+# %% ../nbs/analysis/operations.ipynb #3f597359
 def _read_csv(path):
     "The operations of a CSV file"
     header, lines = _lines(path)
     for n,cells in lines:
         if len(cells)!=len(header):
-            raise ValueError(f"{str(path)!r}, line {n} has {len(cells)} cells, and the header {len(header)}: {','.join(cells)[:60]}")
+            raise ValueError(f"{str(path)!r}, line {n} has {len(cells)} cells, and the header {len(header)}: "
+                             f"{','.join(cells)[:60]}")
     records = [{k:v for k,v in zip(header, cells) if k in _fields} for _,cells in lines]
     where = [f"{str(path)!r}, operation {i} ({r.get('name', r)!s:.60})" for i,r in enumerate(records)]
     return [{k: v if k=='name' else _float(w, k, v) for k,v in r.items()} for w,r in zip(where, records)]
@@ -126,12 +130,14 @@ def _read_csv(path):
 def _records(operations):
     "`operations` as dicts, of whatever kind they are"
     if isinstance(operations, (str, Path)): return _read_csv(operations)
-    if hasattr(operations, 'to_dict') and hasattr(operations, 'columns'): return operations.to_dict('records')   # a DataFrame
+    if hasattr(operations, 'to_dict') and hasattr(operations, 'columns'):
+        return operations.to_dict('records')   # a DataFrame
     if isinstance(operations, dict) or not hasattr(operations, '__iter__'):
         raise TypeError(f"operations is a list of operations, a DataFrame or the path of a CSV file, "
                         f"not {type(operations).__name__}: {str(operations)[:60]}")
     return [o if isinstance(o, dict) else {k:getattr(o, k) for k in _fields if hasattr(o, k)} for o in operations]
 
+# %% ../nbs/analysis/operations.ipynb #97657aa3
 def _checked(i, record):
     "Name, FLOPs and bytes of one operation"
     where = f"operation {i} ({record.get('name', record)!s:.60})"
