@@ -176,7 +176,8 @@ def estimate_language(
     if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
     prompt = context if prompt is None else prompt
     for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
-    dtype, size, cached = resolve_dtype(dtype), None if weights is None else element_bytes(weights), None if cache is None else element_bytes(cache)
+    size, cached = (None if v is None else element_bytes(v, k) for k,v in dict(weights=weights, cache=cache).items())
+    dtype = resolve_dtype(dtype)
     if not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: the arithmetic is floating point; `weights` is the format that weights are kept in")
     model = build_on_meta(load_config(config), dtype)
     kept = sum(p.numel()*(size if size and p.dim()>1 else p.element_size()) for p in model.parameters())

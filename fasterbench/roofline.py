@@ -588,7 +588,8 @@ def estimate(self:RooflineAnalyzer,
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
     peaks, meta = self.given if peaks is None else peaks, torch.device('meta')
     if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
-    dtype, size = None if dtype is None else resolve_dtype(dtype), None if weights is None else element_bytes(weights)
+    dtype = None if dtype is None else resolve_dtype(dtype)
+    size = None if weights is None else element_bytes(weights, 'weights')
     if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; `weights` is the format that weights are kept in")
     sample = tree_map(lambda t: t.to(dtype) if dtype is not None and isinstance(t, torch.Tensor) and t.is_floating_point() else t, self.sample)
     with undisturbed(self.model, sample, meta) as run, in_dtype(self.model, dtype), weights_in(self.model, size):
