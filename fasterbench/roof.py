@@ -136,9 +136,9 @@ def _check_rates(p, put):
     _check_main_ceiling(p); _check_best(p)
 
 def _check_main_ceiling(p):
-    top = p.compute_peaks.get(p.name)
-    if top is None: raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {p.name}, which peak_flops is for")
-    if not 0.99<top/p.peak_flops<1.01: raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {p.name} has {top!r}")
+    k, top = p.name, p.compute_peaks.get(p.name)
+    if top is None: raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {k}, which peak_flops is for")
+    if not 0.99<top/p.peak_flops<1.01: raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {k} has {top!r}")
     if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
         raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
 
