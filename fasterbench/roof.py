@@ -432,8 +432,7 @@ def load(cls:HardwarePeaks,
     path:str|Path, # of a file that `save` wrote
 )->HardwarePeaks:
     "The peaks in a JSON file"
-    read = Path(path).read_bytes()
-    try: return _from_dict(json.loads(read.decode('utf-8'), parse_constant=_refuse_constant))
+    try: return _from_dict(json.loads(Path(path).read_text(encoding='utf-8'), parse_constant=_refuse_constant))
     except (ValueError, TypeError, AttributeError, RecursionError) as e:
         raise ValueError(plain(f"{str(path)!r} holds no peaks: {e}")) from e
 
