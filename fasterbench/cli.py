@@ -22,7 +22,7 @@ from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .peaks import datasheet_peaks
 from .roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks, summary_table
 
-# %% ../nbs/cli.ipynb #d2b5ffaa
+# %% ../nbs/cli.ipynb #065b459e
 @contextmanager
 def contained(
     name:str # whose code runs in the block
@@ -60,8 +60,9 @@ def build_model(builder)->torch.nn.Module:
     except TypeError: raise ValueError(f"{builder!r} is not a function that returns a model") from None
     needed = [k for k,p in takes.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if needed: raise ValueError(f"{builder.__name__} can't be called without {', '.join(needed)}: name a function that takes no arguments")
+    without = {k:None for k in ('weights', 'weights_backbone') if k in takes}
     try:
-        with contained(builder.__name__): model = builder(**{k:None for k in ('weights', 'weights_backbone') if k in takes})
+        with contained(builder.__name__): model = builder(**without)
     except Exception as e: raise ValueError(f"{builder.__name__} builds no model: {type(e).__name__}: {e}") from e
     if not isinstance(model, torch.nn.Module): raise ValueError(f"{builder.__name__} returned a {type(model).__name__}, not a torch.nn.Module")
     return model
@@ -99,7 +100,7 @@ def parse_shape(
     if not shape or min(shape)<1: raise ValueError(f"input={text!r} is not a shape such as 1,3,224,224")
     return shape
 
-# %% ../nbs/cli.ipynb #465088a4
+# %% ../nbs/cli.ipynb #25d2b012
 def check_unused(
     where:str, # in words
     **options # name → value; `None` or `False`: not given
@@ -110,10 +111,11 @@ def check_unused(
 
 def check_threads(n:int|None):
     "Refuse more threads than the machine has processors"
+    if n is None: return
     most = os.cpu_count() or 1
-    if n is not None and check_count('threads', n, 1)>most: raise ValueError(f"threads={n}: there are {most} processors")
+    if check_count('threads', n, 1)>most: raise ValueError(f"threads={n}: there are {most} processors")
 
-# %% ../nbs/cli.ipynb #a359ca33
+# %% ../nbs/cli.ipynb #817b60e9
 def _check_target(name, path):
     real = Path(os.path.realpath(path))   # of a link, what it leads to
     if not real.parent.is_dir(): raise ValueError(f"{name}={path!r}: there is no such folder")
@@ -123,6 +125,7 @@ def _check_target(name, path):
     with open(real, 'a'), tempfile.NamedTemporaryFile(dir=real.parent): pass
     if new: real.unlink()
 
+# %% ../nbs/cli.ipynb #aede9930
 def check_targets(
     reads:list=(), # files that are read; `None`: no file
     **targets # option → path, or `None`
@@ -245,7 +248,7 @@ def estimate(
     dtype = resolve_dtype(dtype or ('bfloat16' if language else 'float32'))
     check_targets([peaks, model], html=html); check_count('top', top, 1)
     if language: check_unused('to a language model', size=size, input=input)
-    else: check_unused(f'to {model}, which is no config of a language model', prompt=prompt, context=context, cache=cache)
+    else: check_unused(f'to {model}, no config of a language model', prompt=prompt, context=context, cache=cache)
     roof = named_peaks(peaks, dtype)
     if language:
         of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)
@@ -304,7 +307,7 @@ def make_parser()->argparse.ArgumentParser:
         sub.add_parser(name, parents=[own], add_help=False, help=f.__doc__, description=f.__doc__, formatter_class=own.formatter_class)
     return p
 
-# %% ../nbs/cli.ipynb #a46d67e8
+# %% ../nbs/cli.ipynb #ef11d98e
 def failure(
     e:BaseException
 )->tuple[int, str]: # exit code, text

@@ -134,7 +134,7 @@ def si(
     places = max(digits-1-math.floor(math.log10(abs(v))), 0)
     return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
 
-# %% ../nbs/core/core.ipynb #086b46a1
+# %% ../nbs/core/core.ipynb #345cf3bc
 def plain(
     text, # a name or a line
     markup:bool=False, # for a browser or plotly, not for a terminal?
@@ -143,7 +143,7 @@ def plain(
     shown = ''.join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
     return html.escape(shown, quote=False) if markup else shown
 
-# %% ../nbs/core/core.ipynb #651de3fa
+# %% ../nbs/core/core.ipynb #e288aa08
 _spelled = {'≥': '>=', '↑': '^', '…': '...', '–': '-', '×': 'x', '·': '.', 'µ': 'u'}
 
 def _spell(e):
@@ -161,7 +161,7 @@ def any_console():
     finally:
         for s,errors in streams: s.reconfigure(errors=errors)
 
-# %% ../nbs/core/core.ipynb #b28848a1
+# %% ../nbs/core/core.ipynb #2b2739ab
 def _replace_file(path, text):
     beside = path.with_name(f'.{secrets.token_hex(8)}.part')
     try:

@@ -38,7 +38,8 @@ def _name(text): return plain(text, markup=True) # of a module, a device, a leve
 def _held_against(row):
     roof = _name(row.roof)
     if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: a measurement error'
-    return f'{row.utilization_pct:.1f} % of the roof' + (f', {row.cache_pct:.1f} % of that of {roof}' if row.above and row.roof not in (None, 'memory') else '')
+    cached = f', {row.cache_pct:.1f} % of that of {roof}' if row.above and row.roof not in (None, 'memory') else ''
+    return f'{row.utilization_pct:.1f} % of the roof{cached}'
 
 def hover(row)->str:
     "Everything known of `row`, as the text of its label"
@@ -67,7 +68,8 @@ def _row_trace(go, rows, bound, total=None):
 
 # %% ../nbs/visualization/plot.ipynb #2ee67800
 def _line(go, xs, ys, name, colour, **kw):
-    return go.Scatter(x=xs, y=ys, mode='lines', name=_name(name), line=dict(color=colours[colour], **kw), hoverinfo='skip', showlegend=False)
+    line = dict(color=colours[colour], **kw)
+    return go.Scatter(x=xs, y=ys, mode='lines', name=_name(name), line=line, hoverinfo='skip', showlegend=False)
 
 def _roof_trace(go, peaks, lo, hi):
     xs = [lo, *([peaks.ridge_point] if lo<peaks.ridge_point<hi else []), hi]
@@ -217,4 +219,6 @@ def text_roofline(
     lines = [f'{a:>11} |' + ''.join(row).rstrip() for a,row in zip(left, grid)]
     low, high = si(10**xr[0], 'FLOP/B', 2), si(10**xr[1], 'FLOP/B', 2)
     lines += [' '*12 + '+' + '-'*width, ' '*13 + low + high.rjust(width-len(low)), f'{"":13}+ ridge {peaks.ridge_point:.3g} FLOP/B: {si(peaks.peak_flops, "FLOP/s")} ({peaks.name}), {si(peaks.peak_bandwidth, "B/s")}']
-    return '\n'.join(lines + [f'{"":13}{c} {plain(r.name) or "(the model)"}, {plain(r.type)}: {si(_seconds(r), "s")}' + ('' if r.time_s is not None else ' at the roof') for c,_,_,r in points])
+    legend = [f'{"":13}{c} {plain(r.name) or "(the model)"}, {plain(r.type)}: {si(_seconds(r), "s")}'
+              + ('' if r.time_s is not None else ' at the roof') for c,_,_,r in points]
+    return '\n'.join(lines + legend)

@@ -137,8 +137,10 @@ def _check_rates(p, put):
 
 def _check_main_ceiling(p):
     k, top = p.name, p.compute_peaks.get(p.name)
-    if top is None: raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {k}, which peak_flops is for")
-    if not 0.99<top/p.peak_flops<1.01: raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {k} has {top!r}")
+    if top is None:
+        raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {k}, which peak_flops is for")
+    if not 0.99<top/p.peak_flops<1.01:
+        raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {k} has {top!r}")
     if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
         raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
 

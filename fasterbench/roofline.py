@@ -21,7 +21,8 @@ from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
-from .core import any_console, call_args, device_name, eager, float32_precision, held, model_device, model_dtype, one_region, plain, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, uncopyable, undisturbed, visible, watching
+from .core import any_console, plain
+from .core import call_args, device_name, eager, float32_precision, held, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, uncopyable, undisturbed, visible, watching
 from .timing import Feeder, Timing, check_count, device_clock
 from .costs import Costs, ModuleCost, count_forward, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
@@ -383,7 +384,8 @@ def warn_no_ceiling(rows, peaks):
         own = arithmetic_dtype(resolve_dtype(k))
         more = f"; measure_peaks(dtype=[…, {dtype_name(own)!r}]) measures it too" if measurable(own) else ''
         why = peaks.unsupported.get(k, f"the peaks hold {', '.join(peaks.compute_peaks)}{more}")
-        warnings.warn(f"products in {k} ({plain(name) or 'the model'}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
+        where = plain(name) or 'the model'
+        warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
 
 def warn_other_path(costs, timed):
     "One warning if the timed forwards made other calls than the counted forward"
