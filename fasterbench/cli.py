@@ -15,14 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
-from .core import DeviceError, any_console, device_name, num_threads, plain, resolve_device, resolve_dtype
+from .core import DeviceError, any_console, as_text, device_name, num_threads, resolve_device, resolve_dtype
 from .core import write_file
 from .timing import check_count
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .peaks import datasheet_peaks
 from .roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks, summary_table
 
-# %% ../nbs/cli.ipynb #065b459e
+# %% ../nbs/cli.ipynb #c9f31f5d
 @contextmanager
 def contained(
     name:str # whose code runs in the block
@@ -100,7 +100,7 @@ def parse_shape(
     if not shape or min(shape)<1: raise ValueError(f"input={text!r} is not a shape such as 1,3,224,224")
     return shape
 
-# %% ../nbs/cli.ipynb #25d2b012
+# %% ../nbs/cli.ipynb #48e01d84
 def check_unused(
     where:str, # in words
     **options # name → value; `None` or `False`: not given
@@ -115,7 +115,7 @@ def check_threads(n:int|None):
     most = os.cpu_count() or 1
     if check_count('threads', n, 1)>most: raise ValueError(f"threads={n}: there are {most} processors")
 
-# %% ../nbs/cli.ipynb #817b60e9
+# %% ../nbs/cli.ipynb #f30f88b0
 def _check_target(name, path):
     real = Path(os.path.realpath(path))   # of a link, what it leads to
     if not real.parent.is_dir(): raise ValueError(f"{name}={path!r}: there is no such folder")
@@ -125,7 +125,7 @@ def _check_target(name, path):
     with open(real, 'a'), tempfile.NamedTemporaryFile(dir=real.parent): pass
     if new: real.unlink()
 
-# %% ../nbs/cli.ipynb #aede9930
+# %% ../nbs/cli.ipynb #bd46e8fb
 def check_targets(
     reads:list=(), # files that are read; `None`: no file
     **targets # option → path, or `None`
@@ -152,7 +152,7 @@ def _sample(name, builder, input, batch, size, dtype):
     else: sample = example_sample(builder, batch or 1, size)
     return tuple(o.to(dtype) if isinstance(o, torch.Tensor) else [t.to(dtype) for t in o] for o in sample)
 
-def _title(text): return plain(text, markup=True)
+def _title(text): return as_text(text, markup=True)
 
 def roofline(
     model:str, # a torchvision model, or package.module:function
@@ -218,7 +218,7 @@ def _or(value, default): return default if value is None else value
 def _estimate_language(model, peaks, dtype, top, **kw):
     from fasterbench.language import by_kind, estimate_language, phase_table
     e = estimate_language(model, peaks, dtype=dtype, **kw)
-    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}, under the roof of {plain(peaks.device_name or peaks.device)}")
+    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}, under the roof of {as_text(peaks.device_name or peaks.device)}")
     print(f'{peaks}\n\n{phase_table(e)}\n\ndecode, by kind of layer\n{summary_table(by_kind(e.decode.rows), top)}\n')
     return by_kind(e.decode.rows)
 
@@ -286,7 +286,7 @@ def ncu(
     kernels = found if launches else by_kernel(found)
     print(kernel_table(kernels[:top]) + (f'\n… and {len(kernels)-top} more' if len(kernels)>top else ''))
     for k in kernels[:top]:
-        if k.missing: print(f'missing      {plain(k.name)[:48]}: {", ".join(k.missing[:5])}')
+        if k.missing: print(f'missing      {as_text(k.name)[:48]}: {", ".join(k.missing[:5])}')
     if roof is None: return
     from fasterbench.plot import plot_roofline, text_roofline
     rows = kernel_rows(kernels, roof, levels=bool(roof.memory_levels))
@@ -307,13 +307,13 @@ def make_parser()->argparse.ArgumentParser:
         sub.add_parser(name, parents=[own], add_help=False, help=f.__doc__, description=f.__doc__, formatter_class=own.formatter_class)
     return p
 
-# %% ../nbs/cli.ipynb #ef11d98e
+# %% ../nbs/cli.ipynb #b02f0bb2
 def failure(
     e:BaseException
 )->tuple[int, str]: # exit code, text
     "What is said of an error: 2 and its words for a request that can't be met, 1 and its kind too for others"
     if isinstance(e, KeyboardInterrupt): return 130, 'fasterbench: interrupted\n'
-    text = '\n'.join(map(plain, str(e).split('\n')))
+    text = '\n'.join(map(as_text, str(e).split('\n')))
     if isinstance(e, (ValueError, DeviceError, OSError, ModuleNotFoundError)): return 2, f'fasterbench: {text}\n'
     return 1, f'fasterbench: {type(e).__name__}: {text} (--traceback shows where)\n'
 

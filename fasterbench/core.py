@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['uncopyable', 'one_at_a_time', 'DeviceError', 'resolve_device', 'held', 'model_device', 'model_dtype', 'resolve_dtype',
-           'device_name', 'synchronize', 'tensors', 'nbytes', 'to_device', 'call_args', 'si', 'plain', 'any_console',
+           'device_name', 'synchronize', 'tensors', 'nbytes', 'to_device', 'call_args', 'si', 'as_text', 'any_console',
            'write_file', 'progress', 'evaluating', 'preserve', 'on_device', 'same_rng', 'num_threads', 'tf32_allowed',
            'float32_precision', 'one_region', 'visible', 'watching', 'eager', 'Run', 'undisturbed']
 
@@ -134,8 +134,8 @@ def si(
     places = max(digits-1-math.floor(math.log10(abs(v))), 0)
     return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
 
-# %% ../nbs/core/core.ipynb #345cf3bc
-def plain(
+# %% ../nbs/core/core.ipynb #6391ed3f
+def as_text(
     text, # a name or a line
     markup:bool=False, # for a browser or plotly, not for a terminal?
 )->str:
@@ -143,7 +143,7 @@ def plain(
     shown = ''.join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
     return html.escape(shown, quote=False) if markup else shown
 
-# %% ../nbs/core/core.ipynb #e288aa08
+# %% ../nbs/core/core.ipynb #d10c48f9
 _spelled = {'≥': '>=', '↑': '^', '…': '...', '–': '-', '×': 'x', '·': '.', 'µ': 'u'}
 
 def _spell(e):
@@ -161,7 +161,7 @@ def any_console():
     finally:
         for s,errors in streams: s.reconfigure(errors=errors)
 
-# %% ../nbs/core/core.ipynb #2b2739ab
+# %% ../nbs/core/core.ipynb #64d1838c
 def _replace_file(path, text):
     beside = path.with_name(f'.{secrets.token_hex(8)}.part')
     try:

@@ -8,7 +8,7 @@ __all__ = ['colours', 'log_range', 'rate', 'drawable', 'hover', 'marker_size', '
 
 # %% ../nbs/visualization/plot.ipynb #7828201d
 import math
-from .core import plain, si
+from .core import as_text, si
 from .operations import attainable_flops
 
 # %% ../nbs/visualization/plot.ipynb #34892362
@@ -33,7 +33,7 @@ def drawable(row)->bool:
     "Has `row` a place on logarithmic axes?"
     return bool(row.arithmetic_intensity and math.isfinite(row.arithmetic_intensity) and rate(row))
 
-def _name(text): return plain(text, markup=True) # of a module, a device, a level: plotly reads HTML
+def _name(text): return as_text(text, markup=True) # of a module, a device, a level: plotly reads HTML
 
 def _held_against(row):
     roof = _name(row.roof)
@@ -219,6 +219,6 @@ def text_roofline(
     lines = [f'{a:>11} |' + ''.join(row).rstrip() for a,row in zip(left, grid)]
     low, high = si(10**xr[0], 'FLOP/B', 2), si(10**xr[1], 'FLOP/B', 2)
     lines += [' '*12 + '+' + '-'*width, ' '*13 + low + high.rjust(width-len(low)), f'{"":13}+ ridge {peaks.ridge_point:.3g} FLOP/B: {si(peaks.peak_flops, "FLOP/s")} ({peaks.name}), {si(peaks.peak_bandwidth, "B/s")}']
-    legend = [f'{"":13}{c} {plain(r.name) or "(the model)"}, {plain(r.type)}: {si(_seconds(r), "s")}'
+    legend = [f'{"":13}{c} {as_text(r.name) or "(the model)"}, {as_text(r.type)}: {si(_seconds(r), "s")}'
               + ('' if r.time_s is not None else ' at the roof') for c,_,_,r in points]
     return '\n'.join(lines + legend)

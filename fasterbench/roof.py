@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np, torch
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import plain, resolve_dtype, si, write_file
+from .core import as_text, resolve_dtype, si, write_file
 from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .system import Disturbance
@@ -345,7 +345,7 @@ def notes(self:HardwarePeaks)->list[str]:
     if 'clock_hz' in self.gpu_before:
         now, most = self.gpu_before['clock_hz'], self.gpu_before.get('highest_clock_hz')
         lines.append(f"the GPU's clock before: {si(now, 'Hz')}" + (f" of {si(most, 'Hz')}" if most else ''))
-    return [plain(o) for o in lines + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]]
+    return [as_text(o) for o in lines + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]]
 
 # %% ../nbs/hardware/roof.ipynb #604de5c3
 @patch
@@ -357,7 +357,7 @@ def table(self:HardwarePeaks,
     heads, align = ['', 'best', 'sustained', 'spread', 'with', *rest], ['left', *['right']*3, *['left']*3]
     rows = self._flops_rows(sheet) + self._memory_rows(sheet)
     used = [i for i in range(len(heads)) if i<2 or any(r[i] for r in rows)]
-    pick = lambda cells: [plain(cells[i]) for i in used]
+    pick = lambda cells: [as_text(cells[i]) for i in used]
     return tabulate(map(pick, rows), headers=pick(heads), tablefmt=fmt, disable_numparse=True, colalign=pick(align))
 
 # %% ../nbs/hardware/roof.ipynb #35ba7ea2
@@ -385,12 +385,12 @@ def __repr__(self:HardwarePeaks):
     threads = f', {self.threads} threads' if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B"
-    return plain(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *self._reservations()])})")
+    return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *self._reservations()])})")
 
 # %% ../nbs/hardware/roof.ipynb #a94e988a
 @patch
 def _repr_html_(self:HardwarePeaks):
-    about, *notes = [plain(o, markup=True) for o in ('; '.join(self._where()), *self.notes())]
+    about, *notes = [as_text(o, markup=True) for o in ('; '.join(self._where()), *self.notes())]
     return f"<p>{about}</p>\n{self.table('html')}" + ''.join(f'\n<p>{o}</p>' for o in notes)
 
 @patch
@@ -436,7 +436,7 @@ def load(cls:HardwarePeaks,
     "The peaks in a JSON file"
     try: return _from_dict(json.loads(Path(path).read_text(encoding='utf-8'), parse_constant=_refuse_constant))
     except (ValueError, TypeError, AttributeError, RecursionError) as e:
-        raise ValueError(plain(f"{str(path)!r} holds no peaks: {e}")) from e
+        raise ValueError(as_text(f"{str(path)!r} holds no peaks: {e}")) from e
 
 # %% ../nbs/hardware/roof.ipynb #a881d78b
 @patch
