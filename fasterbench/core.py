@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['uncopyable', 'one_at_a_time', 'DeviceError', 'resolve_device', 'held', 'model_device', 'model_dtype', 'resolve_dtype',
-           'device_name', 'synchronize', 'tensors', 'nbytes', 'to_device', 'call_args', 'si', 'progress', 'evaluating',
-           'preserve', 'on_device', 'same_rng', 'num_threads', 'tf32_allowed', 'float32_precision', 'one_region',
-           'visible', 'watching', 'eager', 'Run', 'undisturbed']
+           'device_name', 'synchronize', 'tensors', 'nbytes', 'to_device', 'call_args', 'si', 'as_text', 'any_console',
+           'write_file', 'progress', 'evaluating', 'preserve', 'on_device', 'same_rng', 'num_threads', 'tf32_allowed',
+           'float32_precision', 'one_region', 'visible', 'watching', 'eager', 'Run', 'undisturbed']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
-import copy, math, platform, random, sys, threading, warnings
+import codecs, copy, html, math, os, platform, random, secrets, shutil, sys, threading, warnings
 from collections import OrderedDict, deque
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -134,10 +134,55 @@ def si(
     places = max(digits-1-math.floor(math.log10(abs(v))), 0)
     return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
 
+# %% ../nbs/core/core.ipynb #6391ed3f
+def as_text(
+    text, # a name or a line
+    markup:bool=False, # for a browser or plotly, not for a terminal?
+)->str:
+    "`text` on one line, with all that a terminal or a browser would obey written out"
+    shown = ''.join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+    return html.escape(shown, quote=False) if markup else shown
+
+# %% ../nbs/core/core.ipynb #d10c48f9
+_spelled = {'≥': '>=', '↑': '^', '…': '...', '–': '-', '×': 'x', '·': '.', 'µ': 'u'}
+
+def _spell(e):
+    "What `codecs` writes for characters that an encoding lacks"
+    if not isinstance(e, UnicodeEncodeError): raise e
+    return ''.join(_spelled.get(c, '?') for c in e.object[e.start:e.end]), e.end
+codecs.register_error('fasterbench', _spell)
+
+@contextmanager
+def any_console():
+    "Characters that standard output or standard error can't encode are replaced while the block lasts"
+    streams = [(s, s.errors) for s in (sys.stdout, sys.stderr) if hasattr(s, 'reconfigure')]
+    for s,_ in streams: s.reconfigure(errors='fasterbench')
+    try: yield
+    finally:
+        for s,errors in streams: s.reconfigure(errors=errors)
+
+# %% ../nbs/core/core.ipynb #64d1838c
+def _replace_file(path, text):
+    beside = path.with_name(f'.{secrets.token_hex(8)}.part')
+    try:
+        beside.write_text(text, encoding='utf-8')
+        if path.exists(): shutil.copymode(path, beside)
+        os.replace(beside, path)
+    finally: beside.unlink(missing_ok=True)
+
+def write_file(path:str|Path, text:str)->Path:
+    "Write `text` to a file, in UTF-8: all of it or nothing"
+    path = Path(path)
+    if path.exists() and not path.is_file(): path.write_text(text, encoding='utf-8')
+    else:
+        try: _replace_file(Path(os.path.realpath(path)), text)
+        except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from e   # which names `path`
+    return path
+
 # %% ../nbs/core/core.ipynb #9b6d398b
 def progress(items, label:str):
     "`items`, with a progress bar while standard error is a terminal"
-    return tqdm(items, desc=label, leave=False, disable=None)
+    return tqdm(items, desc=label, leave=False, disable=True if sys.stderr is None else None)
 
 # %% ../nbs/core/core.ipynb #468449c8
 @contextmanager

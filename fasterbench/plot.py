@@ -8,7 +8,7 @@ __all__ = ['colours', 'log_range', 'rate', 'drawable', 'hover', 'marker_size', '
 
 # %% ../nbs/visualization/plot.ipynb #7828201d
 import math
-from .core import si
+from .core import as_text, si
 from .operations import attainable_flops
 
 # %% ../nbs/visualization/plot.ipynb #34892362
@@ -33,14 +33,18 @@ def drawable(row)->bool:
     "Has `row` a place on logarithmic axes?"
     return bool(row.arithmetic_intensity and math.isfinite(row.arithmetic_intensity) and rate(row))
 
+def _name(text): return as_text(text, markup=True) # of a module, a device, a level: plotly reads HTML
+
 def _held_against(row):
-    if row.impossible: return f'{row.cache_pct:.1f} % of {row.roof}, above every roof: a measurement error'
-    return f'{row.utilization_pct:.1f} % of the roof' + (f', {row.cache_pct:.1f} % of that of {row.roof}' if row.above and row.roof not in (None, 'memory') else '')
+    roof = _name(row.roof)
+    if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: a measurement error'
+    cached = f', {row.cache_pct:.1f} % of that of {roof}' if row.above and row.roof not in (None, 'memory') else ''
+    return f'{row.utilization_pct:.1f} % of the roof{cached}'
 
 def hover(row)->str:
     "Everything known of `row`, as the text of its label"
     dtype = str(row.dtype).removeprefix('torch.')
-    return '<br>'.join([f'<b>{row.name or "(the model)"}</b> {row.type}' + (f' ×{row.calls}' if row.calls>1 else ''),
+    return '<br>'.join([f'<b>{_name(row.name) or "(the model)"}</b> {_name(row.type)}' + (f' ×{row.calls}' if row.calls>1 else ''),
         f'{si(row.flops, "FLOP")}, of which {si(row.matmul_flops, "FLOP")} in products ({dtype})',
         f'{si(row.bytes_moved, "B")} moved, {row.params:,} parameters',
         f'{row.arithmetic_intensity:.4g} FLOP/B: {row.bound} bound',
@@ -64,7 +68,8 @@ def _row_trace(go, rows, bound, total=None):
 
 # %% ../nbs/visualization/plot.ipynb #2ee67800
 def _line(go, xs, ys, name, colour, **kw):
-    return go.Scatter(x=xs, y=ys, mode='lines', name=name, line=dict(color=colours[colour], **kw), hoverinfo='skip', showlegend=False)
+    line = dict(color=colours[colour], **kw)
+    return go.Scatter(x=xs, y=ys, mode='lines', name=_name(name), line=line, hoverinfo='skip', showlegend=False)
 
 def _roof_trace(go, peaks, lo, hi):
     xs = [lo, *([peaks.ridge_point] if lo<peaks.ridge_point<hi else []), hi]
@@ -101,7 +106,9 @@ def label_near(yr)->float: return 10**((yr[1]-yr[0])/26) # ratio of values whose
 def slope_angle(xr, yr)->float: return -math.degrees(math.atan2(400/(yr[1]-yr[0]), 840/(xr[1]-xr[0]))) # degrees, as plotly turns a text
 
 # %% ../nbs/visualization/plot.ipynb #49b127cf
-def _note(fig, text, x, y, colour, **kw): fig.add_annotation(text=text, x=math.log10(x), y=math.log10(y), showarrow=False, font=dict(color=colours[colour]), **kw)
+def _note(fig, text, x, y, colour, **kw):
+    font = dict(color=colours[colour])
+    fig.add_annotation(text=_name(text), x=math.log10(x), y=math.log10(y), showarrow=False, font=font, **kw)
 
 def _ridge_note(fig, peaks, bottom):
     "The ridge, with a dotted line down from it"
@@ -121,7 +128,8 @@ def slope_notes(fig, levels, memory, top, xr, yr, at):
 def _subtitle(rows, peaks):
     left = [r for r in rows if not drawable(r)]
     share, paper = sum(r.time_pct or 0 for r in left), bool(rows) and all(r.time_s is None for r in rows)
-    res = f"{peaks.device_name if paper and peaks.device_name else peaks.device}, {peaks.name}; area: share of the time{' at the roof; on paper' if paper else ''}"
+    device = peaks.device_name if paper and peaks.device_name else peaks.device
+    res = f"{_name(device)}, {peaks.name}; area: share of the time{' at the roof; on paper' if paper else ''}"
     if any(drawable(r) and r.above and not r.impossible for r in rows): res += "; open: above the memory's roof"
     if any(drawable(r) and r.impossible for r in rows): res += '; cross: above every roof, a measurement error'
     return res + (f"; not drawn: {len(left)} rows without FLOPs or of unknown cost" + ('' if paper else f', {share:.1f} % of the time') if left else '')
@@ -175,7 +183,7 @@ def plot_peaks(
     slope_notes(fig, slopes, peaks.peak_bandwidth, max(tops.values()), xr, yr, at=0.2)
     _ridge_note(fig, peaks, 10**yr[0])
     where = [peaks.device, *([f'{peaks.threads} threads'] if peaks.threads else []), *([peaks.date[:10]] if peaks.date else []), peaks.source]
-    return lay_out(fig, title or peaks.device_name or 'Peaks', ', '.join(where), xr, yr)
+    return lay_out(fig, title or _name(peaks.device_name or 'Peaks'), _name(', '.join(where)), xr, yr)
 
 # %% ../nbs/visualization/plot.ipynb #5c5d1006
 def _seconds(r): return (r.time_s if r.time_s is not None else r.roof_time_s) or 0.
@@ -211,4 +219,6 @@ def text_roofline(
     lines = [f'{a:>11} |' + ''.join(row).rstrip() for a,row in zip(left, grid)]
     low, high = si(10**xr[0], 'FLOP/B', 2), si(10**xr[1], 'FLOP/B', 2)
     lines += [' '*12 + '+' + '-'*width, ' '*13 + low + high.rjust(width-len(low)), f'{"":13}+ ridge {peaks.ridge_point:.3g} FLOP/B: {si(peaks.peak_flops, "FLOP/s")} ({peaks.name}), {si(peaks.peak_bandwidth, "B/s")}']
-    return '\n'.join(lines + [f'{"":13}{c} {r.name or "(the model)"}, {r.type}: {si(_seconds(r), "s")}' + ('' if r.time_s is not None else ' at the roof') for c,_,_,r in points])
+    legend = [f'{"":13}{c} {as_text(r.name) or "(the model)"}, {as_text(r.type)}: {si(_seconds(r), "s")}'
+              + ('' if r.time_s is not None else ' at the roof') for c,_,_,r in points]
+    return '\n'.join(lines + legend)

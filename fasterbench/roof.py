@@ -12,17 +12,24 @@ from pathlib import Path
 import numpy as np, torch
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import resolve_dtype, si
+from .core import as_text, resolve_dtype, si, write_file
 from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .system import Disturbance
 from .memory import MemoryLevel
 
 # %% ../nbs/hardware/roof.ipynb #a81b8f22
+def _finite(value)->float|None:
+    "`value` as a float; `None` where it is no number, or none that a float can hold"
+    if not isinstance(value, numbers.Real) or isinstance(value, bool): return None
+    try: v = float(value)
+    except OverflowError: return None
+    return v if math.isfinite(v) else None
+
 def positive(name, value):
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value) and value>0
-    if not ok: raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
-    return float(value)
+    v = _finite(value)
+    if v is None or v<=0: raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
+    return v
 
 def _ridge(given, ratio):
     if given is None: return ratio
@@ -45,9 +52,18 @@ def _samples(samples):
     return {k: [positive(f'samples[{k!r}]', o) for o in v] for k,v in samples.items()}
 
 # %% ../nbs/hardware/roof.ipynb #98012995
+def _level(o):
+    "A `MemoryLevel`, checked"
+    fits = isinstance(o, (list, tuple)) and 3<=len(o)<=4 and isinstance(o[0], str)
+    if not fits: raise ValueError(f"memory_levels: {o!r} is no name, size in bytes and rate in byte/s")
+    level = MemoryLevel(*o)
+    positive(f'bandwidth of {level.name}', level.bandwidth); positive(f'size of {level.name}', level.size)
+    if level.reported is not None: positive(f'reported size of {level.name}', level.reported)
+    return level
+
 def _levels_in_order(levels, memory):
-    levels = tuple(MemoryLevel(*o) for o in levels)
-    for o in levels: positive(f'bandwidth of {o.name}', o.bandwidth); positive(f'size of {o.name}', o.size)
+    if not isinstance(levels, (list, tuple)): raise ValueError(f"memory_levels={levels!r} is no list of levels")
+    levels = tuple(map(_level, levels))
     if any(a.bandwidth<=b.bandwidth for a,b in zip(levels, levels[1:])):
         raise ValueError(f"memory_levels={levels!r}: from level to level the bandwidth falls")
     last = levels[-1].bandwidth if levels else memory
@@ -57,21 +73,31 @@ def _levels_in_order(levels, memory):
 
 # %% ../nbs/hardware/roof.ipynb #0a7bfff7
 def _share(name, value, most=1.):
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    limits = 'at least 0' + (f' and at most {most:g}' if most else '')
-    if not (number and 0<=value<=(most or value)): raise ValueError(f"{name}={value!r}: {name} is a number of {limits}")
-    return float(value)
+    v, limits = _finite(value), 'at least 0' + (f' and at most {most:g}' if most else '')
+    if v is None or not 0<=v<=(most or v): raise ValueError(f"{name}={value!r}: {name} is a number of {limits}")
+    return v
+
+def _count(name, value, least=1):
+    if value: positive(name, value)   # one that a float can hold, since it is multiplied with rates
+    return check_count(name, value, least)
 
 def _disturbance(value):
     "A `Disturbance`, checked"
     d = Disturbance(*value) if isinstance(value, (list, tuple)) and len(value)==len(Disturbance._fields) else None
     if d is None: raise ValueError(f"disturbance={value!r}: disturbance is others, stolen, processors, room")
-    counts = [check_count(f'disturbance.{k}', getattr(d, k), least) for k,least in (('processors', 1), ('room', 0))]
+    counts = [_count(f'disturbance.{k}', getattr(d, k), least) for k,least in (('processors', 1), ('room', 0))]
     return Disturbance(_share('disturbance.others', d.others), _share('disturbance.stolen', d.stolen), *counts)
 
 def _is(name, value, kind):
     if not isinstance(value, kind): raise ValueError(f"{name}={value!r} is no {kind.__name__}")
     return value
+
+def _words(name, texts):
+    return {_is(f'{name} {k!r}', k, str): _is(f'{name}[{k!r}]', v, str) for k,v in _is(name, texts, dict).items()}
+
+def _device(value):
+    try: return str(torch.device(_is('device', value if not isinstance(value, torch.device) else str(value), str)))
+    except RuntimeError as e: raise ValueError(f"device={value!r} is not a device that torch knows") from e
 
 # %% ../nbs/hardware/roof.ipynb #9ac777ab
 def dtype_name(dtype:torch.dtype, tf32:bool=False)->str:
@@ -86,13 +112,14 @@ def _check_peaks(p):
     put = lambda k,v: object.__setattr__(p, k, v)
     for k in ('peak_flops', 'peak_bandwidth'): put(k, positive(k, getattr(p, k)))
     put('ridge_point', _ridge(p.ridge_point, p.peak_flops/p.peak_bandwidth))
-    put('device', str(p.device)); put('dtype', resolve_dtype(p.dtype))
+    put('device', _device(p.device)); put('dtype', resolve_dtype(p.dtype))
     for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(p, k), bool)
-    for k in ('unsupported', 'kernels', 'versions', 'doubts', 'compute_kernels', 'gpu_before'):
-        _is(k, getattr(p, k), dict)
+    for k in ('unsupported', 'kernels', 'versions', 'doubts'): put(k, _words(k, getattr(p, k)))
+    for k in ('compute_kernels', 'gpu_before'): _is(k, getattr(p, k), dict)
     for k,v in _known(p, 'date', 'device_name', 'source', 'core'): _is(k, v, str)
-    for k,v in _known(p, 'threads', 'cpus', 'cores', 'working_set'): check_count(k, v, 1)
+    for k,v in _known(p, 'threads', 'cpus', 'cores', 'working_set'): _count(k, v)
     for k,v in _known(p, 'clock_hz'): put(k, positive(k, v))
+    for k,v in _known(p, 'falling'): put(k, _share(k, v))
     for k,v in _known(p, 'disturbance'): put(k, _disturbance(v))
     _check_rates(p, put)
 
@@ -106,6 +133,27 @@ def _check_rates(p, put):
     put('gpu_before', {k: _share(f'gpu_before[{k!r}]', v, None) for k,v in p.gpu_before.items()})
     put('samples', _samples(p.samples))
     put('memory_levels', _levels_in_order(p.memory_levels, p.peak_bandwidth))
+    _check_main_ceiling(p); _check_best(p)
+
+def _check_main_ceiling(p):
+    k, top = p.name, p.compute_peaks.get(p.name)
+    if top is None:
+        raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {k}, which peak_flops is for")
+    if not 0.99<top/p.peak_flops<1.01:
+        raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {k} has {top!r}")
+    if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
+        raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
+
+def _check_best(p):
+    "Refuse rates above the peak, which is the best of them all, and those that have none"
+    peaks = p.compute_peaks | dict(bandwidth=p.peak_bandwidth)
+    rates = dict(sustained=p.sustained, samples={k: max(v) for k,v in p.samples.items()},
+        compute_kernels={k: max(v.values()) for k,v in p.compute_kernels.items() if v},
+        bandwidths=dict(bandwidth=max(p.bandwidths.values())) if p.bandwidths else {})
+    for name,best in rates.items():
+        for k,v in best.items():
+            if k not in peaks: raise ValueError(f"{name}: {v!r} in {k!r}, which has no peak")
+            if v>1.01*peaks[k]: raise ValueError(f"{name}: {v!r} in {k!r}, whose peak is {peaks[k]!r}")
 
 # %% ../nbs/hardware/roof.ipynb #606d5624
 def _named(): return field(default_factory=dict, hash=False)
@@ -297,7 +345,7 @@ def notes(self:HardwarePeaks)->list[str]:
     if 'clock_hz' in self.gpu_before:
         now, most = self.gpu_before['clock_hz'], self.gpu_before.get('highest_clock_hz')
         lines.append(f"the GPU's clock before: {si(now, 'Hz')}" + (f" of {si(most, 'Hz')}" if most else ''))
-    return lines + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]
+    return [as_text(o) for o in lines + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]]
 
 # %% ../nbs/hardware/roof.ipynb #604de5c3
 @patch
@@ -309,7 +357,7 @@ def table(self:HardwarePeaks,
     heads, align = ['', 'best', 'sustained', 'spread', 'with', *rest], ['left', *['right']*3, *['left']*3]
     rows = self._flops_rows(sheet) + self._memory_rows(sheet)
     used = [i for i in range(len(heads)) if i<2 or any(r[i] for r in rows)]
-    pick = lambda cells: [cells[i] for i in used]
+    pick = lambda cells: [as_text(cells[i]) for i in used]
     return tabulate(map(pick, rows), headers=pick(heads), tablefmt=fmt, disable_numparse=True, colalign=pick(align))
 
 # %% ../nbs/hardware/roof.ipynb #35ba7ea2
@@ -337,12 +385,12 @@ def __repr__(self:HardwarePeaks):
     threads = f', {self.threads} threads' if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B"
-    return f"HardwarePeaks({'; '.join([f'{where}: {roof}', *self._reservations()])})"
+    return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *self._reservations()])})")
 
 # %% ../nbs/hardware/roof.ipynb #a94e988a
 @patch
 def _repr_html_(self:HardwarePeaks):
-    about, *notes = ['; '.join(self._where()), *self.notes()]
+    about, *notes = [as_text(o, markup=True) for o in ('; '.join(self._where()), *self.notes())]
     return f"<p>{about}</p>\n{self.table('html')}" + ''.join(f'\n<p>{o}</p>' for o in notes)
 
 @patch
@@ -360,10 +408,8 @@ def save(self:HardwarePeaks,
     d.update(dtype=str(self.dtype).removeprefix('torch.'), memory_levels=[o._asdict() for o in self.memory_levels])
     if self.disturbance: d['disturbance'] = self.disturbance._asdict()
     text = json.dumps(d, indent=2, ensure_ascii=False, allow_nan=False)
-    text = re.sub(r'\[[^\[\]{}]*\]', lambda m: ' '.join(m[0].split()), text)   # samples on one line
-    path = Path(path)
-    path.write_text(text+'\n', encoding='utf-8')
-    return path
+    text = re.sub(r'\[\n[^\[\]{}"]*\]', lambda m: ' '.join(m[0].split()), text)   # samples on one line
+    return write_file(path, text.encode('utf-8', 'backslashreplace').decode() + '\n')   # half of a pair, as JSON has it
 
 
 # %% ../nbs/hardware/roof.ipynb #0b2b64b1
@@ -388,9 +434,9 @@ def load(cls:HardwarePeaks,
     path:str|Path, # of a file that `save` wrote
 )->HardwarePeaks:
     "The peaks in a JSON file"
-    text = Path(path).read_text(encoding='utf-8')
-    try: return _from_dict(json.loads(text, parse_constant=_refuse_constant))
-    except (ValueError, TypeError, AttributeError) as e: raise ValueError(f"{str(path)!r} holds no peaks: {e}") from e
+    try: return _from_dict(json.loads(Path(path).read_text(encoding='utf-8'), parse_constant=_refuse_constant))
+    except (ValueError, TypeError, AttributeError, RecursionError) as e:
+        raise ValueError(as_text(f"{str(path)!r} holds no peaks: {e}")) from e
 
 # %% ../nbs/hardware/roof.ipynb #a881d78b
 @patch

@@ -21,6 +21,7 @@ from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
+from .core import any_console, as_text
 from .core import call_args, device_name, eager, float32_precision, held, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, uncopyable, undisturbed, visible, watching
 from .timing import Feeder, Timing, check_count, device_clock
 from .costs import Costs, ModuleCost, count_forward, warn_unknown, weights_in
@@ -383,12 +384,13 @@ def warn_no_ceiling(rows, peaks):
         own = arithmetic_dtype(resolve_dtype(k))
         more = f"; measure_peaks(dtype=[…, {dtype_name(own)!r}]) measures it too" if measurable(own) else ''
         why = peaks.unsupported.get(k, f"the peaks hold {', '.join(peaks.compute_peaks)}{more}")
-        warnings.warn(f"products in {k} ({name or 'the model'}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
+        where = as_text(name) or 'the model'
+        warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
 
 def warn_other_path(costs, timed):
     "One warning if the timed forwards made other calls than the counted forward"
     counted = costs.calls
-    if odd := [f"{n} ({counted[n]} and {timed[n]} times)" for n in sorted({*counted, *timed} - {''}) if counted[n]!=timed[n]]: warnings.warn(
+    if odd := [f"{as_text(n)} ({counted[n]} and {timed[n]} times)" for n in sorted({*counted, *timed} - {''}) if counted[n]!=timed[n]]: warnings.warn(
         f"the timed forwards did not take the path of the counted one, which called {', '.join(odd[:5])}; their rows are not to be trusted", stacklevel=3)
 
 # %% ../nbs/analysis/roofline.ipynb #a2437827
@@ -466,12 +468,13 @@ def _number(value, spec): return '–' if value is None else format(value, spec)
 
 def roof_cell(r)->str:
     "What a row is held against, in a few words"
-    if r.impossible: return f'above {r.roof}'
-    return f'{r.roof} {r.cache_pct:.0f} %' if r.above and r.roof not in (None, 'memory') else r.roof or '–'
+    roof = as_text(r.roof or '–')
+    if r.impossible: return f'above {roof}'
+    return f'{roof} {r.cache_pct:.0f} %' if r.above and r.roof not in (None, 'memory') else roof
 
 def _cells(r):
     over, least = '↑' if r.above else '', '≥' if r.unknown else ''
-    return [r.name or '(the model)', r.type, least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
+    return [as_text(r.name) or '(the model)', as_text(r.type), least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
             _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r), ('~' if r.samples and r.noisy else '') + si(r.time_s, 's'), _number(r.time_pct, '.1f')]
 
 def summary_table(
@@ -542,10 +545,11 @@ def summary(self:RooflineAnalyzer,
     if top is not None: check_count('top', top, 1)
     name = str(model_dtype(self.model)).removeprefix('torch.')
     where = f"on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads" if self.totals else f"on paper, {str(self.dtype).removeprefix('torch.')}, under the roof of {self.peaks.device_name or self.peaks.device}"
-    print(f"{type(self.model).__name__} {where}")
-    print(self.peaks, end='\n\n')
-    print(summary_table(self.results, top), end='\n\n')
-    print(*(_totals_lines(self) if self.totals else _paper_lines(self)), sep='\n')
+    lines = _totals_lines(self) if self.totals else _paper_lines(self)
+    with any_console():
+        print(as_text(f"{type(self.model).__name__} {where}"), self.peaks, end='\n\n', sep='\n')
+        print(summary_table(self.results, top), end='\n\n')
+        print(*map(as_text, lines), sep='\n')
 
 # %% ../nbs/analysis/roofline.ipynb #2f834352
 @patch
@@ -556,7 +560,7 @@ def plot(self:RooflineAnalyzer,
     self._profiled('plot')
     from fasterbench.plot import plot_roofline
     where = f'on {device_name(self.device)}' if self.totals else 'on paper'
-    return plot_roofline(self.results, self.peaks, title or f'{type(self.model).__name__} {where}')
+    return plot_roofline(self.results, self.peaks, title or as_text(f'{type(self.model).__name__} {where}', markup=True))
 
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 @contextmanager

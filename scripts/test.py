@@ -61,7 +61,8 @@ def one_way_imports():
     for i,name in enumerate(order):
         path = top/'fasterbench'/f'{name}.py'
         if not path.exists(): continue
-        uses = {n.module.split('.')[-1] for n in ast.parse(path.read_text()).body if isinstance(n, ast.ImportFrom) and n.level==1}
+        own = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.ImportFrom) and n.level==1]
+        uses = {n.module.split('.')[-1] for n in own if n.module} | {o.name for n in own if not n.module for o in n.names if o.name in order}
         back = uses - set(order[:i])
         if back: return f"{name} imports {', '.join(sorted(back))}, which comes after it"
 
