@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import si
+from .core import as_text, si
 from .ncu_files import Kernel, by_kernel, counter_value, read_ncu, read_report
 from .ncu_files import decimal_mark, parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
@@ -250,7 +250,7 @@ def kernel_table(
         except ValueError: r = SOLResult(None, None, None, 0., 'unknown', False, None)   # neither side was measured
         flops, nbytes = kernel_flops(k.metrics), kernel_bytes(k.metrics)
         memory = '≥ '*r.memory_at_least + pct(r.memory_sol_pct)
-        rows.append([k.name[:48], k.calls, si(k.time_s, 's'), pct(r.compute_sol_pct), memory, pct(r.dram_sol_pct), r.bottleneck + (', at the roofline' if r.at_roofline else ''),
+        rows.append([as_text(k.name)[:48], k.calls, si(k.time_s, 's'), pct(r.compute_sol_pct), memory, pct(r.dram_sol_pct), r.bottleneck + (', at the roofline' if r.at_roofline else ''),
                      {True: 'yes', False: 'no', None: '–'}[r.uses_tensor_cores], si(flops, 'FLOP'), si(nbytes, 'B')])
     return tabulate(rows, headers=['kernel', 'launches', 'time', 'compute %', 'memory %', 'DRAM %', 'bottleneck', 'tensor\ncores', 'FLOPs', 'DRAM bytes'], disable_numparse=True, colalign=['left'] + ['right']*5 + ['left']*2 + ['right']*2)
 
