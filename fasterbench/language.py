@@ -7,7 +7,7 @@ __all__ = ['fused_attention', 'experts_touched', 'fused_experts', 'load_config',
            'estimate_language', 'by_kind', 'phase_table']
 
 # %% ../nbs/analysis/language.ipynb #53d387db
-import json, math, re
+import copy, json, math, re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -70,7 +70,7 @@ def load_config(
 ):
     "A config of transformers"
     t = _transformers()
-    if isinstance(config, t.PretrainedConfig): return config
+    if isinstance(config, t.PretrainedConfig): return copy.deepcopy(config)   # a live model may look at the caller's
     if isinstance(config, (str, Path)):
         try: values = json.loads(Path(config).read_text())
         except ValueError as e: raise ValueError(f"{str(config)!r} is no JSON: {e}") from e
