@@ -6,8 +6,8 @@
 __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'time_block', 'time_marked', 'time_plain',
            'RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'roofline_point', 'Totals',
            'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled', 'warn_no_ceiling', 'warn_other_path',
-           'Alone', 'LeafTimes', 'time_alone', 'flushing_bytes', 'roof_cell', 'summary_table', 'in_dtype', 'paper_rows',
-           'Projection', 'project', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+           'Alone', 'LeafTimes', 'time_alone', 'flushing_bytes', 'roof_cell', 'summary_table', 'meta_twin', 'in_dtype',
+           'paper_rows', 'Projection', 'project', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import copy, sys, time, warnings
@@ -562,6 +562,31 @@ def plot(self:RooflineAnalyzer,
     where = f'on {device_name(self.device)}' if self.totals else 'on paper'
     return plot_roofline(self.results, self.peaks, title or as_text(f'{type(self.model).__name__} {where}', markup=True))
 
+# %% ../nbs/analysis/roofline.ipynb #3fe801e4
+def _without_data(t):
+    "`t` on the meta device"
+    if nn.parameter.is_lazy(t): return t
+    new = t.detach().to('meta')
+    return nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) else new
+
+def _computed(m):
+    "Tensors in the attributes of a module that are the result of some computation, which a deep copy refuses"
+    return [t for t in tree_leaves([*vars(m).values()]) if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+
+def meta_twin(model:nn.Module)->nn.Module:
+    "A copy of `model` with parameters and buffers on the meta device; `model` stays as it is"
+    what = f"{type(model).__name__} can't be copied, and an estimate is made on a copy without data"
+    scripted = [n for n,m in model.named_modules() if isinstance(m, torch.jit.ScriptModule)]
+    if scripted: raise ValueError(f"{what}: {scripted[0] or 'the model'} is TorchScript")
+    try:
+        memo = {id(t): _without_data(t) for t in held(model)}
+        memo.update((id(t), t.detach().clone()) for m in model.modules() for t in _computed(m))
+        twin = copy.deepcopy(model, memo)
+    except uncopyable as e: raise ValueError(f"{what}: {str(e).splitlines()[0]}") from e
+    for old,new in zip(model.modules(), twin.modules()):   # a copy of a compiled module has forgotten that it is one
+        if old._compiled_call_impl is not None: new._compiled_call_impl = new._call_impl
+    return twin
+
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 @contextmanager
 def in_dtype(model, dtype):
@@ -596,9 +621,10 @@ def estimate(self:RooflineAnalyzer,
     size = None if weights is None else element_bytes(weights, 'weights')
     if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; `weights` is the format that weights are kept in")
     sample = tree_map(lambda t: t.to(dtype) if dtype is not None and isinstance(t, torch.Tensor) and t.is_floating_point() else t, self.sample)
-    with undisturbed(self.model, sample, meta) as run, in_dtype(self.model, dtype), weights_in(self.model, size):
-        modules, kept_in = visible(self.model), dtype or model_dtype(self.model)
-        costs = count_forward(self.model, *run.call(), modules)
+    twin = meta_twin(self.model)
+    with undisturbed(twin, sample, meta) as run, in_dtype(twin, dtype), weights_in(twin, size):
+        modules, kept_in = visible(twin), dtype or model_dtype(twin)
+        costs = count_forward(twin, *run.call(), modules)
     self.results = paper_rows(costs, modules, peaks)
     self.totals, self.costs, self.peaks, self.device, self.threads, self.dtype = None, costs, peaks, meta, None, kept_in
     warn_unknown(costs)
