@@ -9,7 +9,7 @@ __all__ = ['ceiling_names', 'check_sizes', 'check_seconds', 'ceilings', 'once_mo
            'datasheet_peaks', 'dtype_name']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
-import math, numbers, platform, re, time, warnings
+import platform, re, time, warnings
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, 
 from .system import reported_caches, usable_cpus, wait_for_quiet
 from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
-from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype, positive
+from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, finite, named_dtype, positive
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
 _all_ = ['HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'dtype_name']
@@ -73,8 +73,8 @@ def check_sizes(
 # %% ../nbs/hardware/peaks.ipynb #83a1cea5
 def check_seconds(name:str, value:float):
     "Refuse what is no time to wait"
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0<=value<math.inf
-    if not ok: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
+    v = finite(value)
+    if v is None or v<0: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
 
 # %% ../nbs/hardware/peaks.ipynb #127ead32
 def _emulated(rate, reference): return f"emulated: {si(rate, 'FLOP/s')}, {rate/reference:.2g} of float32's rate"
