@@ -51,9 +51,10 @@ class Retimer(CostMode):
     def count(self, func, rule, args, kwargs, out):
         super().count(func, rule, args, kwargs, out)
         name = row_of(self.at, self.names)
+        if name not in self.wanted or func._schema.is_mutable: return
         products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
         call = func, *(_form(o) for o in tree_leaves((args, kwargs)))
-        if name not in self.wanted or not products or func._schema.is_mutable or call in self.known: return
+        if not products or call in self.known: return
         self.known.add(call)
         timing = time_for(lambda: func(*args, **kwargs), self.device, seconds=0.03, least=5)
         flops = rule.flops(args, kwargs, out)

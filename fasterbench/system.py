@@ -11,7 +11,7 @@ import math, os, subprocess, time
 from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
-from tqdm import tqdm
+from .core import progress
 
 # %% ../nbs/hardware/system.ipynb #7a2dca1c
 def _group_free(folder, limit, used):
@@ -185,11 +185,9 @@ def wait_for_quiet(
     step:float=0.25, # seconds of one look
 )->bool: # is the machine quiet?
     "Wait until others leave the processors alone"
-    with tqdm(total=round(seconds, 1), desc='waiting for an idle machine', unit='s', leave=False, disable=None) as bar:
-        for _ in range(math.ceil(seconds/step)):
-            with watch() as o: sleep(step)
-            if o.disturbance is None or not o.disturbance.notable: return True
-            bar.update(step)
+    for _ in progress(range(math.ceil(seconds/step)), 'waiting for an idle machine'):
+        with watch() as o: sleep(step)
+        if o.disturbance is None or not o.disturbance.notable: return True
     return False
 
 # %% ../nbs/hardware/system.ipynb #b65faa20
