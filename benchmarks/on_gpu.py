@@ -27,7 +27,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fasterbench
-from fasterbench.core import DeviceError, device_name, float32_precision, model_device, resolve_device, synchronize
+from fasterbench.core import DeviceError, device_name, model_device, resolve_device, synchronize
+from fasterbench.settings import float32_precision
 from fasterbench.costs import count_costs
 from fasterbench.ncu import kernel_bytes, kernel_flops, ncu_command, read_ncu
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks

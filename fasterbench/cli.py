@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
-from .core import DeviceError, any_console, as_text, device_name, num_threads, resolve_device, resolve_dtype
+from .core import DeviceError, any_console, as_text, device_name, resolve_device, resolve_dtype
+from .settings import num_threads
 from .core import write_file
 from .timing import check_count
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu

@@ -26,7 +26,9 @@ from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
-from .core import eager, model_device, undisturbed, visible, watching
+from .core import model_device
+from .regions import eager, visible, watching
+from .state import undisturbed
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
 class Cost(NamedTuple):

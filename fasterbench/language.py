@@ -13,7 +13,9 @@ from functools import cache
 from pathlib import Path
 import torch, torch.nn.functional as F
 from tabulate import tabulate
-from .core import resolve_dtype, si, undisturbed, visible
+from .core import resolve_dtype, si
+from .regions import visible
+from .state import undisturbed
 from .costs import count_forward, element_size, register_cost, warn_unknown, weight_sizes, weights_in
 from .operations import arithmetic_intensity, element_bytes
 from .peaks import HardwarePeaks

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from . import __version__
-from .core import device_name, float32_precision, one_at_a_time, progress, resolve_device, resolve_dtype, si
+from .core import device_name, progress, resolve_device, resolve_dtype, si
+from .settings import float32_precision, one_at_a_time
 from .timing import check_count
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock, processor_id

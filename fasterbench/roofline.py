@@ -22,7 +22,10 @@ from tabulate import tabulate
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from .core import any_console, as_text
-from .core import call_args, device_name, eager, float32_precision, held, model_device, model_dtype, one_region, preserve, progress, resolve_device, resolve_dtype, si, tensors, tf32_allowed, uncopyable, undisturbed, visible, watching
+from .core import call_args, device_name, held, model_device, model_dtype, progress, resolve_device, resolve_dtype, si, tensors
+from .regions import eager, one_region, visible, watching
+from .settings import float32_precision, tf32_allowed
+from .state import preserve, uncopyable, undisturbed
 from .timing import Feeder, Timing, check_count, device_clock
 from .costs import Costs, ModuleCost, count_forward, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
