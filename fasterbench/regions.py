@@ -9,6 +9,7 @@ __all__ = ['one_region', 'visible', 'watching', 'eager']
 import sys, torch
 from contextlib import contextmanager, nullcontext
 from torch import nn
+from .core import walk
 
 # %% ../nbs/core/regions.ipynb #0dfd5458
 _slot = '_compiled_call_impl'
@@ -17,25 +18,33 @@ def one_region(m:nn.Module)->bool:
     "Is a call of `m` a compiled or scripted region, or one on several devices, that is not to be seen into?"
     dynamo = sys.modules.get('torch._dynamo')
     if dynamo is not None and isinstance(m, dynamo.OptimizedModule): return True
-    return m._compiled_call_impl is not None or isinstance(m, torch.jit.ScriptModule) or (isinstance(m, nn.DataParallel) and len(m.device_ids)>1)
+    compiled = m._compiled_call_impl is not None and not hasattr(m._compiled_call_impl, 'watches')
+    return compiled or isinstance(m, torch.jit.ScriptModule) or (isinstance(m, nn.DataParallel) and len(m.device_ids)>1)
 
 def visible(model:nn.Module)->dict: # qualified name → module
     "The modules of `model` whose calls can be watched"
-    inside = {id(o) for m in model.modules() if one_region(m) for o in m.modules() if o is not m}
-    return {n:m for n,m in model.named_modules() if id(m) not in inside}
+    found = walk(model)
+    inside = {id(o) for m in found.values() if one_region(m) for o in walk(m).values() if o is not m}
+    return {n:m for n,m in found.items() if id(m) not in inside}
 
 class watching:
     "A context, as often as it is entered: calls of `modules` go through what `around` made of them"
     def __init__(self,
         modules:dict, # name → module, such as `visible(model)`
         around, # called with the name and the call of a module: what is to be called instead
-    ): self.seen = [(vars(m), vars(m).get(_slot), around(n, m._compiled_call_impl or m._call_impl)) for n,m in modules.items()]
+    ): self.seen = [(vars(m), vars(m).get(_slot), self.mark(around(n, m._compiled_call_impl or m._call_impl))) for n,m in modules.items()]
+    @staticmethod
+    def mark(call):
+        call.watches = True   # which tells it from what `Module.compile` puts there
+        return call
     def __enter__(self):
         for attrs,_,call in self.seen: attrs[_slot] = call
     def __exit__(self, *args):
         for attrs,old,_ in self.seen:
             if old is None: attrs.pop(_slot, None)
             else: attrs[_slot] = old
+
+# %% ../nbs/core/regions.ipynb #41aa40cd
 @contextmanager
 def eager():
     "What was compiled runs as it was written while the block lasts; nothing is compiled"
