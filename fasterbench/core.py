@@ -197,7 +197,7 @@ def progress(items, label:str):
 # %% ../nbs/core/core.ipynb #d373e2db
 def __getattr__(name):
     "The name in the module that has it now"
-    for module in ('regions', 'settings', 'state'):
+    for module in () if name.startswith('_') else ('regions', 'settings', 'snapshot', 'state'):
         m = importlib.import_module(f'fasterbench.{module}')
         if name in m.__all__: return getattr(m, name)
     raise AttributeError(f"module 'fasterbench.core' has no attribute {name!r}")

@@ -133,24 +133,24 @@ switches = { # name → reader, writer
 # %% ../nbs/core/settings.ipynb #450a7403
 def put_back(
     items, # of a name and a function that puts it back
-)->dict: # name → error, of those that failed
+)->list: # name and error of those that failed
     "Call all the functions, whichever of them fail"
-    failed = {}
+    failed = []
     for name,put in items:
         try: put()
-        except BaseException as e: failed[name] = e
+        except BaseException as e: failed.append((name, e))
     return failed
 
 def report(
-    failed:dict, # name → error
+    failed:list, # names and errors
     quietly:bool, # warn only: another error is on its way
 ):
     "Name what could not be put back; an interrupt among the errors is raised as it is"
     if not failed: return
-    for e in failed.values():
+    for _,e in failed:
         if not isinstance(e, Exception): raise e
-    what = 'not put back as it was: ' + '; '.join(f'{k} ({str(e).splitlines()[0] if str(e) else type(e).__name__})' for k,e in failed.items())
-    if not quietly: raise RuntimeError(what) from [*failed.values()][0]
+    what = 'not put back as it was: ' + '; '.join(f'{k} ({str(e).splitlines()[0] if str(e) else type(e).__name__})' for k,e in failed)
+    if not quietly: raise RuntimeError(what) from failed[0][1]
     warnings.warn(what, stacklevel=3)
 
 # %% ../nbs/core/settings.ipynb #332883d8
