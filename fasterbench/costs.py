@@ -9,8 +9,8 @@ __all__ = ['weight_sizes', 'per_output', 'per_input', 'moved', 'created', 'looke
            'distinct_elements', 'element_size', 'covered_bytes', 'joint_bytes', 'io_bytes', 'lookup_bytes',
            'output_bytes', 'update_bytes', 'by_output', 'by_input', 'by_source', 'bag_bytes', 'grouped_bytes',
            'packed_linear_bytes', 'packed_conv_bytes', 'norm_bytes', 'Rule', 'rule_for', 'cost_table', 'register_cost',
-           'ModuleCost', 'op_dtype', 'whole_rule', 'nested_rule', 'CostMode', 'Costs', 'count_forward', 'count_costs',
-           'weights_in', 'warn_unknown']
+           'ModuleCost', 'op_dtype', 'whole_rule', 'nested_rule', 'CostMode', 'Costs', 'count_forward', 'counted',
+           'count_costs', 'weights_in', 'warn_unknown']
 
 # %% ../nbs/core/costs.ipynb #42091b32
 import warnings
@@ -26,9 +26,10 @@ from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
-from .core import model_device
+from .core import held, model_device
 from .regions import eager, visible, watching
-from .state import undisturbed
+from .settings import one_at_a_time
+from .state import Run, undisturbed
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
 class Cost(NamedTuple):
@@ -676,13 +677,25 @@ def count_forward(
     with watching(modules, around), eager(), mode: model(*args, **kwargs)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
 
+# %% ../nbs/core/costs.ipynb #c83fa05b
+def counted(
+    run:Run, # a model and its sample
+    modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
+)->Costs:
+    "Count the next forward of a run"
+    run.reset()
+    args, kwargs = run.call()
+    with run.open(): return count_forward(run.model, args, kwargs, modules)
+
 # %% ../nbs/core/costs.ipynb #efb38bce
 def count_costs(
     model:nn.Module, # left as it is found
     sample # a tensor, a tuple of positional arguments, or a dict of keyword arguments
 )->Costs:
-    "FLOPs and bytes of one forward of `model`, by module, in evaluation and inference mode"
-    with undisturbed(model, sample, model_device(model, sample)) as run: costs = count_forward(model, *run.call())
+    "FLOPs and bytes of one forward of `model`, by module, in evaluation mode and without gradients"
+    with one_at_a_time, undisturbed(model, sample, model_device(model, sample)) as run:
+        run.rehearse()
+        costs = counted(run)
     warn_unknown(costs)
     return costs
 
@@ -692,7 +705,7 @@ def weights_in(
     nbytes:float|None # an element; `None`: as they are
 ):
     "While the block lasts, weights of two and more dimensions count as `nbytes` bytes an element, whatever their dtype"
-    new = {p.untyped_storage()._cdata: nbytes for p in model.parameters() if p.dim()>1 and p.is_floating_point()} if nbytes else {}
+    new = {p.untyped_storage()._cdata: nbytes for p in held(model, '_parameters') if p.dim()>1 and p.is_floating_point()} if nbytes else {}
     weight_sizes.update(new)
     try: yield
     finally:

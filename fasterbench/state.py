@@ -159,12 +159,11 @@ Run.rehearse = rehearse
 
 # %% ../nbs/core/state.ipynb #199071cd
 @contextmanager
-def gradients(wanted:bool):
-    "Gradients on or off while the block lasts; in inference mode there are none"
-    if not torch.is_inference_mode_enabled():
-        with torch.set_grad_enabled(wanted): yield
-    elif wanted: raise ValueError("grad=True, in inference mode: there are no gradients in it")
-    else: yield
+def gradients(wanted:bool, device:torch.device):
+    "Gradients on or off while the block lasts; in inference mode, and so on the meta device, there are none"
+    inference = torch.is_inference_mode_enabled() or device.type=='meta'
+    if inference and wanted: raise ValueError(f"grad=True {'on the meta device' if device.type=='meta' else 'in inference mode'}: there are no gradients")
+    with torch.inference_mode() if inference else torch.set_grad_enabled(wanted): yield
 
 @contextmanager
 def room_for(levels:int):
@@ -185,7 +184,7 @@ def undisturbed(
     check_sample(sample)
     lazy = [n for t,n in held(model).items() if nn.parameter.is_lazy(t)]
     if lazy: raise ValueError(f"{type(model).__name__} has parameters that are not initialized yet: {', '.join(lazy)}; a first forward does that")
-    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad), on_device(model, device) as model:
+    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, device), on_device(model, device) as model:
         names = {id(t): name for t,name in held(model).items()}
         kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)
         run = Run(model, sample, device, kept, interrupts)
