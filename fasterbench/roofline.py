@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'time_block', 'time_marked', 'time_plain',
-           'RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'roofline_point', 'Totals',
-           'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled', 'warn_no_ceiling', 'warn_other_path',
-           'Alone', 'LeafTimes', 'time_alone', 'flushing_bytes', 'roof_cell', 'summary_table', 'meta_twin', 'in_dtype',
-           'paper_rows', 'Projection', 'project', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+           'RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'time_of',
+           'roofline_point', 'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled',
+           'warn_no_ceiling', 'other_paths', 'warn_other_path', 'Alone', 'LeafTimes', 'time_alone', 'flushing_bytes',
+           'roof_cell', 'summary_table', 'meta_twin', 'in_dtype', 'paper_rows', 'Projection', 'project',
+           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import copy, sys, time, warnings
@@ -24,10 +25,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from .core import any_console, as_text
 from .core import call_args, device_name, held, model_device, model_dtype, progress, resolve_device, resolve_dtype, si, tensors
 from .regions import eager, one_region, visible, watching
-from .settings import float32_precision, tf32_allowed
-from .state import preserve, uncopyable, undisturbed
+from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .snapshot import Snapshot, putting_back
+from .state import undisturbed
 from .timing import Feeder, Timing, check_count, device_clock
-from .costs import Costs, ModuleCost, count_forward, warn_unknown, weights_in
+from .costs import Costs, ModuleCost, count_forward, counted, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
 from .system import Disturbance, Others, reported_caches, usable_cpus
 from .arithmetic import measurable
@@ -61,9 +63,10 @@ class Observer:
         self.run.reset(); self.calls.clear()
         args, kwargs = self.run.call()
         before()
-        host, begin = time.perf_counter(), self.clock.mark()
-        out = self.model(*args, **kwargs)
-        end, self.host_s = self.clock.mark(), time.perf_counter() - host
+        with self.run.open():
+            host, begin = time.perf_counter(), self.clock.mark()
+            out = self.model(*args, **kwargs)
+            end, self.host_s = self.clock.mark(), time.perf_counter() - host
         _, seconds, *at = self.clock.seconds([begin, end, *(m for _,*marks in self.calls for m in marks)])
         self.calls[:] = zip([name for name,*_ in self.calls], at[::2], at[1::2])
         del out
@@ -89,8 +92,10 @@ class Forwards:
     launch:list = field(default_factory=list) # on an accelerator: seconds of the host for each forward without marks, until all of it was queued
     fed:list = field(default_factory=list)    # on an accelerator: for each forward without marks, seconds of the device for one that was queued before it began
     warmup:int = 0                            # forwards before
-    calls:Counter = field(default_factory=Counter) # name → calls in the last forward
+    paths:list = field(default_factory=list)  # for each forward with marks, name → calls
     disturbance:Disturbance|None = None       # what others took of the processors meanwhile; `None`: too short to tell
+    @property
+    def calls(self)->Counter: return self.paths[-1] if self.paths else Counter() # name → calls in the last forward
     @property
     def module_calls(self)->int: return self.calls.total() # in one forward
     @property
@@ -113,10 +118,12 @@ def time_forwards(
     o:Observer, device,
     warmup:int, steps:int, # forwards
     block:int=4, # forwards with marks around one without
+    warm=lambda: None, # called in between, when the model is warm
 )->Forwards:
     "Time `steps` forwards of a model with marks around every module's call, and some without"
     res, feeder = Forwards(), None if device.type=='cpu' else Feeder(device)
     if warmup: o.forward()
+    warm()
     with Others() as others:
         with o.marks: res.warmup = bool(warmup) + warm_up(o.forward, max(warmup-1, 0))
         for blk in progress(np.array_split(range(steps), max(steps//block, 1)), 'forwards'): time_block(o, res, len(blk), feeder)
@@ -136,7 +143,7 @@ def time_marked(o, res, n):
         for _ in range(n):
             res.totals.append(o.forward())
             res.owns.append(own_times(o.calls, res.totals[-1]))
-            res.calls = Counter(name for name,*_ in o.calls)
+            res.paths.append(Counter(name for name,*_ in o.calls))
 
 def time_plain(o, res, feeder):
     "A forward without marks; on an accelerator also one that does not wait for the host"
@@ -169,10 +176,13 @@ class RooflinePoint:
     cache_time_s:float|None = None  # seconds that the roof allows, with each operation's data from the innermost cache that holds them
     warm_s:float|None = None        # seconds a forward of the module's calls made alone, right after the same call; `None`: not measured
     cold_s:float|None = None        # seconds a forward of the module's calls made alone, after other data went through the caches
+    ran:int|None = None             # timed forwards in which it was called as often as counted; `None`: not run
     samples:list = field(default_factory=list, repr=False) # seconds in each timed forward
     unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
     @property
     def timing(self)->Timing: return Timing(self.samples)
+    @property
+    def sometimes(self)->bool: return self.ran is not None and self.ran<len(self.samples) # did some timed forward take another path?
     @property
     def noise_s(self)->float: return self.timing.iqr if self.samples else 0. # seconds: the interquartile range of the samples
     @property
@@ -217,18 +227,26 @@ def module_kind(module)->str:
     if isinstance(module, torch.jit.ScriptModule): return module.original_name
     return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
 
-def roofline_point(name, module, cost, samples, forward_s, peaks)->RooflinePoint:
+def own_params(module)->int: # elements
+    "Elements of a module's own parameters; of all in it, where it can't be seen into"
+    return sum(p.numel() for p in (held(module, '_parameters') if one_region(module) else module._parameters.values()) if p is not None)
+
+def time_of(samples, ran)->float|None: # seconds; `None`: there are no samples
+    "The median of the forwards in which a module was called as often as counted; of all, where there is none"
+    return Timing([s for s,r in zip(samples, ran) if r] or samples).median if samples else None
+
+def roofline_point(name, module, cost, samples, forward_s, peaks, ran=())->RooflinePoint:
     "Join what a module costs, how long it took (no samples: unknown) and what the machine can do"
-    time_s, known, ceiling = Timing(samples).median if samples else None, not cost.unknown, ceiling_for(cost, peaks)
+    time_s, known, ceiling = time_of(samples, ran), not cost.unknown, ceiling_for(cost, peaks)
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
     under = known and ceiling is not None
     roof = roof_time(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth) if under else None
     what = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if under else 'undefined'
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
         cost.flops/time_s/1e9 if known and time_s else None, what, utilization_pct(roof, time_s) if under and time_s else None,
-        cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s if samples else None, sum(p.numel() for p in module.parameters(recurse=one_region(module))),
+        cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s if samples else None, own_params(module),
         roof, cost.working_set, roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>time_s) if under else None,
-        max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None, samples=samples, unknown=cost.unknown)
+        max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None, ran=sum(ran) if ran else None, samples=samples, unknown=cost.unknown)
 
 # %% ../nbs/analysis/roofline.ipynb #82326672
 @dataclass
@@ -338,27 +356,39 @@ def profile(self:RooflineAnalyzer,
     warmup:int=5, # untimed forwards first
     steps:int=20, # timed forwards
     isolate:bool=False, # time each leaf by itself, too?
+    grad:bool=False, # run with gradients on, for a model that differentiates in its forward?
 )->list[RooflinePoint]:
     "Measure every module of the model; the model, the sample and all settings are left as they were"
     check_count('warmup', warmup, 0); check_count('steps', steps, 1)
-    if not isinstance(isolate, bool): raise TypeError(f"isolate={isolate!r}: isolate is True or False")
-    device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-    if self.given is not None: check_peaks(self.given, device)
-    tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
-    with undisturbed(self.model, self.sample, device) as run, float32_precision(tf32):
-        modules = visible(self.model)   # as they are now; a forward may change that
-        o = Observer(self.model, run, device, modules)
-        costs = count_forward(self.model, *run.call(), modules)
-        forwards = time_forwards(o, device, warmup, steps)
-        costs = join_compiled(costs, o, forwards.calls)
-        peaks = self._rechecked(costs, forwards, self.peaks_for(device, costs), run, device, modules)
-        alone = time_alone(self.model, run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}
+    for name,value in dict(isolate=isolate, grad=grad).items():
+        if not isinstance(value, bool): raise TypeError(f"{name}={value!r}: {name} is True or False")
+    with one_at_a_time:
+        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
+        if self.given is not None: check_peaks(self.given, device)
+        measured = self._measured(device, warmup, steps, isolate, grad)
+    costs, forwards, peaks, alone, modules = measured
     self.results, self.totals = self._join(costs, forwards, peaks, alone, modules)
     self.peaks, self.costs, self.device, self.threads = peaks, costs, device, torch.get_num_threads()
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
-    warn_other_path(costs, forwards.calls)
+    warn_other_path(costs, forwards)
     return self.results
+
+# %% ../nbs/analysis/roofline.ipynb #08152de2
+@patch
+def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad):
+    "What was counted and timed in forwards of the model, under which peaks"
+    tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
+    with undisturbed(self.model, self.sample, device, grad) as run, float32_precision(tf32):
+        modules = visible(run.model)   # as they are now; a forward may change that
+        o, seen = Observer(run.model, run, device, modules), []
+        run.rehearse()
+        forwards = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted(run, modules)))
+        costs = join_compiled(seen[0], o, forwards.calls)
+        with run.open(): peaks = self.peaks_for(device, costs)
+        peaks = self._rechecked(costs, forwards, peaks, run, device, modules)
+        alone = time_alone(run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}
+    return costs, forwards, peaks, alone, modules
 
 # %% ../nbs/analysis/roofline.ipynb #71c7a22c
 @patch
@@ -366,7 +396,8 @@ def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
     forward_s, rows = Timing(forwards.totals).median, []
     for name,cost in costs.by_module.items():
         if not cost.worked: continue
-        row = roofline_point(name, modules[name], cost, [own.get(name, 0.) for own in forwards.owns], forward_s, peaks)
+        ran = [path[name]==cost.calls for path in forwards.paths]
+        row = roofline_point(name, modules[name], cost, [own.get(name, 0.) for own in forwards.owns], forward_s, peaks, ran)
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)
@@ -376,7 +407,7 @@ def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modul
     "The peaks; where they were measured, and rows pass a ceiling, with that ceiling measured again"
     if self.given is not None: return peaks
     rows, _ = self._join(costs, forwards, peaks, {}, modules)
-    better = recheck(self.model, run, device, rows, peaks, modules)
+    with run.open(): better = recheck(run.model, run, device, rows, peaks, modules)
     if better is not peaks: remember(peaks, better)
     return better
 
@@ -390,11 +421,17 @@ def warn_no_ceiling(rows, peaks):
         where = as_text(name) or 'the model'
         warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
 
-def warn_other_path(costs, timed):
-    "One warning if the timed forwards made other calls than the counted forward"
-    counted = costs.calls
-    if odd := [f"{as_text(n)} ({counted[n]} and {timed[n]} times)" for n in sorted({*counted, *timed} - {''}) if counted[n]!=timed[n]]: warnings.warn(
-        f"the timed forwards did not take the path of the counted one, which called {', '.join(odd[:5])}; their rows are not to be trusted", stacklevel=3)
+def other_paths(costs, forwards)->dict: # name → timed forwards in which it was called as often as counted, if not in all
+    "Modules that some timed forward called more or less often than the counted one"
+    names = dict.fromkeys(n for calls in (costs.calls, *forwards.paths) for n in calls if n)
+    ran = {n: sum(path[n]==costs.calls[n] for path in forwards.paths) for n in names}
+    return {n:k for n,k in ran.items() if k<len(forwards.paths)}
+
+def warn_other_path(costs, forwards):
+    "One warning if timed forwards made other calls than the counted forward"
+    odd, n = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()], len(forwards.paths)
+    if odd: warnings.warn(f"not all of the {n} timed forwards took the path of the counted one: as often as counted they called "
+        f"{', '.join(odd[:5])}{', …' if odd[5:] else ''}; the times of these rows are of those forwards", stacklevel=3)
 
 # %% ../nbs/analysis/roofline.ipynb #a2437827
 class Alone:
@@ -431,19 +468,20 @@ class LeafTimes:
     def times(self, module, call, args, kwargs):
         if torch._C._functorch.peek_interpreter_stack() is not None: return None
         try: given, named = copy.deepcopy((args, kwargs), {id(t):t.clone() for t in tensors(args, kwargs)})
-        except uncopyable: return None
+        except Exception: return None
         self.busy = True
+        kept = Snapshot(module, copied=held(module, '_buffers'), sums=False)   # weights are seen to at the end
         try:
-            with preserve(module): return self.alone.times(lambda: call(*given, **named))
+            with putting_back(kept): return self.alone.times(lambda: call(*given, **named))
         finally: self.busy = False
 
 def time_alone(
-    model, run, # a model and its `Run`, both on `device`
+    run, # a `Run` on `device`
     device, nbytes, costs, modules,
 )->dict: # name of a leaf → seconds of its calls in a forward: warm, cold
-    "Time each leaf of `model` that does some work by itself"
+    "Time each leaf of the model that does some work by itself"
     times, inner = LeafTimes(Alone(device, nbytes)), {id(m) for m in modules.values()}
-    leaves = {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and not any(id(c) in inner for c in m.children())}
+    leaves = {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and not any(id(c) in inner for c in m._modules.values())}
     bar, thread = iter(progress(range(sum(costs.by_module[n].calls for n in leaves)), 'alone')), get_ident()
     def around(name, call):
         def timed(*args, **kwargs):
@@ -454,7 +492,7 @@ def time_alone(
         return timed
     run.reset()
     args, kwargs = run.call()
-    with watching(leaves, around): model(*args, **kwargs)
+    with watching(leaves, around), run.open(): run.model(*args, **kwargs)
     return {n:t for n,t in times.sums.items() if t}
 
 def flushing_bytes(peaks:HardwarePeaks, device:torch.device)->int: # bytes
@@ -475,10 +513,14 @@ def roof_cell(r)->str:
     if r.impossible: return f'above {roof}'
     return f'{roof} {r.cache_pct:.0f} %' if r.above and r.roof not in (None, 'memory') else roof
 
+def _time_cell(r):
+    some = f' in {r.ran}/{len(r.samples)}' if r.sometimes else ''
+    return ('~' if r.samples and r.noisy else '') + si(r.time_s, 's') + some
+
 def _cells(r):
     over, least = '↑' if r.above else '', '≥' if r.unknown else ''
     return [as_text(r.name) or '(the model)', as_text(r.type), least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
-            _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r), ('~' if r.samples and r.noisy else '') + si(r.time_s, 's'), _number(r.time_pct, '.1f')]
+            _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r), _time_cell(r), _number(r.time_pct, '.1f')]
 
 def summary_table(
     rows:list, # of `RooflinePoint`
@@ -506,6 +548,8 @@ def _totals_lines(a):
     if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
     noisy = [r for r in a.results if r.noisy]
     if noisy: lines.append(f"~            noisy: the IQR of {len(noisy)} rows' samples ({pct(sum(r.time_s for r in noisy))}) is more than a tenth of their median")
+    some = [r for r in a.results if r.sometimes]
+    if some: lines.append(f"paths        {len(some)} rows were not called in every forward as often as counted; their times are those of the forwards in which they were")
     above = [r for r in a.results if r.above and not r.impossible]
     if above: lines.append("↑            above the memory's roof: " + ("the peaks hold no caches that could explain it" if above[0].roof=='memory' else
         "the data came from a cache, of whose roof the row reached that much"))
@@ -585,7 +629,7 @@ def meta_twin(model:nn.Module)->nn.Module:
         memo = {id(t): _without_data(t) for t in held(model)}
         memo.update((id(t), t.detach().clone()) for m in model.modules() for t in _computed(m))
         twin = copy.deepcopy(model, memo)
-    except uncopyable as e: raise ValueError(f"{what}: {str(e).splitlines()[0]}") from e
+    except Exception as e: raise ValueError(f"{what}: {str(e).splitlines()[0]}") from e
     for old,new in zip(model.modules(), twin.modules()):   # a copy of a compiled module has forgotten that it is one
         if old._compiled_call_impl is not None: new._compiled_call_impl = new._call_impl
     return twin

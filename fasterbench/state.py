@@ -154,8 +154,14 @@ def rehearse(run:Run):
     "A first forward: what is built lazily is there afterwards, and of what is written to there is a copy"
     run.reset()
     args, kwargs = run.call()
-    with eager(), Saving(run.snapshot) if run.snapshot else nullcontext(), run.open(): run.model(*args, **kwargs)
+    with eager(), Saving(run.snapshot) if run.snapshot else nullcontext(), run.open():
+        try: run.model(*args, **kwargs)
+        except RuntimeError as e: _explain(e)
 Run.rehearse = rehearse
+
+def _explain(e):
+    if torch.is_grad_enabled() or 'does not require grad' not in str(e): raise
+    raise RuntimeError(f"{str(e).splitlines()[0]}: the forward differentiates, and runs without gradients; profile(grad=True) runs it with them") from e
 
 # %% ../nbs/core/state.ipynb #199071cd
 @contextmanager
