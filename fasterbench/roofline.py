@@ -374,7 +374,7 @@ def profile(self:RooflineAnalyzer,
     warn_other_path(costs, forwards)
     return self.results
 
-# %% ../nbs/analysis/roofline.ipynb #08152de2
+# %% ../nbs/analysis/roofline.ipynb #403a9bcc
 @patch
 def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad):
     "What was counted and timed in forwards of the model, under which peaks"
@@ -423,8 +423,9 @@ def warn_no_ceiling(rows, peaks):
 
 def other_paths(costs, forwards)->dict: # name → timed forwards in which it was called as often as counted, if not in all
     "Modules that some timed forward called more or less often than the counted one"
-    names = dict.fromkeys(n for calls in (costs.calls, *forwards.paths) for n in calls if n)
-    ran = {n: sum(path[n]==costs.calls[n] for path in forwards.paths) for n in names}
+    counted = costs.calls
+    names = dict.fromkeys(n for calls in (counted, *forwards.paths) for n in calls if n)
+    ran = {n: sum(path[n]==counted[n] for path in forwards.paths) for n in names}
     return {n:k for n,k in ran.items() if k<len(forwards.paths)}
 
 def warn_other_path(costs, forwards):
