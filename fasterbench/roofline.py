@@ -7,8 +7,8 @@ __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'tim
            'RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'roofline_point', 'no_ceiling',
            'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled', 'warn_no_ceiling',
            'warn_other_path', 'Alone', 'LeafTimes', 'time_alone', 'flushing_bytes', 'roof_cell', 'summary_table',
-           'check_ceilings', 'weight_bytes', 'unfit', 'meta_twin', 'in_dtype', 'paper_rows', 'Projection', 'project',
-           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+           'ceiling_lines', 'check_ceilings', 'weight_bytes', 'unfit', 'meta_twin', 'in_dtype', 'paper_rows',
+           'Projection', 'project', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import copy, sys, time, warnings
@@ -510,8 +510,10 @@ def _rows_at_roof(rows):
     n = sum(r.roof_time_s is not None for r in rows)
     return 'all rows' if n==len(rows) else f'{n} of {len(rows)} rows'
 
-def _ceiling_lines(rows):
-    "What is to be said of products without a ceiling"
+def ceiling_lines(
+    rows:list, # of `RooflinePoint` or `Projection`
+)->list[str]: # a line for each dtype
+    "What a sum of times at the roof leaves out, since products have no ceiling"
     total = sum(r.flops for r in rows)
     def line(dtype, odd):
         share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
@@ -562,7 +564,7 @@ def _totals_lines(a):
         f"remainder    {si(t.remainder_s, 's')} ({pct(t.remainder_s)}): {si(t.outside.median, 's')} outside of the rows (Python, dispatch), {si(t.jitter_s, 's')} jitter",
         f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, median {si(t.plain.median, 's')})" + _many_marks(t),
         f"work         {'' if t.complete else 'at least '}{si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
-        f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, {pct(t.roof_time_s)} of the forward", *_ceiling_lines(a.results)]
+        f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, {pct(t.roof_time_s)} of the forward", *ceiling_lines(a.results)]
     if t.launch: lines.insert(4, f"device       idle for {t.device_idle_pct:.1f} % of a forward; the host takes {si(t.launch.median, 's')} to launch one")
     if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
     noisy = [r for r in a.results if r.noisy]
@@ -594,7 +596,7 @@ def _paper_lines(a):
     lines = [f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other" + (f", {100*memory/roof:.1f} % of it in memory-bound ones" if roof else ''),
         f"work         {'' if c.complete else 'at least '}{si(c.flops, 'FLOP')} ({si(c.matmul_flops, 'FLOP')} in matrix products), {si(c.bytes_moved, 'B')}"]
     if not unfit(a.peaks, a.weight_bytes): lines.append(_memory_line(a.peaks, a.weight_bytes))
-    return lines + _ceiling_lines(a.results) + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
+    return lines + ceiling_lines(a.results) + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
 
 @patch
 def _profiled(self:RooflineAnalyzer, what):
