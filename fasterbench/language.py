@@ -24,7 +24,7 @@ from .roofline import weight_bytes
 from .timing import check_count
 
 # %% ../nbs/analysis/language.ipynb #b8a5e5f2
-_attended = ContextVar('attended', default=None) # list that attention is noted in: module, shapes of queries, keys, values
+_attended = ContextVar('attended', default=None) # a list, for module and shapes of queries, keys and values
 
 def fused_attention(module, query, key, value, attention_mask=None, scaling=None, dropout=0., sliding_window=None, **kwargs):
     "Attention as one operation, in the form that transformers asks for"
@@ -117,7 +117,8 @@ def _paper_cache(config, length:int, size:float|None):
     class Full(DynamicLayer):
         def __init__(self, length, most=math.inf, chunked=False):
             super().__init__()
-            self.length, self.most, self.chunked = length, most, chunked   # tokens that are there, and that are ever kept; do windows begin anew?
+            self.length, self.most = length, most   # tokens that are there, and that are ever kept
+            self.chunked = chunked   # do windows begin anew?
         def update(self, key_states, value_states, *args, **kwargs):
             new = key_states.shape[-2]
             def store(states):
@@ -135,7 +136,10 @@ def _paper_cache(config, length:int, size:float|None):
     kinds = getattr(text, 'layer_types', None) or ['sliding_attention' if getattr(text, 'sliding_window', None) else 'full_attention']*text.num_hidden_layers
     if odd := {k for k in kinds if k not in ('full_attention', 'sliding_attention', 'chunked_attention')}: raise ValueError(f"layers of kind {', '.join(sorted(odd))} have no cache of keys and values: only attention is known here")
     window = getattr(text, 'sliding_window', None) or getattr(text, 'attention_chunk_size', None) or math.inf
-    cache = Cache(layers=[Full(length) if k=='full_attention' else Full(min(length, window - 1), window, k=='chunked_attention') for k in kinds])
+    def layer(kind):
+        if kind=='full_attention': return Full(length)
+        return Full(min(length, window - 1), window, kind=='chunked_attention')
+    cache = Cache(layers=[layer(k) for k in kinds])
     return cache, sizes
 
 # %% ../nbs/analysis/language.ipynb #6d78ddb8
@@ -173,7 +177,8 @@ class Phase:
     def left_out(self)->list[str]: # lines; empty: nothing
         "What the times at the roof do not hold"
         unknown = sum((r.unknown for r in self.rows), Counter())
-        return ceiling_lines(self.rows) + ([f"undefined    operations of unknown cost: {', '.join(unknown)}"] if unknown else [])
+        said = [f"undefined    operations of unknown cost: {', '.join(unknown)}"] if unknown else []
+        return ceiling_lines(self.rows) + said
 
 
 # %% ../nbs/analysis/language.ipynb #05d3ec1c
@@ -284,12 +289,14 @@ def by_kind(
     return sorted((one(k, rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
 
 # %% ../nbs/analysis/language.ipynb #f7a41d33
-_phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B', '% of the time\nmemory bound', 'time\nat the roof', 'tokens/s\nat the roof']
+_phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',
+    '% of the time\nmemory bound', 'time\nat the roof', 'tokens/s\nat the roof']
 
 def _phase_cells(name, p, flops, rows, seconds):
     fits = {True: 'yes', False: 'no', None: '–'}[p.fits]
     sizes = [f'{p.tokens:,}', si(flops, 'FLOP'), si(p.bytes_moved, 'B'), si(p.cache_bytes, 'B'), fits]
-    return [name, *sizes, f'{flops/p.bytes_moved:.3g}', f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
+    rates = [f'{flops/p.bytes_moved:.3g}', f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
+    return [name, *sizes, *rates]
 
 def phase_table(
     e:LanguageEstimate,
@@ -298,6 +305,8 @@ def phase_table(
     first, last = ([p.name, p, p.flops, p.rows, p.roof_time_s] for p in (e.prefill, e.decode))
     p, known = e.prefill, e.prefill.causal_flops is not None
     causal = [['prefill, causal', p, p.causal_flops, p.causal_rows, p.causal_roof_time_s]]*known
-    table = tabulate([_phase_cells(*o) for o in (first, *causal, last)], headers=_phase_heads, disable_numparse=True, stralign='right')
+    cells = [_phase_cells(*o) for o in (first, *causal, last)]
+    table = tabulate(cells, headers=_phase_heads, disable_numparse=True, stralign='right')
     why = [] if known else ['prefill: attention is no operation of its own in this model, so its causal part is not known']
-    return '\n'.join([table, *why, *(f"{o.name}: {' '.join(line.split())}" for o in (e.prefill, e.decode) for line in o.left_out)])
+    said = [f"{o.name}: {' '.join(line.split())}" for o in (e.prefill, e.decode) for line in o.left_out]
+    return '\n'.join([table, *why, *said])

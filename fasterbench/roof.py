@@ -267,7 +267,8 @@ def _sheet_rates(sheet, cores):
     cycles = sheet.clocks[1]*1e9*(cores or sheet.cores)
     return {k: v*cycles for k,v in per_cycle[sheet.core].items()}, sheet.bandwidth()
 
-def _sheet_bytes(sheet): return sheet.capacity*2**30 if isinstance(sheet, Datasheet) else None   # a socket has what is put in
+def _sheet_bytes(sheet): # `None`: a socket has what is put in
+    return sheet.capacity*2**30 if isinstance(sheet, Datasheet) else None
 
 # %% ../nbs/hardware/roof.ipynb #bc9a1bf3
 def datasheet_peaks(
@@ -288,7 +289,8 @@ def datasheet_peaks(
         raise ValueError(f"dtype={dtype}: the datasheet of the {sheet.name} has no dense rate for {key}, "
                          f"but for {', '.join(rates)}")
     return HardwarePeaks(rates[key], bandwidth, device='cuda' if on_gpu else 'cpu', dtype=dtype, tf32_enabled=tf32,
-        compute_peaks=rates, device_name=sheet.name, source=f'{sheet.source} ({sheet.status})', memory_bytes=_sheet_bytes(sheet))
+        compute_peaks=rates, device_name=sheet.name, source=f'{sheet.source} ({sheet.status})',
+        memory_bytes=_sheet_bytes(sheet))
 
 # %% ../nbs/hardware/roof.ipynb #3854b6ad
 @patch

@@ -564,7 +564,8 @@ def _totals_lines(a):
         f"remainder    {si(t.remainder_s, 's')} ({pct(t.remainder_s)}): {si(t.outside.median, 's')} outside of the rows (Python, dispatch), {si(t.jitter_s, 's')} jitter",
         f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, median {si(t.plain.median, 's')})" + _many_marks(t),
         f"work         {'' if t.complete else 'at least '}{si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
-        f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, {pct(t.roof_time_s)} of the forward", *ceiling_lines(a.results)]
+        f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, {pct(t.roof_time_s)} of the forward",
+        *ceiling_lines(a.results)]
     if t.launch: lines.insert(4, f"device       idle for {t.device_idle_pct:.1f} % of a forward; the host takes {si(t.launch.median, 's')} to launch one")
     if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
     noisy = [r for r in a.results if r.noisy]
@@ -728,7 +729,8 @@ def _projected(r, peaks, dtype):
     known = not r.unknown and ceiling is not None
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
     return Projection(r.name, r.type, bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined', r.bound, ai,
-        roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None, r.roof_time_s, r.time_s, r.flops, nbytes, r.matmul_flops, other, r.unknown)
+        roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None, r.roof_time_s, r.time_s,
+        r.flops, nbytes, r.matmul_flops, other, r.unknown)
 
 def project(
     results:list, # of `RooflinePoint`, from a profile, an estimate or elsewhere
