@@ -217,10 +217,11 @@ def named_peaks(
 def _or(value, default): return default if value is None else value
 
 def _estimate_language(model, peaks, dtype, top, **kw):
-    from fasterbench.language import by_kind, estimate_language, phase_table
+    from fasterbench.language import by_kind, estimate_language, phase_table, unfit_lines
     e = estimate_language(model, peaks, dtype=dtype, **kw)
     print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}, under the roof of {as_text(peaks.device_name or peaks.device)}")
-    print(f'{peaks}\n\n{phase_table(e)}\n\ndecode, by kind of layer\n{summary_table(by_kind(e.decode.rows), top)}\n')
+    print(*unfit_lines(e), peaks, sep='\n')
+    print(f'\n{phase_table(e)}\n\ndecode, by kind of layer\n{summary_table(by_kind(e.decode.rows), top)}\n')
     return by_kind(e.decode.rows)
 
 def _format(text):

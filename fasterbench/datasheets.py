@@ -16,6 +16,7 @@ class Datasheet(NamedTuple):
     name:str         # as people call it
     devices:tuple    # what the driver calls it, all in lower case
     memory:str       # kind of memory
+    capacity:int     # 2³⁰ bytes of it, which vendors call GB
     bandwidth:float  # 10⁹ byte/s
     rates:dict       # dtype name → 10¹² FLOP/s of dense products with float32 accumulation
     clocked:tuple    # a dtype's rate once more: (dtype name, units, FLOP per clock and unit, GHz)
@@ -32,34 +33,34 @@ _a100, _h100 = _rates(19.5, 19.5, 156, 312, 312, 624, 0), _rates(66.9, 66.9, 494
 _whitepaper = 'NVIDIA H100 Tensor Core GPU Architecture, whitepaper V1.03, tables 1 and 3'
 
 sheets = {s.name: s for s in (
-    Datasheet('A100-SXM-40GB', ('nvidia a100-sxm4-40gb', 'a100-sxm4-40gb'), 'HBM2', 1555, _a100, ('bfloat16', 108, 2048, 1.41), (5120, 2.43),
+    Datasheet('A100-SXM-40GB', ('nvidia a100-sxm4-40gb', 'a100-sxm4-40gb'), 'HBM2', 40, 1555, _a100, ('bfloat16', 108, 2048, 1.41), (5120, 2.43),
         'verified', 'NVIDIA Technical Blog, NVIDIA Ampere Architecture In-Depth, comparison table'),
-    Datasheet('A100-SXM-80GB', ('nvidia a100-sxm4-80gb', 'a100-sxm4-80gb'), 'HBM2e', 2039, _a100, ('bfloat16', 108, 2048, 1.41), (5120, 3.186),
+    Datasheet('A100-SXM-80GB', ('nvidia a100-sxm4-80gb', 'a100-sxm4-80gb'), 'HBM2e', 80, 2039, _a100, ('bfloat16', 108, 2048, 1.41), (5120, 3.186),
         'unverified', 'NVIDIA A100 Tensor Core GPU Data Sheet, June 2021 (the rates verified as for A100-SXM-40GB, the bandwidth not)'),
-    Datasheet('A100-PCIe-80GB', ('nvidia a100 80gb pcie',), 'HBM2e', 1935, _a100, ('bfloat16', 108, 2048, 1.41), (5120, 3.024),
+    Datasheet('A100-PCIe-80GB', ('nvidia a100 80gb pcie',), 'HBM2e', 80, 1935, _a100, ('bfloat16', 108, 2048, 1.41), (5120, 3.024),
         'unverified', 'NVIDIA A100 Tensor Core GPU Data Sheet, June 2021'),
-    Datasheet('H100-SXM', ('nvidia h100 80gb hbm3',), 'HBM3', 3352, _h100, ('bfloat16', 132, 4096, 1.83), (5120, 5.238), 'unverified', _whitepaper),
-    Datasheet('H100-PCIe', ('nvidia h100 pcie',), 'HBM2e', 2039, _rates(51.2, 51.2, 378, 756, 756, 1513, 1513),
+    Datasheet('H100-SXM', ('nvidia h100 80gb hbm3',), 'HBM3', 80, 3352, _h100, ('bfloat16', 132, 4096, 1.83), (5120, 5.238), 'unverified', _whitepaper),
+    Datasheet('H100-PCIe', ('nvidia h100 pcie',), 'HBM2e', 80, 2039, _rates(51.2, 51.2, 378, 756, 756, 1513, 1513),
         ('bfloat16', 114, 4096, 1.62), (5120, 3.186), 'unverified', _whitepaper),
-    Datasheet('H200-SXM', ('nvidia h200',), 'HBM3e', 4800, _h100, ('bfloat16', 132, 4096, 1.83), (6144, 6.25),
+    Datasheet('H200-SXM', ('nvidia h200',), 'HBM3e', 141, 4800, _h100, ('bfloat16', 132, 4096, 1.83), (6144, 6.25),
         'unverified', 'NVIDIA H200 Tensor Core GPU Datasheet, November 2024; rates as H100-SXM, the same die'),
-    Datasheet('B200', ('nvidia b200',), 'HBM3e', 7700, _rates(37, 75, 1100, 2250, 2250, 4500, 4500), None, (7680, 7.992),
+    Datasheet('B200', ('nvidia b200',), 'HBM3e', 180, 7700, _rates(37, 75, 1100, 2250, 2250, 4500, 4500), None, (7680, 7.992),
         'unverified', 'NVIDIA Blackwell Datasheet, HGX B200 column: half of what it prints for sparse matrices'),
-    Datasheet('L4', ('nvidia l4',), 'GDDR6', 300, _rates(0.473, 30.3, 60, 121, 121, 242.5, 242.5), ('float32', 7424, 2, 2.04), (192, 12.5),
+    Datasheet('L4', ('nvidia l4',), 'GDDR6', 24, 300, _rates(0.473, 30.3, 60, 121, 121, 242.5, 242.5), ('float32', 7424, 2, 2.04), (192, 12.5),
         'unverified', 'NVIDIA L4 Tensor Core GPU datasheet: half of what it prints for sparse matrices; float64 as 1/64 of float32'),
-    Datasheet('L40S', ('nvidia l40s',), 'GDDR6', 864, _rates(1.43, 91.6, 183, 362.05, 362.05, 733, 733), ('float32', 18176, 2, 2.52), (384, 18),
+    Datasheet('L40S', ('nvidia l40s',), 'GDDR6', 48, 864, _rates(1.43, 91.6, 183, 362.05, 362.05, 733, 733), ('float32', 18176, 2, 2.52), (384, 18),
         'unverified', 'NVIDIA L40S datasheet, August 2023, as printed (half of its 733 would be 366.5); float64 as 1/64 of float32'),
-    Datasheet('T4', ('tesla t4', 'nvidia t4'), 'GDDR6', 320, _rates(0.253, 8.1, 0, 0, 65, 130, 0), ('float16', 40, 1024, 1.59), (256, 10),
+    Datasheet('T4', ('tesla t4', 'nvidia t4'), 'GDDR6', 16, 320, _rates(0.253, 8.1, 0, 0, 65, 130, 0), ('float16', 40, 1024, 1.59), (256, 10),
         'unverified', 'NVIDIA T4 datasheet (an older edition says 300 GB/s); float64 as 1/32 of float32'),
-    Datasheet('RTX-3090', ('nvidia geforce rtx 3090',), 'GDDR6X', 936, _rates(0.556, 35.6, 35.6, 71, 71, 284, 0), ('bfloat16', 82, 512, 1.695), (384, 19.5),
+    Datasheet('RTX-3090', ('nvidia geforce rtx 3090',), 'GDDR6X', 24, 936, _rates(0.556, 35.6, 35.6, 71, 71, 284, 0), ('bfloat16', 82, 512, 1.695), (384, 19.5),
         'unverified', 'NVIDIA Ampere GA102 GPU Architecture, whitepaper V2, appendix A; float64 as 1/64 of float32'),
-    Datasheet('RTX-4090', ('nvidia geforce rtx 4090',), 'GDDR6X', 1008, _rates(1.29, 82.6, 82.6, 165.2, 165.2, 660.6, 330.3), ('bfloat16', 128, 512, 2.52), (384, 21),
+    Datasheet('RTX-4090', ('nvidia geforce rtx 4090',), 'GDDR6X', 24, 1008, _rates(1.29, 82.6, 82.6, 165.2, 165.2, 660.6, 330.3), ('bfloat16', 128, 512, 2.52), (384, 21),
         'unverified', 'NVIDIA Ada GPU Architecture, whitepaper V2.02, appendix A; float64 as 1/64 of float32'),
-    Datasheet('RTX-5090', ('nvidia geforce rtx 5090',), 'GDDR7', 1792, _rates(1.64, 104.8, 104.8, 209.5, 209.5, 838, 419), ('bfloat16', 170, 512, 2.407), (512, 28),
+    Datasheet('RTX-5090', ('nvidia geforce rtx 5090',), 'GDDR7', 32, 1792, _rates(1.64, 104.8, 104.8, 209.5, 209.5, 838, 419), ('bfloat16', 170, 512, 2.407), (512, 28),
         'unverified', 'NVIDIA RTX Blackwell GPU Architecture, whitepaper V1.1, appendix A; float64 as 1/64 of float32'),
-    Datasheet('MI250X-GCD', ('amd instinct mi250x', 'amd instinct mi250x / mi250'), 'HBM2e', 1638.4, _rates(47.9, 47.9, 0, 191.5, 191.5, 191.5, 0),
+    Datasheet('MI250X-GCD', ('amd instinct mi250x', 'amd instinct mi250x / mi250'), 'HBM2e', 64, 1638.4, _rates(47.9, 47.9, 0, 191.5, 191.5, 191.5, 0),
         ('bfloat16', 110, 1024, 1.7), (4096, 3.2), 'derived', 'AMD CDNA 2 Architecture, white paper, table 1 and note MI200-30: half of the card'),
-    Datasheet('MI300X', ('amd instinct mi300x',), 'HBM3', 5325, _rates(163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 0) | dict(float8_e4m3fnuz=2614.9), ('bfloat16', 304, 2048, 2.1), (8192, 5.2),
+    Datasheet('MI300X', ('amd instinct mi300x',), 'HBM3', 192, 5325, _rates(163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 0) | dict(float8_e4m3fnuz=2614.9), ('bfloat16', 304, 2048, 2.1), (8192, 5.2),
         'verified', 'AMD CDNA 3 Architecture, white paper, table 2 and note MI300-13'))}
 
 # %% ../nbs/hardware/datasheets.ipynb #4f7094f5

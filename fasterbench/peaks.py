@@ -20,7 +20,7 @@ from .settings import float32_precision, one_at_a_time
 from .timing import check_count
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock, processor_id
-from .system import reported_caches, usable_cpus, wait_for_quiet
+from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quiet
 from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, finite, named_dtype, positive
@@ -327,7 +327,7 @@ def _as_peaks(o:Look, names, device, tf32, threads, cpus, facts, doubts)->Hardwa
         compute_kernels=of('kernels'), kernels={k: str(v) for k,v in of('case').items()},
         samples={**of('samples'), 'bandwidth': o.samples})
     memory = dict(memory_levels=o.levels, bandwidths=o.rates, working_set=o.used, falling=o.falling)
-    around = dict(device=device, device_name=device_name(device), threads=threads, cpus=len(cpus),
+    around = dict(device=device, device_name=device_name(device), threads=threads, cpus=len(cpus), memory_bytes=memory_capacity(device),
         disturbance=o.disturbance, versions=software(), cudnn_benchmark=torch.backends.cudnn.benchmark,
         date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
     own = dict(dtype=named_dtype(names[0]), tf32_enabled=tf32 or names[0]=='tf32')

@@ -117,7 +117,7 @@ def _check_peaks(p):
     for k in ('unsupported', 'kernels', 'versions', 'doubts'): put(k, _words(k, getattr(p, k)))
     for k in ('compute_kernels', 'gpu_before'): _is(k, getattr(p, k), dict)
     for k,v in _known(p, 'date', 'device_name', 'source', 'core'): _is(k, v, str)
-    for k,v in _known(p, 'threads', 'cpus', 'cores', 'working_set'): _count(k, v)
+    for k,v in _known(p, 'threads', 'cpus', 'cores', 'working_set', 'memory_bytes'): _count(k, v)
     for k,v in _known(p, 'clock_hz'): put(k, positive(k, v))
     for k,v in _known(p, 'falling'): put(k, _share(k, v))
     for k,v in _known(p, 'disturbance'): put(k, _disturbance(v))
@@ -192,6 +192,7 @@ class HardwarePeaks:
     doubts:dict = _named()        # dtype name → why its ceiling is hard to believe
     date:str|None = None          # when measured, ISO 8601 in UTC
     source:str = 'given'          # `"given"`, `"measured"`, or a vendor's document
+    memory_bytes:int|None = None  # bytes that the device's memory holds; `None`: not known
     def __post_init__(self): _check_peaks(self)
     @property
     def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is
@@ -249,6 +250,14 @@ def level(self:HardwarePeaks, nbytes:int)->MemoryLevel: # nbytes: of the working
     "The innermost level of memory that holds `nbytes`; the memory itself where no cache does, or none was measured"
     return next((o for o in self.memory_levels[:-1] if nbytes<=o.size), self.memory)
 
+# %% ../nbs/hardware/roof.ipynb #32d825a5
+@patch
+def holds(self:HardwarePeaks,
+    nbytes:float, # bytes
+)->bool|None: # `None`: how much memory there is is not known
+    "Does the device's memory hold `nbytes`?"
+    return None if self.memory_bytes is None else nbytes<=self.memory_bytes
+
 # %% ../nbs/hardware/roof.ipynb #6dc8b0e9
 def _sheet_rates(sheet, cores):
     "Dtype name → FLOP/s; byte/s"
@@ -257,6 +266,9 @@ def _sheet_rates(sheet, cores):
         raise ValueError(f"cores={cores!r}: the {sheet.name} has {sheet.cores}")
     cycles = sheet.clocks[1]*1e9*(cores or sheet.cores)
     return {k: v*cycles for k,v in per_cycle[sheet.core].items()}, sheet.bandwidth()
+
+def _sheet_bytes(sheet): # `None`: a socket has what is put in
+    return sheet.capacity*2**30 if isinstance(sheet, Datasheet) else None
 
 # %% ../nbs/hardware/roof.ipynb #bc9a1bf3
 def datasheet_peaks(
@@ -277,7 +289,8 @@ def datasheet_peaks(
         raise ValueError(f"dtype={dtype}: the datasheet of the {sheet.name} has no dense rate for {key}, "
                          f"but for {', '.join(rates)}")
     return HardwarePeaks(rates[key], bandwidth, device='cuda' if on_gpu else 'cpu', dtype=dtype, tf32_enabled=tf32,
-        compute_peaks=rates, device_name=sheet.name, source=f'{sheet.source} ({sheet.status})')
+        compute_peaks=rates, device_name=sheet.name, source=f'{sheet.source} ({sheet.status})',
+        memory_bytes=_sheet_bytes(sheet))
 
 # %% ../nbs/hardware/roof.ipynb #3854b6ad
 @patch
@@ -290,7 +303,7 @@ def datasheet(self:HardwarePeaks)->HardwarePeaks|None:
     rates, bandwidth = _sheet_rates(sheet, None if on_gpu else self.threads)
     name = self.name if self.name in rates else 'float32'
     return HardwarePeaks(rates[name], bandwidth, device=self.device, dtype=named_dtype(name), tf32_enabled=name=='tf32',
-        compute_peaks=rates, device_name=sheet.name, source=sheet.source)
+        compute_peaks=rates, device_name=sheet.name, source=sheet.source, memory_bytes=_sheet_bytes(sheet))
 
 
 # %% ../nbs/hardware/roof.ipynb #608c69d4
@@ -366,7 +379,8 @@ def _where(self:HardwarePeaks):
     versions = ', '.join(f'{k} {v}' for k,v in self.versions.items())
     processors = f' on {self.cpus} processors' if self.cpus else ''
     threads = '' if self.threads is None else f'{self.threads} threads{processors}'
-    return [o for o in (self.device_name, self.device, threads, versions, self.date, self.source) if o]
+    memory = '' if self.memory_bytes is None else f'{si(self.memory_bytes, "B")} of memory'
+    return [o for o in (self.device_name, self.device, threads, memory, versions, self.date, self.source) if o]
 
 @patch
 def _reservations(self:HardwarePeaks):

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'time_block', 'time_marked', 'time_plain',
            'RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'time_of',
-           'roofline_point', 'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled',
+           'roofline_point', 'no_ceiling', 'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled',
            'warn_no_ceiling', 'other_paths', 'warn_other_path', 'Alone', 'LeafTimes', 'time_alone', 'flushing_bytes',
-           'roof_cell', 'summary_table', 'meta_twin', 'in_dtype', 'paper_rows', 'Projection', 'project',
-           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+           'roof_cell', 'summary_table', 'ceiling_lines', 'check_ceilings', 'weight_bytes', 'unfit', 'meta_twin',
+           'in_dtype', 'paper_rows', 'Projection', 'project', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import copy, sys, time, warnings
@@ -29,7 +29,7 @@ from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .snapshot import Snapshot, putting_back
 from .state import undisturbed
 from .timing import Feeder, Timing, check_count, device_clock
-from .costs import Costs, ModuleCost, count_forward, counted, warn_unknown, weights_in
+from .costs import Costs, ModuleCost, count_forward, counted, covered_bytes, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
 from .system import Disturbance, Others, reported_caches, usable_cpus
 from .arithmetic import measurable
@@ -248,6 +248,17 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=())->Roofl
         roof, cost.working_set, roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>time_s) if under else None,
         max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None, ran=sum(ran) if ran else None, samples=samples, unknown=cost.unknown)
 
+# %% ../nbs/analysis/roofline.ipynb #16ef8b87
+def no_ceiling(
+    rows:list, # of `RooflinePoint` or `Projection`
+)->dict: # name of a dtype → rows
+    "The rows that have no time at the roof since there is no ceiling for the dtype of their products"
+    res = {}
+    for r in rows:
+        if r.matmul_flops and not r.unknown and r.roof_time_s is None:
+            res.setdefault(str(r.dtype).removeprefix('torch.'), []).append(r)
+    return res
+
 # %% ../nbs/analysis/roofline.ipynb #82326672
 @dataclass
 class Totals:
@@ -259,7 +270,7 @@ class Totals:
     flops:int          # FLOP, known ones
     matmul_flops:int   # FLOP in matrix products
     bytes_moved:int    # bytes
-    roof_time_s:float  # seconds that the roof allows for all rows one after the other
+    roof_time_s:float  # seconds that the roof allows for the rows that have one, one after the other
     complete:bool      # has every operation a rule?
     plain:Timing       # seconds a forward without marks
     overhead_pct:float # percent that the marks add to a forward
@@ -295,7 +306,7 @@ class RooflineAnalyzer:
         if not isinstance(peaks, HardwarePeaks|None): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
         call_args(sample)
         self.model, self.sample, self.given, self.peaks = model, sample, peaks, peaks
-        self.results = self.totals = self.costs = self.device = self.threads = self.dtype = None
+        self.results = self.totals = self.costs = self.device = self.threads = self.dtype = self.weight_bytes = None
     def __repr__(self):
         took = '' if self.totals is None else f', {si(self.totals.forward.median, "s")}'
         state = 'not profiled yet' if self.results is None else f'{len(self.results)} rows{took}'
@@ -413,10 +424,9 @@ def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modul
 
 def warn_no_ceiling(rows, peaks):
     "One warning if there are products in dtypes of which the peaks know no ceiling"
-    lacking = {str(r.dtype).removeprefix('torch.'): r.name for r in rows if r.matmul_flops and not r.unknown and r.roof_time_s is None}
-    for k,name in lacking.items():
-        own = arithmetic_dtype(resolve_dtype(k))
-        more = f"; measure_peaks(dtype=[…, {dtype_name(own)!r}]) measures it too" if measurable(own) else ''
+    for k,lacking in no_ceiling(rows).items():
+        name, own = lacking[-1].name, arithmetic_dtype(lacking[-1].dtype)
+        more = f"; measure_peaks(dtype=[…, {dtype_name(own)!r}]) measures it too" if own and measurable(own) else ''
         why = peaks.unsupported.get(k, f"the peaks hold {', '.join(peaks.compute_peaks)}{more}")
         where = as_text(name) or 'the model'
         warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
@@ -528,13 +538,68 @@ def summary_table(
     top:int|None=None, # only the slowest
 )->str:
     "The rows as text, slowest first; without times, those that take longest at the roof"
-    shown, alone = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0))[:top], any(r.warm_s is not None for r in rows)
+    ordered, alone = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0)), any(r.warm_s is not None for r in rows)
+    shown, rest = ordered[:top], ordered[len(ordered[:top]):]
     paper = all(r.time_s is None for r in rows)   # then the columns of measurements give way to one of times at the roof
     cells = [_cells(r)[:5] + [r.bound, roof_cell(r), si(r.roof_time_s, 's')] if paper else _cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in shown]
     headers, align = ([*_headers[:5], 'bound', 'roof', 'time at the roof'], 'llrrrllr') if paper else (_headers + _alone*alone, 'llrrrrlrl' + 'rr'*(1 + alone))
     sides = dict(colalign=[dict(l='left', r='right')[c] for c in align]) if cells else {}   # older versions of tabulate want a row for that
     table = tabulate(cells, headers=headers, disable_numparse=True, **sides)
-    return table + (f'\n… and {len(rows)-len(shown)} faster rows' if len(shown)<len(rows) else '')
+    timeless = sum(r.time_s is None and r.roof_time_s is None for r in rest)
+    more = f'more rows, {timeless} of them without a time' if timeless else 'faster rows'
+    return table + (f'\n… and {len(rest)} {more}' if rest else '')
+
+# %% ../nbs/analysis/roofline.ipynb #f749928a
+def _rows_at_roof(rows):
+    "Which rows a sum of times at the roof is over, in words"
+    n = sum(r.roof_time_s is not None for r in rows)
+    return 'all rows' if n==len(rows) else f'{n} of {len(rows)} rows'
+
+def ceiling_lines(
+    rows:list, # of `RooflinePoint` or `Projection`
+)->list[str]: # a line for each dtype
+    "What a sum of times at the roof leaves out, since products have no ceiling"
+    total = sum(r.flops for r in rows)
+    def line(dtype, odd):
+        share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
+        return (f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, "
+                "are left out of the roof's time")
+    return [line(*o) for o in no_ceiling(rows).items()]
+
+# %% ../nbs/analysis/roofline.ipynb #37cc8726
+def check_ceilings(
+    rows:list, # of `RooflinePoint` or `Projection`
+    peaks:HardwarePeaks,
+    what:str, # name of the function that was asked, which takes a `dtype`
+):
+    "Refuse peaks that have no ceiling for any of the products"
+    used = dict.fromkeys(r.dtype for r in rows if r.matmul_flops)
+    if not used or any(peaks.ceiling(d) for d in used): return
+    names = dict.fromkeys(dtype_name(arithmetic_dtype(d), peaks.tf32_enabled) for d in used)
+    why = ''.join(f' ({k}: {peaks.unsupported[k]})' for k in names if k in peaks.unsupported)
+    raise ValueError(f"the products are in {', '.join(names)}, and the peaks hold {', '.join(peaks.compute_peaks)}, "
+        f"so none has a ceiling{why}: "
+        f"{what}(dtype=…) sets the dtype of the products, measure_peaks(dtype=…) that of the ceilings")
+
+# %% ../nbs/analysis/roofline.ipynb #386fad90
+def weight_bytes(model:nn.Module)->float: # bytes
+    "What the parameters and buffers of `model` take; inside of `weights_in` in that format"
+    return sum(covered_bytes(t) for t in held(model) if not nn.parameter.is_lazy(t))
+
+def unfit(
+    peaks:HardwarePeaks,
+    weights:float, cache:float=0, # bytes
+)->str: # empty: it does, or how much memory there is is not known
+    "That a model does not fit the device's memory, in words"
+    if peaks.holds(weights + cache) in (None, True): return ''
+    cached = f" and {si(cache, 'B')} of cache" if cache else ''
+    return f"does not fit: {si(weights, 'B')} of weights{cached}, the device has {si(peaks.memory_bytes, 'B')}"
+
+def _memory_line(peaks, weights):
+    "What the weights take of the memory, where they fit or that is not known"
+    known = peaks.memory_bytes is not None
+    there = f"the device has {si(peaks.memory_bytes, 'B')}" if known else 'how much the device has is not known'
+    return f"memory       {si(weights, 'B')} of weights, without activations; {there}"
 
 # %% ../nbs/analysis/roofline.ipynb #3a05e752
 def _totals_lines(a):
@@ -544,7 +609,8 @@ def _totals_lines(a):
         f"remainder    {si(t.remainder_s, 's')} ({pct(t.remainder_s)}): {si(t.outside.median, 's')} outside of the rows (Python, dispatch), {si(t.jitter_s, 's')} jitter",
         f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, median {si(t.plain.median, 's')})" + _many_marks(t),
         f"work         {'' if t.complete else 'at least '}{si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
-        f"roof         {si(t.roof_time_s, 's')} for all {'' if t.complete else 'other '}rows one after the other, {pct(t.roof_time_s)} of the forward"]
+        f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, {pct(t.roof_time_s)} of the forward",
+        *ceiling_lines(a.results)]
     if t.launch: lines.insert(4, f"device       idle for {t.device_idle_pct:.1f} % of a forward; the host takes {si(t.launch.median, 's')} to launch one")
     if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
     noisy = [r for r in a.results if r.noisy]
@@ -575,9 +641,10 @@ def _error_lines(rows, peaks=None):
 def _paper_lines(a):
     "What is to be said of an estimate"
     c, roof, memory = a.costs, sum(r.roof_time_s or 0. for r in a.results), sum(r.roof_time_s or 0. for r in a.results if r.bound=='memory')
-    lines = [f"roof         {si(roof, 's')} at least for all {'' if c.complete else 'other '}rows one after the other" + (f", {100*memory/roof:.1f} % of it in memory-bound ones" if roof else ''),
+    lines = [f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other" + (f", {100*memory/roof:.1f} % of it in memory-bound ones" if roof else ''),
         f"work         {'' if c.complete else 'at least '}{si(c.flops, 'FLOP')} ({si(c.matmul_flops, 'FLOP')} in matrix products), {si(c.bytes_moved, 'B')}"]
-    return lines + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
+    if not unfit(a.peaks, a.weight_bytes): lines.append(_memory_line(a.peaks, a.weight_bytes))
+    return lines + ceiling_lines(a.results) + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
 
 @patch
 def _profiled(self:RooflineAnalyzer, what):
@@ -594,8 +661,9 @@ def summary(self:RooflineAnalyzer,
     name = str(model_dtype(self.model)).removeprefix('torch.')
     where = f"on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads" if self.totals else f"on paper, {str(self.dtype).removeprefix('torch.')}, under the roof of {self.peaks.device_name or self.peaks.device}"
     lines = _totals_lines(self) if self.totals else _paper_lines(self)
+    large = '' if self.totals else unfit(self.peaks, self.weight_bytes)
     with any_console():
-        print(as_text(f"{type(self.model).__name__} {where}"), self.peaks, end='\n\n', sep='\n')
+        print(as_text(f"{type(self.model).__name__} {where}"), *[large]*bool(large), self.peaks, end='\n\n', sep='\n')
         print(summary_table(self.results, top), end='\n\n')
         print(*map(as_text, lines), sep='\n')
 
@@ -672,8 +740,10 @@ def estimate(self:RooflineAnalyzer,
     twin = meta_twin(self.model)
     with undisturbed(twin, sample, meta) as run, in_dtype(twin, dtype), weights_in(twin, size):
         modules, kept_in = visible(twin), dtype or model_dtype(twin)
-        costs = count_forward(twin, *run.call(), modules)
-    self.results = paper_rows(costs, modules, peaks)
+        costs, kept = count_forward(twin, *run.call(), modules), weight_bytes(twin)
+    rows = paper_rows(costs, modules, peaks)
+    check_ceilings(rows, peaks, 'estimate')
+    self.results, self.weight_bytes = rows, kept
     self.totals, self.costs, self.peaks, self.device, self.threads, self.dtype = None, costs, peaks, meta, None, kept_in
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
@@ -693,6 +763,9 @@ class Projection:
     time_s:float|None        # seconds measured, if any
     flops:int                # FLOP
     bytes_moved:float        # bytes
+    matmul_flops:int = 0     # FLOP in matrix products
+    dtype:torch.dtype|None = None # that the arithmetic runs in there
+    unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
     @property
     def changes(self)->bool: return self.bound!=self.was_bound # is the row on another side of the ridge?
 
@@ -703,7 +776,8 @@ def _projected(r, peaks, dtype):
     known = not r.unknown and ceiling is not None
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
     return Projection(r.name, r.type, bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined', r.bound, ai,
-        roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None, r.roof_time_s, r.time_s, r.flops, nbytes)
+        roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None, r.roof_time_s, r.time_s,
+        r.flops, nbytes, r.matmul_flops, other, r.unknown)
 
 def project(
     results:list, # of `RooflinePoint`, from a profile, an estimate or elsewhere
@@ -716,4 +790,7 @@ def project(
     if results is None: raise ValueError("results is None: there are no rows yet")
     dtype = None if dtype is None else resolve_dtype(dtype)
     if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
-    return [_projected(r, peaks, dtype) for r in results]
+    rows = [_projected(r, peaks, dtype) for r in results]
+    check_ceilings(rows, peaks, 'project')
+    warn_no_ceiling(rows, peaks)
+    return rows
