@@ -12,6 +12,7 @@ import torch
 from contextlib import contextmanager, nullcontext
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
+from types import FunctionType
 from typing import Iterator
 from .core import call_args, held, model_device, tensors, to_device, walk
 from .regions import eager
@@ -116,7 +117,7 @@ def _own_copy(o, memo, uncopied):
 
 def warn_uncopied(names):
     "One warning that names what every forward was given as the one before left it"
-    if names: warnings.warn(f"can't be copied, so that each forward found it as the one before had left it: {', '.join(names)}", stacklevel=4)
+    if names: warnings.warn(f"can't be copied, so that every forward was given the same, set back as far as it can be reached: {', '.join(names)}", stacklevel=4)
 
 # %% ../nbs/core/state.ipynb #16589c8a
 def _unwrapped(t)->list:
@@ -139,15 +140,25 @@ class Run:
             copies = copies_of(given)
             self.kept = [Kept(new, values(t.detach())) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
         self.sample = tree_map(lambda o: copies.get(id(o), o), sample)
+        self.same = self._uncopied()
     def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
     def reset(self):
         "Undo what a forward did to the sample"
-        with by_ourselves(): report(put_back((f'the sample, {describe(k.alias)}', k.put) for k in self.kept), quietly=False)
+        with by_ourselves(): failed = put_back((f'the sample, {describe(k.alias)}', k.put) for k in self.kept)
+        report(failed + self.same.put(), quietly=False)
+    def _uncopied(self):
+        "A snapshot of what is not copied, which notes the objects that can't be"
+        self._copied_objects()
+        inside = [o for f in tree_leaves(self.sample) if isinstance(f, FunctionType) for o in (f.__closure__, f.__defaults__, f.__kwdefaults__)]
+        roots = [*self.uncopied.values(), *inside]
+        return Snapshot(*roots, copied=reach(*roots)[1])
+    def _copied_objects(self):
+        memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
+        return tree_map(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
     def call(self)->tuple[tuple, dict]:
         "The `args, kwargs` of a call: the tensors, in containers of their own, and copies of other objects"
         if all(isinstance(o, _simple) for o in tree_leaves(self.sample)): return call_args(tree_map(lambda o: o, self.sample))
-        memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
-        return call_args(tree_map(lambda o: _own_copy(o, memo, self.uncopied), self.sample))
+        return call_args(self._copied_objects())
 
 # %% ../nbs/core/state.ipynb #b421b68f
 def rehearse(run:Run):
@@ -165,10 +176,12 @@ def _explain(e):
 
 # %% ../nbs/core/state.ipynb #199071cd
 @contextmanager
-def gradients(wanted:bool, device:torch.device):
-    "Gradients on or off while the block lasts; in inference mode, and so on the meta device, there are none"
-    inference = torch.is_inference_mode_enabled() or device.type=='meta'
-    if inference and wanted: raise ValueError(f"grad=True {'on the meta device' if device.type=='meta' else 'in inference mode'}: there are no gradients")
+def gradients(wanted:bool, model:nn.Module, device:torch.device):
+    "Gradients on or off while the block lasts; in inference mode there are none"
+    why = next((what for what,true in dict(in_inference_mode=torch.is_inference_mode_enabled(), on_the_meta_device=device.type=='meta',
+        of_a_model_made_in_inference_mode=any(t.is_inference() for t in held(model))).items() if true), None)
+    inference = why is not None
+    if inference and wanted: raise ValueError(f"grad=True {why.replace('_', ' ')}: there are no gradients")
     with torch.inference_mode() if inference else torch.set_grad_enabled(wanted): yield
 
 @contextmanager
@@ -190,7 +203,7 @@ def undisturbed(
     check_sample(sample)
     lazy = [n for t,n in held(model).items() if nn.parameter.is_lazy(t)]
     if lazy: raise ValueError(f"{type(model).__name__} has parameters that are not initialized yet: {', '.join(lazy)}; a first forward does that")
-    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, device), on_device(model, device) as model:
+    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, model, device), on_device(model, device) as model:
         names = {id(t): name for t,name in held(model).items()}
         kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)
         run = Run(model, sample, device, kept, interrupts)
