@@ -207,7 +207,7 @@ def undisturbed(
         names = {id(t): name for t,name in held(model).items()}
         kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)
         run = Run(model, sample, device, kept, interrupts)
-        with putting_back(kept), room_for(len(names)):
+        with putting_back(kept), putting_back(run.same), room_for(len(names)):
             switch_to_evaluation(kept.modules)
             yield run
     warn_uncopied(run.uncopied)
