@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['switch_to_evaluation', 'evaluating', 'on_device', 'copies_of', 'check_sample', 'warn_uncopied', 'Run', 'rehearse',
-           'gradients', 'room_for', 'undisturbed']
+           'gradients', 'room_around', 'undisturbed']
 
 # %% ../nbs/core/state.ipynb #35a5667e
 import copy, sys, warnings
@@ -185,9 +185,10 @@ def gradients(wanted:bool, model:nn.Module, device:torch.device):
     with torch.inference_mode() if inference else torch.set_grad_enabled(wanted): yield
 
 @contextmanager
-def room_for(levels:int):
-    "The recursion limit, raised for calls through so many modules"
-    sys.setrecursionlimit(sys.getrecursionlimit() + 4*levels)
+def room_around(model):
+    "The recursion limit, raised by what watching adds to calls through a chain of modules"
+    depth = max(name.count('.') for name in walk(model)) + 1
+    sys.setrecursionlimit(sys.getrecursionlimit() + 4*depth + 200)
     yield   # `same_settings` puts it back
 
 # %% ../nbs/core/state.ipynb #b3064e11
@@ -207,7 +208,7 @@ def undisturbed(
         names = {id(t): name for t,name in held(model).items()}
         kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)
         run = Run(model, sample, device, kept, interrupts)
-        with putting_back(kept), putting_back(run.same), room_for(len(names)):
+        with putting_back(kept), putting_back(run.same), room_around(model):
             switch_to_evaluation(kept.modules)
             yield run
     warn_uncopied(run.uncopied)
