@@ -27,6 +27,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
 from .core import held, model_device
+from .nodes import Nodes
 from .regions import eager, visible, watching
 from .settings import one_at_a_time
 from .state import Run, undisturbed
@@ -609,7 +610,7 @@ class CostMode(TorchDispatchMode):
     "Adds the cost of every operation to `rows[at]`"
     def __init__(self):
         super().__init__()
-        self.rows, self.at = defaultdict(ModuleCost), ''
+        self.rows, self.at, self.nodes = defaultdict(ModuleCost), '', None   # `nodes`: with gradients, which module made which
     supports_higher_order_operators = True
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here, and the guard against it costs two calls an operation
@@ -626,10 +627,14 @@ class CostMode(TorchDispatchMode):
         if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
         return out
     def higher_order(self, func, args, kwargs):
-        self.rows[self.at].unknown[str(func)] += 1
+        self.rows[self.here()].unknown[str(func)] += 1
         return func(*args, **kwargs)
+    def here(self)->str:
+        "The module that an operation belongs to: the innermost, or in a backward pass the one that made the node"
+        node = None if self.nodes is None else torch._C._current_autograd_node()
+        return self.at if node is None else self.nodes.owner(node)
     def count(self, func, rule, args, kwargs, out):
-        row = self.rows[self.at]
+        row = self.rows[self.here()]
         if rule.flops is None: row.unknown[str(func)] += 1
         flops = rule.flops(args, kwargs, out) if rule.flops else 0
         products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else flops*rule.matmul
@@ -665,14 +670,19 @@ def count_forward(
     "Count one forward of `model`, as it is and where it is"
     modules = visible(model) if modules is None else modules
     mode, thread, callers = mode or CostMode(), get_ident(), defaultdict(set)
+    if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
+    def go(name):
+        mode.at = name
+        if mode.nodes: mode.nodes.switch(name)
     def around(name, call):
         def counted(*args, **kwargs):
             if get_ident()!=thread: return call(*args, **kwargs)
             mode.rows[name].calls += 1
-            caller, mode.at = mode.at, name
+            caller = mode.at
             callers[name].add(caller)
+            go(name)
             try: return call(*args, **kwargs)
-            finally: mode.at = caller
+            finally: go(caller)
         return counted
     with watching(modules, around), eager(), mode: model(*args, **kwargs)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
@@ -690,10 +700,11 @@ def counted(
 # %% ../nbs/core/costs.ipynb #efb38bce
 def count_costs(
     model:nn.Module, # left as it is found
-    sample # a tensor, a tuple of positional arguments, or a dict of keyword arguments
+    sample, # a tensor, a tuple of positional arguments, or a dict of keyword arguments
+    grad:bool=False, # with gradients on, for a model that differentiates in its forward?
 )->Costs:
-    "FLOPs and bytes of one forward of `model`, by module, in evaluation mode and without gradients"
-    with one_at_a_time, undisturbed(model, sample, model_device(model, sample)) as run:
+    "FLOPs and bytes of one forward of `model`, by module, in evaluation mode"
+    with one_at_a_time, undisturbed(model, sample, model_device(model, sample), grad) as run:
         run.rehearse()
         costs = counted(run)
     warn_unknown(costs)

@@ -13,7 +13,7 @@ __all__ = ['own_times', 'Observer', 'Forwards', 'warm_up', 'time_forwards', 'tim
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import copy, sys, time, warnings
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from threading import get_ident
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from .core import any_console, as_text
 from .core import call_args, device_name, held, model_device, model_dtype, progress, resolve_device, resolve_dtype, si, tensors
+from .nodes import Nodes, Part, backward_parts
 from .regions import eager, one_region, visible, watching
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .snapshot import Snapshot, putting_back
@@ -55,14 +56,18 @@ def own_times(
 # %% ../nbs/analysis/roofline.ipynb #ed9b4991
 class Observer:
     "Times forwards of one model, with a mark of the clock on both sides of every module's call or without"
+    nodes = None   # with gradients: which module made which
     def __init__(self, model, run, device, modules=None): # `run`: the model's `Run`; both are on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
-        self.marks = watching(visible(model) if modules is None else modules, self.marked)
+        modules = visible(model) if modules is None else modules
+        if torch.is_grad_enabled(): self.nodes = Nodes(modules)
+        self.marks = watching(modules, self.marked)
     def forward(self, before=lambda: None)->float: # seconds; `before`: called just before
         "One forward, from mark to mark; the marks inside of it are left in `calls`, in seconds"
         self.run.reset(); self.calls.clear()
         args, kwargs = self.run.call()
         before()
+        if self.nodes: self.nodes.reset()
         with self.run.open():
             host, begin = time.perf_counter(), self.clock.mark()
             out = self.model(*args, **kwargs)
@@ -74,12 +79,24 @@ class Observer:
     def marked(self, name, call):
         "The call of a module with marks around it, if it is made in this thread"
         note, mark, thread = self.calls.append, self.clock.mark, get_ident()
+        if self.nodes: call = self.following(name, call)
         def marked(*args, **kwargs):
             if get_ident()!=thread: return call(*args, **kwargs)
             start = mark()
             try: return call(*args, **kwargs)
             finally: note((name, start, mark()))
         return marked
+    def following(self, name, call):
+        "The call of a module that tells `nodes` of itself"
+        def followed(*args, **kwargs):
+            before = self.nodes.names[-1]
+            self.nodes.switch(name)
+            try: return call(*args, **kwargs)
+            finally: self.nodes.switch(before)
+        return followed
+    def backward(self):
+        "A context in which a backward pass in a forward is noted in parts, by module"
+        return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.clock.mark, self.calls.append)
 
 # %% ../nbs/analysis/roofline.ipynb #dc97e1f3
 @dataclass
@@ -139,11 +156,11 @@ def time_block(o, res, n, feeder):
 
 def time_marked(o, res, n):
     "`n` forwards with marks"
-    with o.marks:
+    with o.marks, o.backward():
         for _ in range(n):
             res.totals.append(o.forward())
             res.owns.append(own_times(o.calls, res.totals[-1]))
-            res.paths.append(Counter(name for name,*_ in o.calls))
+            res.paths.append(Counter(name for name,*_ in o.calls if not isinstance(name, Part)))
 
 def time_plain(o, res, feeder):
     "A forward without marks; on an accelerator also one that does not wait for the host"
