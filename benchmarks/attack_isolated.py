@@ -60,7 +60,8 @@ def isolated(
                 if said: break
             _, status = os.waitpid(pid, 0)
         if os.WIFSIGNALED(status):
-            yield items[at], [f'no answer in {seconds:g} s' if os.WTERMSIG(status)==signal.SIGKILL else f'ended by signal {os.WTERMSIG(status)}']
+            number = os.WTERMSIG(status)
+            yield items[at], [f'no answer in {seconds:g} s' if number==signal.SIGKILL else f'ended by signal {number}']
             at += 1
 
 def in_child(f):
