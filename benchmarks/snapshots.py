@@ -222,7 +222,8 @@ def global_hooks():
 def torch_modes():
     c = torch._C
     return dict(grad=torch.is_grad_enabled(), inference=torch.is_inference_mode_enabled(),
-        anomaly=torch.is_anomaly_enabled(), function_modes=c._len_torch_function_stack(), dispatch_modes=c._len_torch_dispatch_stack(), device=str(torch.get_default_device()),
+        anomaly=torch.is_anomaly_enabled(), function_modes=c._len_torch_function_stack(),
+        dispatch_modes=c._len_torch_dispatch_stack(), device=str(torch.get_default_device()),
         threads=torch.get_num_threads(), default_dtype=torch.get_default_dtype())
 
 def torch_settings():
