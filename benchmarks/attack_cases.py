@@ -1,7 +1,6 @@
 """Odd models and samples, a row each: what a forward changes, what they are made of, how they refuse to be copied"""
 import array, io, itertools, random, threading, types
 from collections import Counter, OrderedDict, defaultdict, deque
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -144,7 +143,8 @@ values = [
     Case('buffer.data = a new tensor', odd(lambda m,x: put(m.b, data=m.b+1), b=zeros()), paper=set_data),
     Case('buffer.data = a part of itself', odd(lambda m,x: put(m.b, data=m.b.data[:1]), b=zeros())),
     Case('buffer grows by cat', odd(lambda m,x: put(m, b=torch.cat([m.b, m.b])), b=zeros())),
-    Case('buffer.resize_', odd(lambda m,x: m.b.resize_(8, 8).zero_(), b=zeros()), may='resiz', paper='.', excuse=r'\.b (pointer|storage)'),
+    Case('buffer.resize_', odd(lambda m,x: m.b.resize_(8, 8).zero_(), b=zeros()), may='resiz', paper='.',
+        excuse=r'\.b (pointer|storage)'),
     Case('buffer.t_()', odd(lambda m,x: m.b.t_(), b=zeros(2, 4))),
     Case('buffer.set_(input)', odd(lambda m,x: m.b.set_(x), b=zeros()), paper='.'),
     Case('buffer written', odd(lambda m,x: m.b.add_(1), b=zeros())),
