@@ -109,9 +109,15 @@ def _set_stance(stance):
     from torch._dynamo import eval_frame
     eval_frame._set_stance(eval_frame.DynamoStance() if stance is None else stance)
 
+# %% ../nbs/core/settings.ipynb #7e7142b3
+def _leave_modes(n):
+    "End the dispatch modes above the first `n`, which an interrupt kept from ending"
+    while torch._C._len_torch_dispatch_stack()>n: torch._C._pop_torch_dispatch_stack(None)
+
 # %% ../nbs/core/settings.ipynb #6656af67
 _cuda, _mha = torch.backends.cuda, torch.backends.mha
 switches = { # name → reader, writer
+    'dispatch modes':           (torch._C._len_torch_dispatch_stack, _leave_modes),
     'default dtype':            (torch.get_default_dtype, torch.set_default_dtype),
     'default device':           (_default_device, torch.set_default_device),
     'gradients':                (torch.is_grad_enabled, torch.set_grad_enabled),
