@@ -109,7 +109,7 @@ def _set_stance(stance):
     from torch._dynamo import eval_frame
     eval_frame._set_stance(eval_frame.DynamoStance() if stance is None else stance)
 
-# %% ../nbs/core/settings.ipynb #7e7142b3
+# %% ../nbs/core/settings.ipynb #751d76d7
 def _leave_modes(n):
     "End the dispatch modes above the first `n`, which an interrupt kept from ending"
     while torch._C._len_torch_dispatch_stack()>n: torch._C._pop_torch_dispatch_stack(None)
@@ -180,8 +180,12 @@ class Interrupts:
     def __init__(self): self.held, self.came, self.old = True, False, None
     def __enter__(self):
         if threading.current_thread() is not threading.main_thread(): return self
-        if callable(signal.getsignal(signal.SIGINT)): self.old = signal.signal(signal.SIGINT, self.handle)
-        return self
+        try:
+            if callable(signal.getsignal(signal.SIGINT)): self.old = signal.signal(signal.SIGINT, self.handle)
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
     def __exit__(self, *args):
         if self.old is None: return
         signal.signal(signal.SIGINT, self.old)

@@ -93,6 +93,11 @@ def small_gpu_run():
     if run.returncode: return run.stdout[-3000:] + run.stderr[-2000:]
     return None if made==['on_cpu.json', 'on_cpu.txt'] else f'it wrote {made}'
 
+def small_attack():
+    "A sample of the attack on what is put back finds no difference"
+    run = subprocess.run([sys.executable, '-W', 'ignore', 'benchmarks/attack.py', '--sample', '40', '--verbose'], cwd=top, capture_output=True, text=True)
+    return run.stdout[-4000:] + run.stderr[-2000:] if run.returncode else None
+
 def register_kernels():
     "The kernels in C that ceilings are held against compile without a warning, and give the right answers"
     if shutil.which('gcc') is None: return print('     there is no gcc here: benchmarks/fma.c was not compiled')
@@ -108,6 +113,7 @@ checks = {
     'README is what index.ipynb renders to': lambda: out_of_step(sys.executable, 'scripts/readme.py'),
     'pages can be made': pages,
     'importing stays light': light_import, 'imports run one way': one_way_imports, 'outputs are clean': clean_outputs,
+    'a sample of the attack leaves nothing behind': small_attack,
     'what is there for a GPU runs small on a CPU': small_gpu_run, 'multiply-adds in C are right': register_kernels,
 }
 
