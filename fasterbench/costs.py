@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from contextlib import contextmanager
 from functools import cache
-from math import ceil, log2, prod
+from math import ceil, inf, log2, prod
 from threading import get_ident
 from typing import NamedTuple
 import numpy as np, torch
@@ -29,6 +29,7 @@ from torch.utils.flop_counter import flop_registry
 from .core import model_device
 from .regions import eager, visible, watching
 from .state import undisturbed
+from .twin import without_data
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
 class Cost(NamedTuple):
@@ -331,7 +332,7 @@ def _roi_align(args, kwargs, out):
     "For each output the mean of its samples, each a weighted sum of four taps"
     x, rois, scale, ph, pw, ratio = args[:6]
     if ratio>0: samples = out.numel()*ratio**2
-    elif rois.is_meta: samples = out.numel()
+    elif without_data(rois): samples = out.numel()
     else: samples = int(((rois[:, 3:5]-rois[:, 1:3])*scale/rois.new_tensor([pw, ph])).ceil().clamp(min=1).prod(1).sum())*out.numel()//max(len(rois), 1)
     return 8*samples
 
@@ -381,7 +382,7 @@ def grouped_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a grouped product: the matrices of groups without rows are not read"
     a, b, offs = args[0], args[1], args[2] if len(args)>2 else kwargs.get('offs')
     whole = io_bytes(func, args, kwargs, out)
-    if offs is None or offs.is_meta or b.dim()!=3 or a.dim()!=2: return whole
+    if offs is None or without_data(offs) or b.dim()!=3 or a.dim()!=2: return whole
     used = int((offs.diff(prepend=offs.new_zeros(1))>0).sum())
     return whole - covered_bytes(b)*(len(b)-used)//len(b)
 
@@ -596,7 +597,7 @@ linear_rule = Rule('product', lambda args, kwargs, out: 2*(4 if _is_complex(args
 def whole_rule(func, args)->Rule|None:
     "The rule for a composite operation that these arguments make simple"
     if func is torch.ops.aten.dropout.default and not args[2]: return free_rule
-    if func is torch.ops.aten.scaled_dot_product_attention.default and args[0].is_meta: return sdpa_rule
+    if func is torch.ops.aten.scaled_dot_product_attention.default and without_data(args[0]): return sdpa_rule
     if func is torch.ops.aten.linear.default and all(_is_strided(t) for t in args if t is not None) and args[0].is_contiguous(): return linear_rule
 
 def nested_rule(func)->Rule:
@@ -618,12 +619,19 @@ class CostMode(TorchDispatchMode):
         if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
         rule = rule_for(func)
         if rule is None: rule = whole_rule(func, args)
+        if rule is sdpa_rule: args, kwargs = self.float_mask(args, kwargs)
         if rule is None and not any(t.is_nested for t in _flat(args)):
             with self: return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
         if rule is sdpa_rule: out = _laid_out(out)
         if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
         return out
+    def float_mask(self, args, kwargs):
+        "The arguments of an attention, whose boolean mask is written out as numbers first, whichever kernel runs"
+        mask = args[3] if len(args)>3 else kwargs.get('attn_mask')
+        if mask is None or mask.dtype is not torch.bool: return args, kwargs
+        with self: mask = torch.where(mask, 0., torch.scalar_tensor(-inf, dtype=args[0].dtype, device=args[0].device))
+        return (*args[:3], mask, *args[4:]), {k:v for k,v in kwargs.items() if k!='attn_mask'}
     def higher_order(self, func, args, kwargs):
         self.rows[self.at].unknown[str(func)] += 1
         return func(*args, **kwargs)
