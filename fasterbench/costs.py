@@ -591,7 +591,10 @@ def op_dtype(func, args, out)->torch.dtype|None:
 def _sdpa(args, kwargs, out): return 2*prod(args[0].shape[:-1])*args[1].shape[-2]*(args[1].shape[-1] + args[2].shape[-1])
 def _sdpa_bytes(func, args, kwargs, out): return io_bytes(func, args, kwargs, out) + 4*prod(args[0].shape[:-1])   # and a statistic for each query, in float32
 sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True)
-def _laid_out(out): return out.new_empty(*out.shape[:-3], *(out.shape[i] for i in (-2, -3, -1))).transpose(-2, -3) if out.dim()>3 else out   # as fused kernels do, so that heads can be joined without a copy
+def _laid_out(out, q, k, v):
+    "The result as a fused kernel lays it out: whether heads can be joined without a copy depends on that"
+    fused = q.dim()==4 and q.shape[-1]==v.shape[-1]
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0] if fused else out
 linear_rule = Rule('product', lambda args, kwargs, out: 2*(4 if _is_complex(args) else 1)*args[0].numel()*args[1].shape[0], matmul=True)
 
 def whole_rule(func, args)->Rule|None:
@@ -623,7 +626,7 @@ class CostMode(TorchDispatchMode):
         if rule is None and not any(t.is_nested for t in _flat(args)):
             with self: return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if rule is sdpa_rule: out = _laid_out(out)
+        if rule is sdpa_rule: out = _laid_out(out, *args[:3])
         if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
         return out
     def float_mask(self, args, kwargs):

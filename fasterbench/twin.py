@@ -6,7 +6,7 @@
 __all__ = ['few_bytes', 'many_bytes', 'modules_of', 'held_by', 'reachable', 'Memo', 'deep_stack', 'Counterparts', 'twin',
            'without_data', 'Paper', 'OnPaper', 'emptied_caches', 'plain_attention', 'on_paper']
 
-# %% ../nbs/core/twin.ipynb #92743cad
+# %% ../nbs/core/twin.ipynb #3c68f647
 import copy, functools, gc, sys, types, weakref
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .settings import one_at_a_time, same_rng
 
-# %% ../nbs/core/twin.ipynb #414b6d53
+# %% ../nbs/core/twin.ipynb #31a9ea82
 def modules_of(model:nn.Module)->dict: # qualified name → module, each once
     "The modules of `model`, whatever its own `named_modules` says, and however deep they are"
     res, seen, todo = {}, set(), [('', model)]
@@ -38,7 +38,7 @@ def held_by(model:nn.Module)->dict: # tensor → qualified name
             if t is not None: res.setdefault(t, f'{name}.{k}' if name else k)
     return res
 
-# %% ../nbs/core/twin.ipynb #88107386
+# %% ../nbs/core/twin.ipynb #2c51f901
 _opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType, types.CodeType,
     weakref.ref, torch.dtype, torch.device, torch.Size)   # nothing in them that belongs to a model
 
@@ -54,7 +54,7 @@ def reachable(*xs)->list:
         else: todo += gc.get_referents(o)
     return res
 
-# %% ../nbs/core/twin.ipynb #9e86ba3c
+# %% ../nbs/core/twin.ipynb #05329aad
 class Memo(dict):
     "What a deep copy puts in the place of which object; counterparts of `originals` are made when they are asked for"
     def __init__(self, originals:list, counterpart):
@@ -73,7 +73,7 @@ def deep_stack():
     try: yield
     finally: sys.setrecursionlimit(old)
 
-# %% ../nbs/core/twin.ipynb #0b44119a
+# %% ../nbs/core/twin.ipynb #1965fb9f
 _usual = {getattr(c.__torch_function__, '__func__', c.__torch_function__) for c in (torch.Tensor, nn.Parameter)}
 
 def _behaves(t):
@@ -114,7 +114,7 @@ class Counterparts:
             if not hasattr(new, k): setattr(new, k, v)
         return new
 
-# %% ../nbs/core/twin.ipynb #ac746770
+# %% ../nbs/core/twin.ipynb #97d057b3
 def _first_line(e): return (str(e).splitlines() or [''])[0] or type(e).__name__
 
 def _copied(model, memo):
@@ -149,8 +149,8 @@ def twin(
     for n in compiled: here[n]._compiled_call_impl = here[n]._call_impl   # a copy has forgotten that it is a region
     return new
 
-# %% ../nbs/core/twin.ipynb #0ad023ca
-few_bytes, many_bytes = 2**16, 2**26   # floating-point numbers, and integers, that are kept as long as they are known
+# %% ../nbs/core/twin.ipynb #15be5c3b
+few_bytes, many_bytes = 2**16, 2**26   # of floating-point tensors that nothing was looked at for, and of others, that are kept as long as they are known
 
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
 
@@ -159,6 +159,7 @@ def _written(func):
     "Positions and names of the arguments that `func` writes to"
     return [(i, a.name) for i,a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
 
+def _is_float(t): return t.is_floating_point() or t.is_complex()
 def _strided(t): return t.layout is torch.strided and not t.is_nested
 
 def _storages(t):
@@ -202,7 +203,7 @@ class Paper(TorchDispatchMode):
         if op: func, args, kwargs = self.by_values(func, args, kwargs)
         return self.shapes(func, args, kwargs)
 
-# %% ../nbs/core/twin.ipynb #c9d8dad8
+# %% ../nbs/core/twin.ipynb #8eea8063
 _masked = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default, torch.ops.aten._unsafe_index.Tensor, torch.ops.aten._index_put_impl_.default}
 
 def _by_values(self, func, args, kwargs):
@@ -237,10 +238,10 @@ def _large(self, func, given, args, kwargs):
     if given and all(t.numel()<=1024 for t in given): return False
     try: out = self.shapes(func, args, kwargs)
     except ValueError: return False   # its size depends on values
-    return any(t.nbytes>(few_bytes if t.is_floating_point() or t.is_complex() else many_bytes) for t in tree_leaves(out) if isinstance(t, torch.Tensor))
+    return any(t.nbytes>(few_bytes if _is_float(t) and not given else many_bytes) for t in tree_leaves(out) if isinstance(t, torch.Tensor))
 Paper.large = _large
 
-# %% ../nbs/core/twin.ipynb #660bfa9a
+# %% ../nbs/core/twin.ipynb #cce7382a
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
 
 class OnPaper(Counterparts):
@@ -250,7 +251,7 @@ class OnPaper(Counterparts):
         self.paper, self.held, self.given, self.dtype = paper, {id(t) for t in held}, {id(t) for t in given}, dtype
     def device_of(self, t):
         if t.is_meta or isinstance(t, nn.Parameter) or is_traceable_wrapper_subclass(t): return _meta
-        if t.is_floating_point() or t.is_complex(): return _cpu if t.nbytes<=few_bytes and id(t) not in self.given else _meta
+        if _is_float(t): return _cpu if t.nbytes<=few_bytes and id(t) not in self.given else _meta
         return _cpu if t.nbytes<=many_bytes else _meta
     def dtype_of(self, t):
         return self.dtype if self.dtype and t.is_floating_point() and id(t) in self.held|self.given else t.dtype
@@ -263,7 +264,7 @@ class OnPaper(Counterparts):
         new, dtype = super().parts(t, device), self.dtype_of(t)
         with self.paper: return new if dtype is t.dtype else new.to(dtype)
 
-# %% ../nbs/core/twin.ipynb #daef1571
+# %% ../nbs/core/twin.ipynb #ddaba7a5
 def _caches(): return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
 
 @contextmanager
@@ -283,7 +284,7 @@ def plain_attention():
     try: yield
     finally: torch.backends.mha.set_fastpath_enabled(old)
 
-# %% ../nbs/core/twin.ipynb #fe19323b
+# %% ../nbs/core/twin.ipynb #26f0d1f9
 def _own(o, memo):
     "A copy of a part of a sample; what can't be copied as it is"
     if isinstance(o, torch.Tensor): return memo.get(id(o))

@@ -1,0 +1,99 @@
+"""Can Hugging Face's models be estimated, and does an estimate count what a forward does?
+
+Small models of many architectures, with random weights (no downloads) and a padded batch. Each is estimated under the roof
+of a machine that is not there, counted in a real forward on the CPU, and looked at before and after: every tensor of it and
+of the sample has to be the one it was, with its memory, values and flags. An estimate that is refused has to say why in words.
+Then tensors that wrap others (torchao's, DTensor), TorchScript, and the memory that an estimate takes. Prints a table and
+writes it, with the device and the versions, to benchmarks/results/transformers_estimates.txt.
+
+    python benchmarks/transformers_estimates.py [--only Llama,Bert]
+"""
+import gc, logging, os, warnings
+from dataclasses import dataclass
+os.environ['HF_HUB_OFFLINE'] = '1'
+
+import torch, transformers
+from fastcore.script import call_parse
+from tabulate import tabulate
+from torch import nn, randn
+
+from fasterbench.core import si, tensors
+from fasterbench.costs import count_costs
+from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
+from fasterbench.twin import held_by
+from report import write_result
+
+peaks = HardwarePeaks(1e12, 1e11)
+sizes = dict(vocab_size=1000, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=128, head_dim=16, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    d_model=64, n_embd=64, n_layer=2, n_head=4, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128,
+    num_layers=2, num_heads=4, d_kv=16, d_ff=128, ffn_dim=128, n_heads=4, n_layers=2, dim=64, hidden_dim=128, decoder_start_token_id=1, max_position_embeddings=512, n_positions=512,
+    moe_intermediate_size=32, num_local_experts=4, num_experts=4, num_experts_per_tok=2, n_routed_experts=4, state_size=8, embedding_size=64, rotary_dim=8, n_inner=128,
+    image_size=32, patch_size=8, num_channels=3, window_size=4)
+
+def small(cls, **config):
+    "A small model of class `cls`: of `sizes`, what its config knows"
+    kind = getattr(transformers, cls).config_class
+    known = kind()
+    names = {k for k in sizes if k in kind.attribute_map or k in known.to_dict()}
+    made = kind(**{k:v for k,v in sizes.items() if k in names and kind.attribute_map.get(k, k) not in config} | config)
+    return getattr(transformers, cls)(made).eval()
+
+ids = torch.randint(3, 900, (2, 32), generator=torch.Generator().manual_seed(0))
+mask = torch.ones_like(ids)
+mask[1, 24:] = 0
+text = dict(input_ids=ids, attention_mask=mask)
+pair = dict(text, decoder_input_ids=ids[:, :8])
+image = dict(pixel_values=randn(2, 3, 32, 32))
+
+kinds = {}   # kind → list of (class, config)
+def kind(name, sample, *models):
+    "Models of one kind: names, or pairs of a name and what their config needs besides"
+    kinds[name] = [(m, {}, sample) if isinstance(m, str) else (*m, sample)[:3] for m in models]
+
+def words(s): return s.split()
+
+kind('encoder', text, *words('''BertModel RobertaModel XLMRobertaModel AlbertModel DistilBertModel ElectraModel CamembertModel MPNetModel DebertaModel DebertaV2Model
+    LongformerModel BigBirdModel FunnelModel NystromformerModel RemBertModel MegatronBertModel SqueezeBertModel MobileBertModel ModernBertModel EsmModel IBertModel
+    LayoutLMModel XLNetModel XLMModel FlaubertModel FNetModel CanineModel RoFormerModel ConvBertModel ErnieModel YosoModel EuroBertModel NomicBertModel'''))
+kind('decoder', text, *words('''GPT2LMHeadModel GPTNeoXForCausalLM GPTJForCausalLM CodeGenForCausalLM OPTForCausalLM BloomForCausalLM LlamaForCausalLM
+    MistralForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM PhiForCausalLM Phi3ForCausalLM FalconForCausalLM
+    MptForCausalLM StableLmForCausalLM Starcoder2ForCausalLM CohereForCausalLM Cohere2ForCausalLM OlmoForCausalLM Olmo2ForCausalLM GraniteForCausalLM GPTBigCodeForCausalLM
+    BioGptForCausalLM XGLMForCausalLM CTRLLMHeadModel OpenAIGPTLMHeadModel NemotronForCausalLM HeliumForCausalLM GlmForCausalLM Glm4ForCausalLM SmolLM3ForCausalLM
+    PersimmonForCausalLM ApertusForCausalLM Ernie4_5ForCausalLM SeedOssForCausalLM Lfm2ForCausalLM MambaForCausalLM FalconMambaForCausalLM DiffLlamaForCausalLM DogeForCausalLM'''),
+    ('GPTNeoForCausalLM', dict(num_layers=2, attention_types=[[['global', 'local'], 1]])), ('Mamba2ForCausalLM', dict(num_heads=8, head_dim=16, n_groups=2, chunk_size=16)),
+    ('RecurrentGemmaForCausalLM', dict(num_hidden_layers=3)), ('BambaForCausalLM', dict(num_hidden_layers=2, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=1, mamba_chunk_size=16)))
+mla = dict(qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16, kv_lora_rank=16, q_lora_rank=16, num_key_value_heads=4, head_dim=8, n_group=2, topk_group=1, first_k_dense_replace=1)
+kind('mixture of experts', text, *words('''MixtralForCausalLM Qwen2MoeForCausalLM Qwen3MoeForCausalLM OlmoeForCausalLM PhimoeForCausalLM
+    GraniteMoeForCausalLM JetMoeForCausalLM GptOssForCausalLM Ernie4_5_MoeForCausalLM Glm4MoeForCausalLM HunYuanMoEV1ForCausalLM
+    Llama4ForCausalLM MiniMaxForCausalLM'''), ('DeepseekV2ForCausalLM', mla), ('DeepseekV3ForCausalLM', mla),
+    ('JambaForCausalLM', dict(num_hidden_layers=4, attn_layer_offset=1, attn_layer_period=2, use_mamba_kernels=False, mamba_d_state=8)),
+    ('MixtralForCausalLM', dict(experts_implementation='eager')), ('MixtralForCausalLM', dict(experts_implementation='batched_mm')))
+t5g = {k:v for k,v in sizes.items() if k in words('vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads intermediate_size head_dim')}
+kind('encoder and decoder', pair, *words('''T5Model MT5Model UMT5Model BartModel MBartModel PegasusModel MarianModel LEDModel ProphetNetModel BlenderbotModel M2M100Model PLBartModel LongT5Model
+    BigBirdPegasusModel FSMTModel BlenderbotSmallModel SwitchTransformersModel NllbMoeModel'''), ('T5GemmaModel', dict(encoder=t5g, decoder=t5g)))
+vision = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8)
+kind('vision', image, *words('''ViTModel DeiTModel BeitModel SwinModel Swinv2Model ConvNextModel ConvNextV2Model ResNetModel SegformerModel PvtModel PoolFormerModel MobileViTModel MobileNetV2Model
+    RegNetModel LevitModel CvtModel Dinov2Model ViTMAEModel EfficientNetModel FocalNetModel HieraModel YolosModel BitModel SiglipVisionModel CLIPVisionModel'''))
+kind('speech', dict(input_values=randn(2, 8000)), *words('''Wav2Vec2Model HubertModel WavLMModel UniSpeechModel SEWModel Data2VecAudioModel SEWDModel'''),
+    ('WhisperModel', {}, dict(input_features=randn(1, 80, 3000), decoder_input_ids=ids[:1, :8])))
+both, two = dict(text, **image), dict(text_config=dict(t5g, hidden_size=64, eos_token_id=2), vision_config=vision)
+kind('several modalities', both, *((n, two) for n in words('CLIPModel SiglipModel BlipModel CLIPSegModel AltCLIPModel ChineseCLIPModel')), *words('ViltModel'),
+    ('LlavaForConditionalGeneration', dict(text_config=dict(t5g, model_type='llama'), vision_config=dict(vision, model_type='clip_vision_model')), text),
+    ('GitModel', dict(t5g, vision_config=vision)))
+
+def state(model, sample):
+    "All that an estimate must leave as it is: which tensors there are, where, what they hold, and flags"
+    held = [*held_by(model), *tensors(sample)]
+    return [(id(t), t.data_ptr(), t._version, t.requires_grad, t.dtype, t.device, float(t.double().sum()) if t.numel() else 0.) for t in held], [m.training for m in model.modules()]
+
+def one(model, sample):
+    "What is to be said of an estimate: what came out, and what did not hold"
+    before, odd = state(model, sample), ''
+    analyzer = RooflineAnalyzer(model, sample, peaks)
+    try: rows = analyzer.estimate()
+    except ValueError as e: rows, odd = None, str(e)
+    if state(model, sample)!=before: odd = 'the model was changed; ' + odd
+    real = count_costs(model, sample)
+    if rows is None: return None, real, odd
+    unlike = [n for n,c in real.by_module.items() if c.worked and (c.calls, c.flops, c.bytes_moved)!=(lambda p: (p.calls, p.flops, p.bytes_moved))(analyzer.costs.by_module[n])]
+    return analyzer.costs, real, odd, unlike
