@@ -72,8 +72,12 @@ t5g = {k:v for k,v in sizes.items() if k in words('vocab_size hidden_size num_hi
 kind('encoder and decoder', pair, *words('''T5Model MT5Model UMT5Model BartModel MBartModel PegasusModel MarianModel LEDModel ProphetNetModel BlenderbotModel M2M100Model PLBartModel LongT5Model
     BigBirdPegasusModel FSMTModel BlenderbotSmallModel SwitchTransformersModel NllbMoeModel'''), ('T5GemmaModel', dict(encoder=t5g, decoder=t5g)))
 vision = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8)
-kind('vision', image, *words('''ViTModel DeiTModel BeitModel SwinModel Swinv2Model ConvNextModel ConvNextV2Model ResNetModel SegformerModel PvtModel PoolFormerModel MobileViTModel MobileNetV2Model
-    RegNetModel LevitModel CvtModel Dinov2Model ViTMAEModel EfficientNetModel FocalNetModel HieraModel YolosModel BitModel SiglipVisionModel CLIPVisionModel'''))
+stages = dict(depths=[1, 1], num_heads=[2, 4], embed_dim=16)
+kind('vision', image, *words('''ViTModel DeiTModel BeitModel ResNetModel PoolFormerModel MobileViTModel MobileNetV2Model RegNetModel Dinov2Model ViTMAEModel FocalNetModel BitModel
+    SiglipVisionModel CLIPVisionModel'''), ('SwinModel', stages), ('Swinv2Model', stages), *((n, dict(hidden_sizes=[16, 32, 64, 128], depths=[1, 1, 1, 1])) for n in words('ConvNextModel ConvNextV2Model')),
+    ('SegformerModel', dict(num_attention_heads=[1, 2, 5, 8])), ('PvtModel', dict(num_attention_heads=[1, 2, 5, 8], image_size=64), dict(pixel_values=randn(2, 3, 64, 64))),
+    ('LevitModel', dict(num_attention_heads=[4, 8, 12], image_size=64, patch_size=16), dict(pixel_values=randn(2, 3, 64, 64))), ('CvtModel', dict(num_heads=[1, 3, 6])), ('EfficientNetModel', dict(hidden_dim=2560)),
+    ('HieraModel', dict(image_size=[224, 224], patch_size=[7, 7], num_heads=[1, 2, 4, 8]), dict(pixel_values=randn(1, 3, 224, 224))), ('YolosModel', dict(image_size=[32, 32], patch_size=8)))
 kind('speech', dict(input_values=randn(2, 8000)), *words('''Wav2Vec2Model HubertModel WavLMModel UniSpeechModel SEWModel Data2VecAudioModel SEWDModel'''),
     ('WhisperModel', {}, dict(input_features=randn(1, 80, 3000), decoder_input_ids=ids[:1, :8])))
 both, two = dict(text, **image), dict(text_config=dict(t5g, hidden_size=64, eos_token_id=2), vision_config=vision)

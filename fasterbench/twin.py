@@ -6,7 +6,7 @@
 __all__ = ['few_bytes', 'many_bytes', 'modules_of', 'held_by', 'reachable', 'Memo', 'deep_stack', 'Counterparts', 'twin',
            'without_data', 'Paper', 'OnPaper', 'emptied_caches', 'plain_attention', 'on_paper']
 
-# %% ../nbs/core/twin.ipynb #3c68f647
+# %% ../nbs/core/twin.ipynb #716b9c88
 import copy, functools, gc, sys, types, weakref
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .settings import one_at_a_time, same_rng
 
-# %% ../nbs/core/twin.ipynb #31a9ea82
+# %% ../nbs/core/twin.ipynb #b7ece1c1
 def modules_of(model:nn.Module)->dict: # qualified name → module, each once
     "The modules of `model`, whatever its own `named_modules` says, and however deep they are"
     res, seen, todo = {}, set(), [('', model)]
@@ -38,7 +38,7 @@ def held_by(model:nn.Module)->dict: # tensor → qualified name
             if t is not None: res.setdefault(t, f'{name}.{k}' if name else k)
     return res
 
-# %% ../nbs/core/twin.ipynb #2c51f901
+# %% ../nbs/core/twin.ipynb #55a4238c
 _opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType, types.CodeType,
     weakref.ref, torch.dtype, torch.device, torch.Size)   # nothing in them that belongs to a model
 
@@ -54,7 +54,7 @@ def reachable(*xs)->list:
         else: todo += gc.get_referents(o)
     return res
 
-# %% ../nbs/core/twin.ipynb #05329aad
+# %% ../nbs/core/twin.ipynb #b46bd2c8
 class Memo(dict):
     "What a deep copy puts in the place of which object; counterparts of `originals` are made when they are asked for"
     def __init__(self, originals:list, counterpart):
@@ -73,7 +73,7 @@ def deep_stack():
     try: yield
     finally: sys.setrecursionlimit(old)
 
-# %% ../nbs/core/twin.ipynb #1965fb9f
+# %% ../nbs/core/twin.ipynb #546e1d46
 _usual = {getattr(c.__torch_function__, '__func__', c.__torch_function__) for c in (torch.Tensor, nn.Parameter)}
 
 def _behaves(t):
@@ -114,7 +114,7 @@ class Counterparts:
             if not hasattr(new, k): setattr(new, k, v)
         return new
 
-# %% ../nbs/core/twin.ipynb #97d057b3
+# %% ../nbs/core/twin.ipynb #bd8d1f65
 def _first_line(e): return (str(e).splitlines() or [''])[0] or type(e).__name__
 
 def _copied(model, memo):
@@ -149,7 +149,7 @@ def twin(
     for n in compiled: here[n]._compiled_call_impl = here[n]._call_impl   # a copy has forgotten that it is a region
     return new
 
-# %% ../nbs/core/twin.ipynb #15be5c3b
+# %% ../nbs/core/twin.ipynb #ab0b4358
 few_bytes, many_bytes = 2**16, 2**26   # of floating-point tensors that nothing was looked at for, and of others, that are kept as long as they are known
 
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
@@ -203,7 +203,7 @@ class Paper(TorchDispatchMode):
         if op: func, args, kwargs = self.by_values(func, args, kwargs)
         return self.shapes(func, args, kwargs)
 
-# %% ../nbs/core/twin.ipynb #8eea8063
+# %% ../nbs/core/twin.ipynb #a9688bb3
 _masked = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default, torch.ops.aten._unsafe_index.Tensor, torch.ops.aten._index_put_impl_.default}
 
 def _by_values(self, func, args, kwargs):
@@ -241,7 +241,7 @@ def _large(self, func, given, args, kwargs):
     return any(t.nbytes>(few_bytes if _is_float(t) and not given else many_bytes) for t in tree_leaves(out) if isinstance(t, torch.Tensor))
 Paper.large = _large
 
-# %% ../nbs/core/twin.ipynb #cce7382a
+# %% ../nbs/core/twin.ipynb #a77eb319
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
 
 class OnPaper(Counterparts):
@@ -264,7 +264,7 @@ class OnPaper(Counterparts):
         new, dtype = super().parts(t, device), self.dtype_of(t)
         with self.paper: return new if dtype is t.dtype else new.to(dtype)
 
-# %% ../nbs/core/twin.ipynb #ddaba7a5
+# %% ../nbs/core/twin.ipynb #fe192730
 def _caches(): return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
 
 @contextmanager
@@ -284,13 +284,21 @@ def plain_attention():
     try: yield
     finally: torch.backends.mha.set_fastpath_enabled(old)
 
-# %% ../nbs/core/twin.ipynb #26f0d1f9
+# %% ../nbs/core/twin.ipynb #d55d001d
 def _own(o, memo):
     "A copy of a part of a sample; what can't be copied as it is"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
     try:
         with deep_stack(), torch.inference_mode(False), torch.no_grad(): return copy.deepcopy(o, memo)
     except Exception: return o
+
+def _applied(m, f, recurse=True):
+    "`m._apply(f)` for tensors without data, which torch can't give others'"
+    for c in m.children() if recurse else (): c._apply(f)
+    for held,k,t in [(held, k, t) for held in (m._parameters, m._buffers) for k,t in held.items() if t is not None]:
+        new = f(t)
+        held[k] = nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) and not isinstance(new, nn.Parameter) else new
+    return m
 
 @contextmanager
 def on_paper(
@@ -308,4 +316,5 @@ def on_paper(
     for n in compiled: here[n]._compiled_call_impl = here[n]._call_impl
     for m in here.values():
         if getattr(m, 'training', False): m.training = False
+        if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
     with one_at_a_time, same_rng(), emptied_caches(), plain_attention(), deep_stack(), torch.inference_mode(), paper: yield new, sample, paper
