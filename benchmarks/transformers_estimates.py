@@ -72,7 +72,7 @@ t5g = {k:v for k,v in sizes.items() if k in words('vocab_size hidden_size num_hi
 kind('encoder and decoder', pair, *words('''T5Model MT5Model UMT5Model BartModel MBartModel PegasusModel MarianModel LEDModel ProphetNetModel BlenderbotModel M2M100Model PLBartModel LongT5Model
     BigBirdPegasusModel FSMTModel BlenderbotSmallModel SwitchTransformersModel NllbMoeModel'''), ('T5GemmaModel', dict(encoder=t5g, decoder=t5g)))
 vision = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8)
-stages = dict(depths=[1, 1], num_heads=[2, 4], embed_dim=16)
+stages = dict(depths=[1, 1], num_heads=[2, 4], embed_dim=16, window_size=2)
 kind('vision', image, *words('''ViTModel DeiTModel BeitModel ResNetModel PoolFormerModel MobileViTModel MobileNetV2Model RegNetModel Dinov2Model ViTMAEModel FocalNetModel BitModel
     SiglipVisionModel CLIPVisionModel'''), ('SwinModel', stages), ('Swinv2Model', stages), *((n, dict(hidden_sizes=[16, 32, 64, 128], depths=[1, 1, 1, 1])) for n in words('ConvNextModel ConvNextV2Model')),
     ('SegformerModel', dict(num_attention_heads=[1, 2, 5, 8])), ('PvtModel', dict(num_attention_heads=[1, 2, 5, 8], image_size=64), dict(pixel_values=randn(2, 3, 64, 64))),

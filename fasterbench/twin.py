@@ -6,7 +6,7 @@
 __all__ = ['few_bytes', 'many_bytes', 'modules_of', 'held_by', 'reachable', 'Memo', 'deep_stack', 'Counterparts', 'twin',
            'without_data', 'Paper', 'OnPaper', 'emptied_caches', 'plain_attention', 'on_paper']
 
-# %% ../nbs/core/twin.ipynb #716b9c88
+# %% ../nbs/core/twin.ipynb #2628a3b5
 import copy, functools, gc, sys, types, weakref
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .settings import one_at_a_time, same_rng
 
-# %% ../nbs/core/twin.ipynb #b7ece1c1
+# %% ../nbs/core/twin.ipynb #172aba01
 def modules_of(model:nn.Module)->dict: # qualified name → module, each once
     "The modules of `model`, whatever its own `named_modules` says, and however deep they are"
     res, seen, todo = {}, set(), [('', model)]
@@ -38,7 +38,7 @@ def held_by(model:nn.Module)->dict: # tensor → qualified name
             if t is not None: res.setdefault(t, f'{name}.{k}' if name else k)
     return res
 
-# %% ../nbs/core/twin.ipynb #55a4238c
+# %% ../nbs/core/twin.ipynb #996ce7a7
 _opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType, types.CodeType,
     weakref.ref, torch.dtype, torch.device, torch.Size)   # nothing in them that belongs to a model
 
@@ -54,7 +54,7 @@ def reachable(*xs)->list:
         else: todo += gc.get_referents(o)
     return res
 
-# %% ../nbs/core/twin.ipynb #b46bd2c8
+# %% ../nbs/core/twin.ipynb #e2cc64c2
 class Memo(dict):
     "What a deep copy puts in the place of which object; counterparts of `originals` are made when they are asked for"
     def __init__(self, originals:list, counterpart):
@@ -73,7 +73,7 @@ def deep_stack():
     try: yield
     finally: sys.setrecursionlimit(old)
 
-# %% ../nbs/core/twin.ipynb #546e1d46
+# %% ../nbs/core/twin.ipynb #6933a50b
 _usual = {getattr(c.__torch_function__, '__func__', c.__torch_function__) for c in (torch.Tensor, nn.Parameter)}
 
 def _behaves(t):
@@ -114,7 +114,7 @@ class Counterparts:
             if not hasattr(new, k): setattr(new, k, v)
         return new
 
-# %% ../nbs/core/twin.ipynb #bd8d1f65
+# %% ../nbs/core/twin.ipynb #e39fba73
 def _first_line(e): return (str(e).splitlines() or [''])[0] or type(e).__name__
 
 def _copied(model, memo):
@@ -149,7 +149,7 @@ def twin(
     for n in compiled: here[n]._compiled_call_impl = here[n]._call_impl   # a copy has forgotten that it is a region
     return new
 
-# %% ../nbs/core/twin.ipynb #ab0b4358
+# %% ../nbs/core/twin.ipynb #65698e07
 few_bytes, many_bytes = 2**16, 2**26   # of floating-point tensors that nothing was looked at for, and of others, that are kept as long as they are known
 
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
@@ -166,6 +166,11 @@ def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
     if is_traceable_wrapper_subclass(t): return [s for n in t.__tensor_flatten__()[0] for s in _storages(getattr(t, n))]
     return [t.untyped_storage()] if _strided(t) else []
+
+@cache
+def _composite(func): return func.namespace!='prim' and func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+
+_reshaped = torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default   # torch's fake tensors stride dimensions of one element otherwise than tensors do
 
 class Paper(TorchDispatchMode):
     "Runs operations whose inputs are all known; of others it works out the shapes of what they give"
@@ -200,10 +205,12 @@ class Paper(TorchDispatchMode):
         if op and func.is_view and not any(map(without_data, given)): return func(*args, **kwargs)   # it stays unknown
         for t in written:
             if not without_data(t): self.forget(t)
+        if op and _composite(func):
+            with self: return func.decompose(*args, **kwargs)
         if op: func, args, kwargs = self.by_values(func, args, kwargs)
         return self.shapes(func, args, kwargs)
 
-# %% ../nbs/core/twin.ipynb #a9688bb3
+# %% ../nbs/core/twin.ipynb #06f37eb4
 _masked = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default, torch.ops.aten._unsafe_index.Tensor, torch.ops.aten._index_put_impl_.default}
 
 def _by_values(self, func, args, kwargs):
@@ -218,6 +225,13 @@ def _by_values(self, func, args, kwargs):
     return func, args, kwargs
 Paper.by_values = _by_values
 
+def _viewed(self, func, t, shape):
+    "`func(t, shape)`, for one that fake tensors do in their own way: on the meta device"
+    with torch.inference_mode(t.is_inference()):   # a view of a parameter is no inference tensor
+        bare = torch.empty(0, dtype=t.dtype, device='meta').set_(t.untyped_storage(), t.storage_offset(), t.shape, t.stride())
+        return self.faked(func(bare, shape))
+Paper.viewed = _viewed
+
 def _shapes(self, func, args, kwargs):
     "What `func` gives, without data"
     flat, spec = tree_flatten((args, kwargs))
@@ -225,6 +239,7 @@ def _shapes(self, func, args, kwargs):
     back = {id(fakes[id(t)]): t for t in flat if isinstance(t, torch.Tensor)}
     args, kwargs = tree_unflatten([fakes.get(id(o), o) for o in flat], spec)
     try:
+        if func in _reshaped: return self.viewed(func, *args)
         with self.fake: out = func(*args, **kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as e:
         raise ValueError(f"the path of {self.where()} depends on values that only a run gives: it asks for them by {e.func}") from e
@@ -241,7 +256,7 @@ def _large(self, func, given, args, kwargs):
     return any(t.nbytes>(few_bytes if _is_float(t) and not given else many_bytes) for t in tree_leaves(out) if isinstance(t, torch.Tensor))
 Paper.large = _large
 
-# %% ../nbs/core/twin.ipynb #a77eb319
+# %% ../nbs/core/twin.ipynb #fcb182f9
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
 
 class OnPaper(Counterparts):
@@ -264,7 +279,7 @@ class OnPaper(Counterparts):
         new, dtype = super().parts(t, device), self.dtype_of(t)
         with self.paper: return new if dtype is t.dtype else new.to(dtype)
 
-# %% ../nbs/core/twin.ipynb #fe192730
+# %% ../nbs/core/twin.ipynb #47c3ecac
 def _caches(): return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
 
 @contextmanager
@@ -284,7 +299,7 @@ def plain_attention():
     try: yield
     finally: torch.backends.mha.set_fastpath_enabled(old)
 
-# %% ../nbs/core/twin.ipynb #d55d001d
+# %% ../nbs/core/twin.ipynb #6dd41284
 def _own(o, memo):
     "A copy of a part of a sample; what can't be copied as it is"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
