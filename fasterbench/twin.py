@@ -6,7 +6,7 @@
 __all__ = ['few_bytes', 'many_bytes', 'modules_of', 'held_by', 'reachable', 'Memo', 'deep_stack', 'Counterparts', 'twin',
            'without_data', 'Paper', 'OnPaper', 'emptied_caches', 'plain_attention', 'on_paper']
 
-# %% ../nbs/core/twin.ipynb #2628a3b5
+# %% ../nbs/core/twin.ipynb #4fce8703
 import copy, functools, gc, sys, types, weakref
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .settings import one_at_a_time, same_rng
 
-# %% ../nbs/core/twin.ipynb #172aba01
+# %% ../nbs/core/twin.ipynb #1d17f52c
 def modules_of(model:nn.Module)->dict: # qualified name → module, each once
     "The modules of `model`, whatever its own `named_modules` says, and however deep they are"
     res, seen, todo = {}, set(), [('', model)]
@@ -38,23 +38,28 @@ def held_by(model:nn.Module)->dict: # tensor → qualified name
             if t is not None: res.setdefault(t, f'{name}.{k}' if name else k)
     return res
 
-# %% ../nbs/core/twin.ipynb #996ce7a7
+# %% ../nbs/core/twin.ipynb #b524338c
+def _stays(o):
+    "Is `o` one for the whole process: a group of processes, a mesh of devices?"
+    return isinstance(o, torch.jit.ScriptFunction) or type(o).__name__ in ('ProcessGroup', 'DeviceMesh') and type(o).__module__.startswith('torch')
+
 _opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType, types.CodeType,
     weakref.ref, torch.dtype, torch.device, torch.Size)   # nothing in them that belongs to a model
 
-def reachable(*xs)->list:
-    "The tensors and generators in `xs`: in their modules, containers, objects and closures"
+def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list:
+    "All of `kinds` in `xs`: in their modules, containers, objects and closures"
     res, seen, todo = [], set(), [*xs]
     while todo:
         o = todo.pop()
         if id(o) in seen or isinstance(o, _opaque): continue
         seen.add(id(o))
-        if isinstance(o, (torch.Tensor, torch.Generator)): res.append(o)
-        elif isinstance(o, types.FunctionType): todo += [o.__closure__, o.__defaults__, o.__kwdefaults__, vars(o)]   # not the module it is in
+        if isinstance(o, kinds) or _stays(o): res.append(o)
+        if isinstance(o, torch.Tensor) or _stays(o): continue
+        if isinstance(o, types.FunctionType): todo += [o.__closure__, o.__defaults__, o.__kwdefaults__, vars(o)]   # not the module it is in
         else: todo += gc.get_referents(o)
     return res
 
-# %% ../nbs/core/twin.ipynb #e2cc64c2
+# %% ../nbs/core/twin.ipynb #194efbeb
 class Memo(dict):
     "What a deep copy puts in the place of which object; counterparts of `originals` are made when they are asked for"
     def __init__(self, originals:list, counterpart):
@@ -73,13 +78,15 @@ def deep_stack():
     try: yield
     finally: sys.setrecursionlimit(old)
 
-# %% ../nbs/core/twin.ipynb #6933a50b
+# %% ../nbs/core/twin.ipynb #930a26b9
 _usual = {getattr(c.__torch_function__, '__func__', c.__torch_function__) for c in (torch.Tensor, nn.Parameter)}
 
 def _behaves(t):
     "Does `t` do what a tensor of torch's own does?"
     c = type(t)
     return getattr(c.__torch_function__, '__func__', c.__torch_function__) in _usual and c.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+
+def _inner(t): return {n: getattr(t, n) for n in t.__tensor_flatten__()[0]}   # what `t` wraps: tensors, and what places them
 
 class Counterparts:
     "Makes a tensor that is like another one, on `device`; those that share memory do so again"
@@ -102,10 +109,11 @@ class Counterparts:
         return self.wrapped(new, t)
     def parts(self, t, device):
         "A counterpart of a tensor that wraps others"
-        names, ctx = t.__tensor_flatten__()
-        new = type(t).__tensor_unflatten__({n: self(getattr(t, n), device) for n in names}, ctx, t.shape, t.stride())
+        inner = _inner(t)
+        new = type(t).__tensor_unflatten__({n: self(o, device) if isinstance(o, torch.Tensor) else o for n,o in inner.items()}, t.__tensor_flatten__()[1], t.shape, t.stride())
         return nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) else new
     def __call__(self, t, device=None):
+        if _stays(t): return t
         if isinstance(t, torch.Generator): return t.clone_state()
         device, plain = device or self.device_of(t), t.layout is torch.strided and not t.is_nested and not t.is_quantized
         if not is_traceable_wrapper_subclass(t) and not _behaves(t): raise ValueError(f"a {type(t).__name__} is a tensor that can't be taken apart")
@@ -114,19 +122,40 @@ class Counterparts:
             if not hasattr(new, k): setattr(new, k, v)
         return new
 
-# %% ../nbs/core/twin.ipynb #e39fba73
+# %% ../nbs/core/twin.ipynb #03763c43
 def _first_line(e): return (str(e).splitlines() or [''])[0] or type(e).__name__
 
-def _copied(model, memo):
-    "A deep copy of `model`"
-    what = f"{type(model).__name__} can't be copied"
-    modules = modules_of(model)
+def _rebound(o, memo, live):
+    "A function that closes over the model, closing over its copy; anything else as it is"
+    if not isinstance(o, types.FunctionType) or not any(id(m) in live for m in reachable(o.__closure__, kinds=nn.Module)): return o
+    if id(o) not in memo:
+        cells = [types.CellType() for _ in o.__closure__]
+        memo[id(o)] = new = types.FunctionType(o.__code__, o.__globals__, o.__name__, o.__defaults__, tuple(cells))
+        new.__kwdefaults__, new.__dict__ = o.__kwdefaults__, dict(vars(o))
+        for old,cell in zip(o.__closure__, cells): cell.cell_contents = _rebound(copy.deepcopy(old.cell_contents, memo), memo, live)
+    return memo[id(o)]
+
+def _rebind(new, memo, live):
+    "A deep copy keeps functions: those in the attributes and hooks of the modules of `new` are not to call the live model"
+    for m in modules_of(new).values():
+        for held in (vars(m), *(v for v in vars(m).values() if isinstance(v, dict))):
+            for k,v in held.items(): held[k] = _rebound(v, memo, live)
+
+def _check(model):
+    "Refuse what is known not to be copied"
+    what, modules = f"{type(model).__name__} can't be copied", modules_of(model)
     scripted = [n for n,m in modules.items() if isinstance(m, torch.jit.ScriptModule)]
     if scripted: raise ValueError(f"{what}: {scripted[0] or 'the model'} is TorchScript")
     lazy = [n for t,n in held_by(model).items() if nn.parameter.is_lazy(t)]
     if lazy: raise ValueError(f"{type(model).__name__} has parameters that are not initialized yet: {', '.join(lazy)}; a first forward does that")
+
+def _copied(model, memo):
+    "A deep copy of `model`"
+    what, modules = f"{type(model).__name__} can't be copied", modules_of(model)
     try:
-        with deep_stack(), torch.inference_mode(False), torch.no_grad(): new = copy.deepcopy(model, memo)
+        with deep_stack(), torch.inference_mode(False), torch.no_grad():
+            new = copy.deepcopy(model, memo)
+            _rebind(new, memo, {id(m) for m in modules.values()})
     except Exception as e: raise ValueError(f"{what}: {_first_line(e)}") from e
     live = {id(m) for m in modules.values()} | {id(t) for t in held_by(model)}
     shared = [n for o,n in (*((m, n) for n,m in modules_of(new).items()), *held_by(new).items()) if id(o) in live]
@@ -144,12 +173,14 @@ def twin(
     compiled, meshes = _compiled(model), [(n, t.device_mesh.device_type) for t,n in held_by(model).items() if hasattr(t, 'device_mesh')]
     if device.type!='meta' and compiled: raise ValueError(f"{type(model).__name__} can't be copied to {device}: {compiled[0] or 'the model'} is compiled in place, and how can't be read back")
     if device.type!='meta' and meshes and meshes[0][1]!=device.type: raise ValueError(f"{type(model).__name__} can't be copied to {device}: {meshes[0][0]} belongs to a mesh of {meshes[0][1]} devices")
+    _check(model)
     new = _copied(model, Memo(reachable(model), Counterparts(device)))
     here = modules_of(new)
     for n in compiled: here[n]._compiled_call_impl = here[n]._call_impl   # a copy has forgotten that it is a region
     return new
 
-# %% ../nbs/core/twin.ipynb #65698e07
+# %% ../nbs/core/twin.ipynb #5ba7a963
+_cpu, _meta = torch.device('cpu'), torch.device('meta')
 few_bytes, many_bytes = 2**16, 2**26   # of floating-point tensors that nothing was looked at for, and of others, that are kept as long as they are known
 
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
@@ -164,7 +195,7 @@ def _strided(t): return t.layout is torch.strided and not t.is_nested
 
 def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
-    if is_traceable_wrapper_subclass(t): return [s for n in t.__tensor_flatten__()[0] for s in _storages(getattr(t, n))]
+    if is_traceable_wrapper_subclass(t): return [s for o in _inner(t).values() if isinstance(o, torch.Tensor) for s in _storages(o)]
     return [t.untyped_storage()] if _strided(t) else []
 
 @cache
@@ -196,8 +227,9 @@ class Paper(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
-        flat, spec = tree_flatten((args, kwargs))
-        given = [t for t in flat if isinstance(t, torch.Tensor)]
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        if any(isinstance(t, FakeTensor) and t.fake_mode is not self.fake for t in given): return func(*args, **kwargs)   # somebody else's shapes
+        if given and all(t.is_meta for t in given): return func(*args, **kwargs)
         op = isinstance(func, torch._ops.OpOverload)
         written = [t for i,n in _written(func) for t in tree_leaves(args[i] if i<len(args) else kwargs.get(n)) if isinstance(t, torch.Tensor)] if op else []
         own = not any(t.untyped_storage()._cdata in self.kept for t in written if _strided(t))
@@ -210,7 +242,7 @@ class Paper(TorchDispatchMode):
         if op: func, args, kwargs = self.by_values(func, args, kwargs)
         return self.shapes(func, args, kwargs)
 
-# %% ../nbs/core/twin.ipynb #06f37eb4
+# %% ../nbs/core/twin.ipynb #a54b7bf0
 _masked = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default, torch.ops.aten._unsafe_index.Tensor, torch.ops.aten._index_put_impl_.default}
 
 def _by_values(self, func, args, kwargs):
@@ -250,15 +282,13 @@ Paper.shapes = _shapes
 
 def _large(self, func, given, args, kwargs):
     "Would the result take more memory than what is known may take?"
-    if given and all(t.numel()<=1024 for t in given): return False
+    if given and all(t.numel()<=1024 for t in given) or kwargs.get('device')==_meta: return False
     try: out = self.shapes(func, args, kwargs)
     except ValueError: return False   # its size depends on values
     return any(t.nbytes>(few_bytes if _is_float(t) and not given else many_bytes) for t in tree_leaves(out) if isinstance(t, torch.Tensor))
 Paper.large = _large
 
-# %% ../nbs/core/twin.ipynb #fcb182f9
-_cpu, _meta = torch.device('cpu'), torch.device('meta')
-
+# %% ../nbs/core/twin.ipynb #72d8d1f0
 class OnPaper(Counterparts):
     "Tensors without data, but for integers and what is small in buffers and attributes"
     def __init__(self, paper, held, given, dtype):
@@ -266,8 +296,8 @@ class OnPaper(Counterparts):
         self.paper, self.held, self.given, self.dtype = paper, {id(t) for t in held}, {id(t) for t in given}, dtype
     def device_of(self, t):
         if t.is_meta or isinstance(t, nn.Parameter) or is_traceable_wrapper_subclass(t): return _meta
-        if _is_float(t): return _cpu if t.nbytes<=few_bytes and id(t) not in self.given else _meta
-        return _cpu if t.nbytes<=many_bytes else _meta
+        size = t.numel()*t.element_size()
+        return _cpu if size<=(few_bytes if _is_float(t) else many_bytes) and not (_is_float(t) and id(t) in self.given) else _meta
     def dtype_of(self, t):
         return self.dtype if self.dtype and t.is_floating_point() and id(t) in self.held|self.given else t.dtype
     def wrapped(self, new, t):
@@ -279,7 +309,7 @@ class OnPaper(Counterparts):
         new, dtype = super().parts(t, device), self.dtype_of(t)
         with self.paper: return new if dtype is t.dtype else new.to(dtype)
 
-# %% ../nbs/core/twin.ipynb #47c3ecac
+# %% ../nbs/core/twin.ipynb #fb315c48
 def _caches(): return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
 
 @contextmanager
@@ -299,7 +329,7 @@ def plain_attention():
     try: yield
     finally: torch.backends.mha.set_fastpath_enabled(old)
 
-# %% ../nbs/core/twin.ipynb #6dd41284
+# %% ../nbs/core/twin.ipynb #de35cf92
 def _own(o, memo):
     "A copy of a part of a sample; what can't be copied as it is"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
@@ -322,6 +352,7 @@ def on_paper(
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
 ):
     "A copy of `model` and one of `sample` without data, ready for a forward in evaluation and inference mode, and the `Paper` it goes by"
+    _check(model)
     found, given = reachable(model, sample), reachable(sample)
     paper = Paper([t for t in found if isinstance(t, torch.Tensor)])
     memo = Memo(found, OnPaper(paper, held_by(model), given, dtype))
@@ -332,4 +363,8 @@ def on_paper(
     for m in here.values():
         if getattr(m, 'training', False): m.training = False
         if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
-    with one_at_a_time, same_rng(), emptied_caches(), plain_attention(), deep_stack(), torch.inference_mode(), paper: yield new, sample, paper
+    with one_at_a_time, same_rng(), emptied_caches(), plain_attention(), deep_stack(), torch.inference_mode(), paper:
+        try: yield new, sample, paper
+        except (RuntimeError, TypeError) as e:
+            if not any(o in str(e) for o in ('data pointer', 'tensor subclasses', 'FakeTensor')): raise
+            raise ValueError(f"the path of {paper.where()} depends on values that only a run gives: it asks for the data itself") from e
