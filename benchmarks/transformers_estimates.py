@@ -8,19 +8,19 @@ writes it, with the device and the versions, to benchmarks/results/transformers_
 
     python benchmarks/transformers_estimates.py [--only Llama,Bert]
 """
-import gc, logging, os, warnings
-from dataclasses import dataclass
+import gc, logging, os, subprocess, sys, warnings
 os.environ['HF_HUB_OFFLINE'] = '1'
 
 import torch, transformers
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch import nn, randn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fasterbench.core import si, tensors
 from fasterbench.costs import count_costs
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
-from fasterbench.twin import held_by
+from fasterbench.twin import held_by, modules_of
 from report import write_result
 
 peaks = HardwarePeaks(1e12, 1e11)
@@ -74,7 +74,7 @@ kind('encoder and decoder', pair, *words('''T5Model MT5Model UMT5Model BartModel
 vision = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8)
 stages = dict(depths=[1, 1], num_heads=[2, 4], embed_dim=16, window_size=2)
 kind('vision', image, *words('''ViTModel DeiTModel BeitModel ResNetModel PoolFormerModel MobileViTModel MobileNetV2Model RegNetModel Dinov2Model ViTMAEModel FocalNetModel BitModel
-    SiglipVisionModel CLIPVisionModel'''), ('SwinModel', stages), ('Swinv2Model', stages), *((n, dict(hidden_sizes=[16, 32, 64, 128], depths=[1, 1, 1, 1])) for n in words('ConvNextModel ConvNextV2Model')),
+    SiglipVisionModel CLIPVisionModel'''), ('SwinModel', stages), ('Swinv2Model', stages), *((n, dict(hidden_sizes=[16, 32, 64, 128], depths=[1, 1, 1, 1], patch_size=4, num_stages=4)) for n in words('ConvNextModel ConvNextV2Model')),
     ('SegformerModel', dict(num_attention_heads=[1, 2, 5, 8])), ('PvtModel', dict(num_attention_heads=[1, 2, 5, 8], image_size=64), dict(pixel_values=randn(2, 3, 64, 64))),
     ('LevitModel', dict(num_attention_heads=[4, 8, 12], image_size=64, patch_size=16), dict(pixel_values=randn(2, 3, 64, 64))), ('CvtModel', dict(num_heads=[1, 3, 6])), ('EfficientNetModel', dict(hidden_dim=2560)),
     ('HieraModel', dict(image_size=[224, 224], patch_size=[7, 7], num_heads=[1, 2, 4, 8]), dict(pixel_values=randn(1, 3, 224, 224))), ('YolosModel', dict(image_size=[32, 32], patch_size=8)))
@@ -85,19 +85,123 @@ kind('several modalities', both, *((n, two) for n in words('CLIPModel SiglipMode
     ('LlavaForConditionalGeneration', dict(text_config=dict(t5g, model_type='llama'), vision_config=dict(vision, model_type='clip_vision_model')), text),
     ('GitModel', dict(t5g, vision_config=vision)))
 
+# models whose tensors wrap others, and what can't be copied
+
+def perceptron(): return nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+
+def torchao(config):
+    def make():
+        from torchao.quantization import quantize_
+        quantize_(m := perceptron(), config())
+        return m
+    return make
+
+def processes():
+    import torch.distributed as dist
+    from torch.distributed.tensor import init_device_mesh
+    if not dist.is_initialized(): dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
+    return init_device_mesh('cpu', (1,))
+
+def tensor_parallel():
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    return parallelize_module(perceptron(), processes(), {'0': ColwiseParallel(), '2': RowwiseParallel()})
+
+def fsdp():
+    from torch.distributed.fsdp import fully_shard
+    return fully_shard(perceptron(), mesh=processes())
+
+def data_parallel():
+    processes()
+    return nn.parallel.DistributedDataParallel(perceptron())
+
+def in_place():
+    (m := perceptron())[0].compile(backend='eager')
+    return m
+
+def wrapped():
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig
+    return {'torchao, int8 weights': torchao(Int8WeightOnlyConfig), 'torchao, int8 weights and activations': torchao(Int8DynamicActivationInt8WeightConfig),
+        'DTensors, tensor parallel': tensor_parallel, 'DTensors, FSDP2': fsdp, 'DistributedDataParallel': data_parallel,
+        'compiled in place': in_place, 'compiled': lambda: torch.compile(perceptron(), backend='eager'),
+        'TorchScript': lambda: torch.jit.trace(perceptron(), randn(1, 256)), 'a TorchScript child': lambda: nn.Sequential(torch.jit.trace(nn.Linear(256, 256), randn(1, 256)), perceptron()),
+        'dynamically quantized': lambda: torch.ao.quantization.quantize_dynamic(perceptron())}
+
+# one estimate
+
+def fingerprint(t):
+    "Which tensor `t` is, where its data is, what it holds, and its flags"
+    if is_traceable_wrapper_subclass(t): return id(t), t._version, t.requires_grad, *(fingerprint(o) for n in t.__tensor_flatten__()[0] if isinstance(o := getattr(t, n), torch.Tensor))
+    return id(t), t.data_ptr(), t._version, t.requires_grad, t.dtype, t.device, float(t.detach().double().sum())
+
 def state(model, sample):
-    "All that an estimate must leave as it is: which tensors there are, where, what they hold, and flags"
-    held = [*held_by(model), *tensors(sample)]
-    return [(id(t), t.data_ptr(), t._version, t.requires_grad, t.dtype, t.device, float(t.double().sum()) if t.numel() else 0.) for t in held], [m.training for m in model.modules()]
+    "All that an estimate must leave as it is"
+    return [fingerprint(t) for t in (*held_by(model), *tensors(sample))], [m.training for m in modules_of(model).values()]
 
 def one(model, sample):
-    "What is to be said of an estimate: what came out, and what did not hold"
-    before, odd = state(model, sample), ''
-    analyzer = RooflineAnalyzer(model, sample, peaks)
-    try: rows = analyzer.estimate()
-    except ValueError as e: rows, odd = None, str(e)
-    if state(model, sample)!=before: odd = 'the model was changed; ' + odd
+    "What an estimate says and what a forward does; the rows in which they differ"
+    before, analyzer, refused = state(model, sample), RooflineAnalyzer(model, sample, peaks), ''
+    try: analyzer.estimate()
+    except ValueError as e: refused = str(e)
+    assert state(model, sample)==before, 'the estimate changed the model'
     real = count_costs(model, sample)
-    if rows is None: return None, real, odd
-    unlike = [n for n,c in real.by_module.items() if c.worked and (c.calls, c.flops, c.bytes_moved)!=(lambda p: (p.calls, p.flops, p.bytes_moved))(analyzer.costs.by_module[n])]
-    return analyzer.costs, real, odd, unlike
+    if refused: return dict(real=real.matmul_flops, refused=refused)
+    def work(c): return {n: (r.calls, r.flops, r.bytes_moved) for n,r in c.by_module.items() if r.worked}
+    paper, full = work(analyzer.costs), work(real)
+    return dict(real=real.matmul_flops, paper=analyzer.costs.matmul_flops, rows=len(full), unlike=[n for n in full|paper if paper.get(n)!=full.get(n)])
+
+def line(r):
+    if 'refused' in r: return ['refused', '', f"{r['real']:,}", '', r['refused']]
+    return [f"{r['rows']} rows", f"{r['paper']:,}", f"{r['real']:,}", 'equal' if r['paper']==r['real'] else 'differ', 'all rows equal' if not r['unlike'] else f"{len(r['unlike'])} rows differ: {', '.join(r['unlike'][:3])}"]
+
+# memory
+
+big = dict(linear='nn.Sequential(*(nn.Linear(4096, 4096) for _ in range(16))), torch.randn(8, 4096)',
+    llama="""LlamaForCausalLM(LlamaConfig(hidden_size=1024, intermediate_size=4096, num_hidden_layers=14, num_attention_heads=16)).eval(),
+        dict(input_ids=torch.ones(1, 4096, dtype=torch.long), attention_mask=(torch.arange(4096)>50).long()[None])""")
+
+def peak(make):
+    "Bytes of the parameters of a large model, and how much more memory its process needs at most while it is estimated"
+    code = f"""if True:
+        import torch, warnings
+        from torch import nn
+        from transformers import LlamaConfig, LlamaForCausalLM
+        from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
+        warnings.simplefilter('ignore')
+        def most(): return 1024*int(next(l for l in open('/proc/self/status') if 'VmHWM' in l).split()[1])
+        model, sample = {make}
+        open('/proc/self/clear_refs', 'w').write('5')
+        before = most()
+        RooflineAnalyzer(model, sample, HardwarePeaks(1e12, 1e11)).estimate()
+        print(sum(p.nbytes for p in model.parameters()), most() - before)"""
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    return [int(o) for o in done.stdout.split()[-2:]]
+
+def summary(res):
+    good = [r for _,_,r in res if 'refused' not in r]
+    same, equal = sum(r['paper']==r['real'] for r in good), sum(not r['unlike'] for r in good)
+    return f'{len(res)} models: {len(good)} estimated, {len(res)-len(good)} refused; of those estimated, {same} have the FLOPs in matrix products of a real forward, {equal} its calls, FLOPs and bytes in every row'
+
+@call_parse
+def main(
+    only:str='', # classes, with commas; all of them, and the other tables, by default
+):
+    "Estimate Hugging Face's architectures and hold them against real forwards"
+    logging.disable(logging.WARNING); warnings.simplefilter('ignore'); transformers.logging.set_verbosity_error()
+    res = []
+    for k,models in kinds.items():
+        for name,config,sample in models:
+            if only and name not in only.split(','): continue
+            torch.manual_seed(0)
+            shown = name + (f", {config['experts_implementation']}" if 'experts_implementation' in config else '')
+            res.append((k, shown, one(small(name, **config), sample)))
+            print(k, shown, *line(res[-1][2]), sep=' | ', flush=True)
+            gc.collect()
+    if only: return
+    others = [('perceptron', n, one(make(), randn(4, 256))) for n,make in wrapped().items()]
+    memory = [(n, *(si(b, 'B') for b in peak(make))) for n,make in big.items()]
+    def table(rows):
+        cells = [[kind, name, *line(r)] for kind,name,r in rows]
+        return tabulate(cells, headers=['kind', 'model', 'estimate', 'FLOPs in products', 'of a forward', '', ''], disable_numparse=True, maxcolwidths=[None]*6 + [90])
+    text = [summary(res), table(res), 'Wrapped tensors, compiled models, TorchScript', table(others),
+        'Memory that an estimate takes at most, besides the model and the imports', tabulate(memory, headers=['model', 'parameters', 'more'])]
+    write_result('transformers_estimates', 'small models with random weights, two sequences of 32 and 24 tokens padded to 32, on the CPU; every tensor of model and sample was after each estimate what it was before', '\n\n'.join(text), 'transformers', 'torchao')
