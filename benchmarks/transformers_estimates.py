@@ -168,7 +168,7 @@ def peak(make):
         from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
         warnings.simplefilter('ignore')
         def most(): return 1024*int(next(l for l in open('/proc/self/status') if 'VmHWM' in l).split()[1])
-        model, sample = {make}
+        model, sample = ({make})
         open('/proc/self/clear_refs', 'w').write('5')
         before = most()
         RooflineAnalyzer(model, sample, HardwarePeaks(1e12, 1e11)).estimate()
