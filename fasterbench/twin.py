@@ -7,7 +7,7 @@ __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'modules_of', 'held_by', 're
            'twin', 'without_data', 'Paper', 'OnPaper', 'emptied_caches', 'plain_attention', 'in_words', 'on_paper']
 
 # %% ../nbs/core/twin.ipynb #892352f3
-import copy, functools, gc, sys, types, weakref
+import copy, functools, gc, logging, sys, types, weakref
 from contextlib import contextmanager
 from functools import cache
 import torch
@@ -16,7 +16,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedOperatorException
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .settings import one_at_a_time, same_rng
 
@@ -43,10 +44,12 @@ def held_by(model:nn.Module)->dict: # tensor → qualified name
 # %% ../nbs/core/twin.ipynb #b3ea35fc
 def _stays(o):
     "Is `o` one for all copies: a scripted function, a group of processes, a mesh of devices?"
-    return isinstance(o, torch.jit.ScriptFunction) or type(o).__name__ in ('ProcessGroup', 'DeviceMesh') and type(o).__module__.startswith('torch')
+    name, module = type(o).__name__, type(o).__module__
+    return isinstance(o, torch.jit.ScriptFunction) or name in ('ProcessGroup', 'DeviceMesh') and module.startswith('torch')
 
-_opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType, types.CodeType, types.FrameType, weakref.ref,
-    torch.dtype, torch.device, torch.Size, torch._ops.OpOverload, torch._ops.OpOverloadPacket)   # nothing in them belongs to a model
+_opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType, types.CodeType,
+    types.FrameType, weakref.ref, torch.dtype, torch.device, torch.Size, torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket)   # nothing in them belongs to a model
 
 def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list:
     "All of `kinds` in `xs`: in their modules, containers, objects and closures"
@@ -57,8 +60,8 @@ def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list:
         seen.add(id(o))
         if isinstance(o, kinds) or _stays(o): res.append(o)
         if isinstance(o, torch.Tensor) or _stays(o): continue
-        if isinstance(o, types.FunctionType): todo += [o.__closure__, o.__defaults__, o.__kwdefaults__, vars(o)]   # not the file it is in
-        elif isinstance(o, nn.Module): todo += [v for k,v in vars(o).items() if k!='_compiled_call_impl']   # not the compiler
+        if isinstance(o, types.FunctionType): todo += [o.__closure__, o.__defaults__, o.__kwdefaults__, vars(o)]
+        elif isinstance(o, nn.Module): todo += [v for k,v in vars(o).items() if k!='_compiled_call_impl']
         else: todo += gc.get_referents(o)
     return res
 
@@ -68,9 +71,10 @@ _usual = {getattr(c.__torch_function__, '__func__', c.__torch_function__) for c 
 def _behaves(t):
     "Does `t` do what a tensor of torch's own does?"
     c = type(t)
-    return getattr(c.__torch_function__, '__func__', c.__torch_function__) in _usual and c.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    function = getattr(c.__torch_function__, '__func__', c.__torch_function__)
+    return function in _usual and c.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
-def _inner(t): return {n: getattr(t, n) for n in t.__tensor_flatten__()[0]}   # what `t` wraps: tensors, and what places them
+def _inner(t): return {n: getattr(t, n) for n in t.__tensor_flatten__()[0]}   # what `t` wraps: tensors, and where they are
 
 # %% ../nbs/core/twin.ipynb #b93106ba
 class Counterparts:
@@ -98,9 +102,10 @@ class Counterparts:
 def storage(self:Counterparts, t, device, dtype):
     "The counterpart of the memory of `t`, as if it held `dtype`"
     s, cast = t.untyped_storage(), dtype is not t.dtype
-    key = s._cdata, device, (t.dtype, dtype) if cast else None
+    key, size = (s._cdata, device, (t.dtype, dtype) if cast else None), s.nbytes()
     if key not in self.storages:
-        if device.type=='meta': new = torch.empty(s.nbytes()//t.itemsize*dtype.itemsize if cast else s.nbytes(), dtype=torch.uint8, device=device)
+        if cast: size = size//t.itemsize*dtype.itemsize
+        if device.type=='meta': new = torch.empty(size, dtype=torch.uint8, device=device)
         else: new = torch.empty(0, dtype=torch.uint8, device=t.device).set_(s).to(device, copy=True)
         if cast and device.type!='meta': new = new.view(t.dtype).to(dtype)
         self.storages[key] = s, new.untyped_storage()   # the first stays, so that nothing else gets its address
@@ -109,7 +114,8 @@ def storage(self:Counterparts, t, device, dtype):
 @patch
 def strided(self:Counterparts, t, device):
     dtype = self.dtype_of(t)
-    new = torch.empty(0, dtype=dtype, device=device).set_(self.storage(t, device, dtype), t.storage_offset(), t.shape, t.stride())
+    storage = self.storage(t, device, dtype)
+    new = torch.empty(0, dtype=dtype, device=device).set_(storage, t.storage_offset(), t.shape, t.stride())
     return self.wrapped(new, t)
 
 @patch
@@ -143,12 +149,14 @@ def deep_stack(
 # %% ../nbs/core/twin.ipynb #65ff96cf
 def _rebound(o, memo, live):
     "A function that closes over the model, closing over its copy; anything else as it is"
-    if not isinstance(o, types.FunctionType) or not any(id(m) in live for m in reachable(o.__closure__, kinds=nn.Module)): return o
+    if not isinstance(o, types.FunctionType): return o
+    if not any(id(m) in live for m in reachable(o.__closure__, kinds=nn.Module)): return o
     if id(o) not in memo:
         cells = [types.CellType() for _ in o.__closure__]
         memo[id(o)] = new = types.FunctionType(o.__code__, o.__globals__, o.__name__, o.__defaults__, tuple(cells))
         new.__kwdefaults__, new.__dict__ = o.__kwdefaults__, dict(vars(o))
-        for old,cell in zip(o.__closure__, cells): cell.cell_contents = _rebound(copy.deepcopy(old.cell_contents, memo), memo, live)
+        for old,cell in zip(o.__closure__, cells):
+            cell.cell_contents = _rebound(copy.deepcopy(old.cell_contents, memo), memo, live)
     return memo[id(o)]
 
 def _rebind(new, memo, live):
@@ -161,9 +169,11 @@ def _rebind(new, memo, live):
 def _check(model):
     "Refuse what is known not to be copied"
     scripted = [n for n,m in modules_of(model).items() if isinstance(m, torch.jit.ScriptModule)]
-    if scripted: raise ValueError(f"{type(model).__name__} can't be copied: {scripted[0] or 'the model'} is TorchScript")
+    name = type(model).__name__
+    if scripted: raise ValueError(f"{name} can't be copied: {scripted[0] or 'the model'} is TorchScript")
     lazy = [n for t,n in held_by(model).items() if nn.parameter.is_lazy(t)]
-    if lazy: raise ValueError(f"{type(model).__name__} has parameters that are not initialized yet: {', '.join(lazy)}; a first forward does that")
+    if lazy: raise ValueError(f"{name} has parameters that are not initialized yet: {', '.join(lazy)}; "
+        "a first forward does that")
 
 def _first_line(e): return (str(e).splitlines() or [''])[0] or type(e).__name__
 
@@ -179,7 +189,8 @@ def _copied(model, memo):
     live |= {id(t) for t in held_by(model)}
     shared = [n for o,n in (*((m, n) for n,m in modules_of(new).items()), *held_by(new).items()) if id(o) in live]
     if shared: raise ValueError(f"{what}: its copy shares {shared[0] or 'everything'} with it")
-    for n in _compiled(model): modules_of(new)[n]._compiled_call_impl = modules_of(new)[n]._call_impl   # a copy has forgotten that it is a region
+    here = modules_of(new)
+    for n in _compiled(model): here[n]._compiled_call_impl = here[n]._call_impl   # a copy has forgotten it
     return new
 
 def _compiled(model): return [n for n,m in modules_of(model).items() if m._compiled_call_impl is not None]
@@ -194,7 +205,8 @@ def twin(
     what, compiled = f"{type(model).__name__} can't be copied to {device}", _compiled(model)
     meshes = {t.device_mesh.device_type: n for t,n in held_by(model).items() if hasattr(t, 'device_mesh')}
     if device.type!='meta':
-        if compiled: raise ValueError(f"{what}: {compiled[0] or 'the model'} is compiled in place, and how it was can't be read back")
+        if compiled: raise ValueError(f"{what}: {compiled[0] or 'the model'} is compiled in place, "
+            "and how it was can't be read back")
         for kind,name in meshes.items():
             if kind!=device.type: raise ValueError(f"{what}: {name} belongs to a mesh of {kind} devices")
     _check(model)
@@ -202,7 +214,7 @@ def twin(
 
 # %% ../nbs/core/twin.ipynb #c04c9a6c
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
-few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26   # known at most: floats made from nothing, floats computed, integers
+few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26   # known at most: floats from nothing, floats computed, integers
 
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
 
@@ -211,14 +223,16 @@ def _strided(t): return t.layout is torch.strided and not t.is_nested
 
 def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
-    if is_traceable_wrapper_subclass(t): return [s for o in _inner(t).values() if isinstance(o, torch.Tensor) for s in _storages(o)]
+    if is_traceable_wrapper_subclass(t):
+        return [s for o in _inner(t).values() if isinstance(o, torch.Tensor) for s in _storages(o)]
     return [t.untyped_storage()] if _strided(t) else []
 
 # %% ../nbs/core/twin.ipynb #e083d39e
 @cache
 def _written_to(func):
     "Positions and names of the arguments that `func` writes to"
-    return [(i, a.name) for i,a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    named = enumerate(func._schema.arguments)
+    return [(i, a.name) for i,a in named if a.alias_info is not None and a.alias_info.is_write]
 
 @cache
 def _is_composite(func):
@@ -249,7 +263,8 @@ class Paper(TorchDispatchMode):
         "A tensor like `t`, without data"
         if isinstance(t, FakeTensor): return t
         if not t.is_meta and not _strided(t): return self.fake.from_tensor(t)
-        return FakeTensor(self.fake, t if t.is_meta else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_meta), _cpu)
+        bare = t if t.is_meta else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_meta)
+        return FakeTensor(self.fake, bare, _cpu)
 
 # %% ../nbs/core/twin.ipynb #7706ca11
 @patch
@@ -268,7 +283,8 @@ def __torch_dispatch__(self:Paper, func, types, args=(), kwargs=None):
 @patch
 def is_elsewhere(self:Paper, given):
     "Are these no tensors of the forward?"
-    return bool(given) and (all(t.is_meta for t in given) or any(isinstance(t, FakeTensor) and t.fake_mode is not self.fake for t in given))
+    others = any(isinstance(t, FakeTensor) and t.fake_mode is not self.fake for t in given)
+    return others or bool(given) and all(t.is_meta for t in given)
 
 @patch
 def runs(self:Paper, func, op, given, written, args, kwargs):
@@ -284,7 +300,7 @@ def is_large(self:Paper, func, given, args, kwargs):
     "Would the result take more memory than what is known may take?"
     if given and all(t.numel()<=1024 for t in given) or kwargs.get('device')==_meta: return False
     try: out = self.shapes(func, args, kwargs)
-    except (ValueError, RuntimeError, NotImplementedError): return False   # if this is an error of the program's, running it says so
+    except (ValueError, RuntimeError, NotImplementedError): return False   # an error of the program is one of the run, too
     most = many_bytes, some_bytes if given else few_bytes
     return any(t.numel()*t.element_size()>most[_is_float(t)] for t in tree_leaves(out) if isinstance(t, torch.Tensor))
 
@@ -296,11 +312,16 @@ def shapes(self:Paper, func, args, kwargs):
     back = {id(fakes[id(t)]): t for t in flat if isinstance(t, torch.Tensor)}
     args, kwargs = tree_unflatten([fakes.get(id(o), o) for o in flat], spec)
     try: out = self.viewed(func, *args) if func in _reshaped else self.faking(func, args, kwargs)
-    except (DataDependentOutputException, DynamicOutputShapeException) as e:
-        raise ValueError(f"the path of {self.where()} depends on values that only a run gives: it asks for them by {e.func}") from e
-    except UnsupportedOperatorException as e:
-        raise ValueError(f"{e.func} in {self.where()} can't be counted without data: what shapes it gives is not known") from e
+    except (DataDependentOutputException, DynamicOutputShapeException) as e: raise self.refusal(f"by {e.func}") from e
+    except (UnsupportedOperatorException, RuntimeError) as e:
+        if not isinstance(e, (UnsupportedOperatorException, NotImplementedError)) and 'no fake impl' not in str(e): raise
+        raise ValueError(f"{func} in {self.where()} can't be counted without data: what shapes it gives is not known") from e
     return tree_map(lambda o: back.get(id(o), o), out)
+
+@patch
+def refusal(self:Paper, how):
+    "The error of a forward that asks for what is not there"
+    return ValueError(f"the path of {self.where()} depends on values that only a run gives: it asks for them {how}")
 
 @patch
 def faking(self:Paper, func, args, kwargs):
@@ -309,12 +330,14 @@ def faking(self:Paper, func, args, kwargs):
 # %% ../nbs/core/twin.ipynb #637225cb
 _aten = torch.ops.aten
 _reshaped = _aten.view.default, _aten._unsafe_view.default
-_by_mask = {_aten.index.Tensor, _aten._unsafe_index.Tensor, _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default}
+_by_mask = {_aten.index.Tensor, _aten._unsafe_index.Tensor, _aten.index_put.default, _aten.index_put_.default,
+    _aten._index_put_impl_.default}
 
 @patch
 def viewed(self:Paper, func, t, shape):
     with torch.inference_mode(t.is_inference()):   # a view of a parameter is no inference tensor
-        bare = torch.empty(0, dtype=t.dtype, device=_meta).set_(t.untyped_storage(), t.storage_offset(), t.shape, t.stride())
+        bare = torch.empty(0, dtype=t.dtype, device=_meta)
+        bare.set_(t.untyped_storage(), t.storage_offset(), t.shape, t.stride())
         return self.faked(func(bare, shape))
 
 @patch
@@ -324,7 +347,8 @@ def by_values(self:Paper, func, args, kwargs):
         shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
         func, args = _aten.index.Tensor, (args[0].expand(shape), [args[1].expand(shape)])
     if func not in _by_mask: return func, args, kwargs
-    def indices(i): return i.nonzero().unbind(1) if i is not None and i.dtype in (torch.bool, torch.uint8) and self.known(i) else [i]
+    def is_mask(i): return i is not None and i.dtype in (torch.bool, torch.uint8) and self.known(i)
+    def indices(i): return i.nonzero().unbind(1) if is_mask(i) else [i]
     return func, (args[0], [o for i in args[1] for o in indices(i)], *args[2:]), kwargs
 
 # %% ../nbs/core/twin.ipynb #6ed67616
@@ -350,7 +374,10 @@ class OnPaper(Counterparts):
         with self.paper: return new if dtype is t.dtype else new.to(dtype)
 
 # %% ../nbs/core/twin.ipynb #22ad87da
-def _caches(): return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
+def _caches():
+    "Every cache that there is, and how often something was put into it"
+    return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
+
 def _keeps_tensors(c): return any(isinstance(t, torch.Tensor) for t in reachable(*gc.get_referents(c)))
 
 @contextmanager
@@ -395,11 +422,14 @@ def _evaluating(model):
 # %% ../nbs/core/twin.ipynb #ebea2e27
 @contextmanager
 def in_words(paper):
-    "Errors of tensors that have no data, in words"
+    "Errors of tensors that have no data, in words, and nothing on standard error"
+    log = logging.getLogger('torch._subclasses.fake_tensor')   # where errors of the program are shown, too
+    old, log.disabled = log.disabled, True
     try: yield
-    except (RuntimeError, TypeError) as e:
-        if not any(o in str(e) for o in ('data pointer', 'tensor subclasses', 'FakeTensor')): raise
-        raise ValueError(f"the path of {paper.where()} depends on values that only a run gives: it asks for the data itself") from e
+    except (RuntimeError, TypeError, AssertionError) as e:
+        if not any(o in str(e) for o in ('data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode')): raise
+        raise paper.refusal('by taking hold of the data') from e
+    finally: log.disabled = old
 
 @contextmanager
 def on_paper(
@@ -407,12 +437,12 @@ def on_paper(
     sample, # a tensor, a tuple of positional arguments, or a dict of keyword arguments; stays as it is
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
 ):
-    "A copy of `model` and one of `sample` without data, for a forward in evaluation and inference mode; and their `Paper`"
+    "Copies of `model` and `sample` without data, for a forward in evaluation and inference mode, and their `Paper`"
     _check(model)
     found, given = reachable(model, sample), reachable(sample)
     paper = Paper([t for t in found if isinstance(t, torch.Tensor)])
     memo = Memo(found, OnPaper(paper, held_by(model), given, dtype))
     new, sample = _copied(model, memo), tree_map(lambda o: _own(o, memo), sample)
     _evaluating(new)
-    with one_at_a_time, same_rng(), emptied_caches(), plain_attention(), deep_stack(), torch.inference_mode(), in_words(paper), paper:
-        yield new, sample, paper
+    with one_at_a_time, same_rng(), emptied_caches(), plain_attention(), deep_stack(), in_words(paper):
+        with torch.inference_mode(), paper: yield new, sample, paper
