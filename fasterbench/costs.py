@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from contextlib import contextmanager
 from functools import cache
-from math import ceil, log2, prod
+from math import ceil, inf, log2, prod
 from threading import get_ident
 from typing import NamedTuple
 import numpy as np, torch
@@ -30,6 +30,7 @@ from .core import held, model_device
 from .nodes import Nodes
 from .regions import eager, visible, watching
 from .settings import one_at_a_time
+from .paper import in_parts, without_data
 from .state import Run, undisturbed
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
@@ -333,7 +334,7 @@ def _roi_align(args, kwargs, out):
     "For each output the mean of its samples, each a weighted sum of four taps"
     x, rois, scale, ph, pw, ratio = args[:6]
     if ratio>0: samples = out.numel()*ratio**2
-    elif rois.is_meta: samples = out.numel()
+    elif without_data(rois): samples = out.numel()
     else: samples = int(((rois[:, 3:5]-rois[:, 1:3])*scale/rois.new_tensor([pw, ph])).ceil().clamp(min=1).prod(1).sum())*out.numel()//max(len(rois), 1)
     return 8*samples
 
@@ -383,7 +384,7 @@ def grouped_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a grouped product: the matrices of groups without rows are not read"
     a, b, offs = args[0], args[1], args[2] if len(args)>2 else kwargs.get('offs')
     whole = io_bytes(func, args, kwargs, out)
-    if offs is None or offs.is_meta or b.dim()!=3 or a.dim()!=2: return whole
+    if offs is None or without_data(offs) or b.dim()!=3 or a.dim()!=2: return whole
     used = int((offs.diff(prepend=offs.new_zeros(1))>0).sum())
     return whole - covered_bytes(b)*(len(b)-used)//len(b)
 
@@ -592,13 +593,16 @@ def op_dtype(func, args, out)->torch.dtype|None:
 def _sdpa(args, kwargs, out): return 2*prod(args[0].shape[:-1])*args[1].shape[-2]*(args[1].shape[-1] + args[2].shape[-1])
 def _sdpa_bytes(func, args, kwargs, out): return io_bytes(func, args, kwargs, out) + 4*prod(args[0].shape[:-1])   # and a statistic for each query, in float32
 sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True)
-def _laid_out(out): return out.new_empty(*out.shape[:-3], *(out.shape[i] for i in (-2, -3, -1))).transpose(-2, -3) if out.dim()>3 else out   # as fused kernels do, so that heads can be joined without a copy
+def _laid_out(out, q, k, v):
+    "The result as a fused kernel lays it out: whether heads can be joined without a copy depends on that"
+    fused = q.dim()==4 and q.shape[-1]==v.shape[-1]
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0] if fused else out
 linear_rule = Rule('product', lambda args, kwargs, out: 2*(4 if _is_complex(args) else 1)*args[0].numel()*args[1].shape[0], matmul=True)
 
 def whole_rule(func, args)->Rule|None:
     "The rule for a composite operation that these arguments make simple"
     if func is torch.ops.aten.dropout.default and not args[2]: return free_rule
-    if func is torch.ops.aten.scaled_dot_product_attention.default and args[0].is_meta: return sdpa_rule
+    if func is torch.ops.aten.scaled_dot_product_attention.default and without_data(args[0]): return sdpa_rule
     if func is torch.ops.aten.linear.default and all(_is_strided(t) for t in args if t is not None) and args[0].is_contiguous(): return linear_rule
 
 def nested_rule(func)->Rule:
@@ -620,12 +624,19 @@ class CostMode(TorchDispatchMode):
         if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
         rule = rule_for(func)
         if rule is None: rule = whole_rule(func, args)
+        if rule is sdpa_rule: args, kwargs = self.float_mask(args, kwargs)
         if rule is None and not any(t.is_nested for t in _flat(args)):
-            with self: return func.decompose(*args, **kwargs)
+            with self: return in_parts(func, args, kwargs)
         out = func(*args, **kwargs)
-        if rule is sdpa_rule: out = _laid_out(out)
+        if rule is sdpa_rule: out = _laid_out(out, *args[:3])
         if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
         return out
+    def float_mask(self, args, kwargs):
+        "The arguments of an attention, whose boolean mask is written out as numbers first, whichever kernel runs"
+        mask = args[3] if len(args)>3 else kwargs.get('attn_mask')
+        if mask is None or mask.dtype is not torch.bool: return args, kwargs
+        with self: mask = torch.where(mask, *(torch.scalar_tensor(v, dtype=args[0].dtype, device=args[0].device) for v in (0., -inf)))
+        return (*args[:3], mask, *args[4:]), {k:v for k,v in kwargs.items() if k!='attn_mask'}
     def higher_order(self, func, args, kwargs):
         self.rows[self.here()].unknown[str(func)] += 1
         return func(*args, **kwargs)
@@ -684,7 +695,9 @@ def count_forward(
             try: return call(*args, **kwargs)
             finally: go(caller)
         return counted
-    with watching(modules, around), eager(), mode: model(*args, **kwargs)
+    with eager():
+        if any(hasattr(p, 'device_mesh') for p in model.parameters()): model(*args, **kwargs)   # a `DTensor` runs every operation on shapes first, once
+        with watching(modules, around), mode: model(*args, **kwargs)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
 
 # %% ../nbs/core/costs.ipynb #c83fa05b

@@ -6,27 +6,27 @@
 __all__ = ['RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'time_of', 'roofline_point',
            'no_ceiling', 'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled', 'warn_no_ceiling',
            'other_paths', 'warn_other_path', 'roof_cell', 'summary_table', 'ceiling_lines', 'check_ceilings',
-           'weight_bytes', 'unfit', 'meta_twin', 'in_dtype', 'paper_rows', 'Projection', 'project', 'HardwarePeaks',
-           'measure_peaks', 'clear_peaks_cache']
+           'weight_bytes', 'unfit', 'paper_rows', 'Projection', 'project', 'HardwarePeaks', 'measure_peaks',
+           'clear_peaks_cache']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
-import copy, sys, warnings
+import sys, warnings
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 import torch
 from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 from .core import any_console, as_text
 from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype, si
 from .regions import eager, one_region, visible
 from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .paper import on_paper
 from .state import undisturbed
 from .timing import Timing, check_count
-from .costs import Costs, ModuleCost, count_forward, counted, covered_bytes, warn_unknown, weights_in
+from .costs import CostMode, Costs, ModuleCost, count_forward, counted, covered_bytes, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
 from .system import Disturbance, usable_cpus
 from .arithmetic import measurable
@@ -497,50 +497,16 @@ def plot(self:RooflineAnalyzer,
     where = f'on {device_name(self.device)}' if self.totals else 'on paper'
     return plot_roofline(self.results, self.peaks, title or as_text(f'{type(self.model).__name__} {where}', markup=True))
 
-# %% ../nbs/analysis/roofline.ipynb #3fe801e4
-def _without_data(t):
-    "`t` on the meta device"
-    if nn.parameter.is_lazy(t): return t
-    new = t.detach().to('meta')
-    return nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) else new
-
-def _computed(m):
-    "Tensors in the attributes of a module that are the result of some computation, which a deep copy refuses"
-    return [t for t in tree_leaves([*vars(m).values()]) if isinstance(t, torch.Tensor) and t.grad_fn is not None]
-
-def meta_twin(model:nn.Module)->nn.Module:
-    "A copy of `model` with parameters and buffers on the meta device; `model` stays as it is"
-    what = f"{type(model).__name__} can't be copied, and an estimate is made on a copy without data"
-    scripted = [n for n,m in model.named_modules() if isinstance(m, torch.jit.ScriptModule)]
-    if scripted: raise ValueError(f"{what}: {scripted[0] or 'the model'} is TorchScript")
-    try:
-        memo = {id(t): _without_data(t) for t in held(model)}
-        memo.update((id(t), t.detach().clone()) for m in model.modules() for t in _computed(m))
-        twin = copy.deepcopy(model, memo)
-    except Exception as e: raise ValueError(f"{what}: {str(e).splitlines()[0]}") from e
-    for old,new in zip(model.modules(), twin.modules()):   # a copy of a compiled module has forgotten that it is one
-        if old._compiled_call_impl is not None: new._compiled_call_impl = new._call_impl
-    return twin
-
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
-@contextmanager
-def in_dtype(model, dtype):
-    "The floating-point parameters and buffers of `model`, which is on the meta device, in `dtype` while the block lasts"
-    if dtype is None: yield; return
-    floats = [(m._buffers, k, b) for m in model.modules() for k,b in m._buffers.items() if b is not None and b.is_floating_point()]
-    with torch.inference_mode(False):
-        kept = [(p, p.data) for p in held(model, '_parameters') if p.is_floating_point()]
-        try:
-            for p,data in kept: p.data = data.to(dtype)
-            for buffers,k,b in floats: buffers[k] = b.to(dtype)
-            with torch.inference_mode(): yield
-        finally:
-            for p,data in kept: p.data = data
-            for buffers,k,b in floats: buffers[k] = b
-
 def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:
     "The rows of what was counted, without times"
     return [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
+
+def _next_on_paper(twin, call, paper, modules):
+    "Count the next forward without data; what it can't tell is said of the module that asks"
+    mode, (args, kwargs) = CostMode(), call()
+    paper.where = lambda: mode.at or type(twin).__name__
+    with paper.interrupts.open(): return count_forward(twin, args, kwargs, modules, mode)
 
 @patch
 def estimate(self:RooflineAnalyzer,
@@ -555,11 +521,10 @@ def estimate(self:RooflineAnalyzer,
     dtype = None if dtype is None else resolve_dtype(dtype)
     size = None if weights is None else element_bytes(weights, 'weights')
     if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; `weights` is the format that weights are kept in")
-    sample = tree_map(lambda t: t.to(dtype) if dtype is not None and isinstance(t, torch.Tensor) and t.is_floating_point() else t, self.sample)
-    twin = meta_twin(self.model)
-    with undisturbed(twin, sample, meta) as run, in_dtype(twin, dtype), weights_in(twin, size):
-        modules, kept_in = visible(twin), dtype or model_dtype(twin)
-        costs, kept = count_forward(twin, *run.call(), modules), weight_bytes(twin)
+    with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
+        modules, kept = visible(twin), weight_bytes(twin)
+        for _ in range(2): costs = _next_on_paper(twin, call, paper, modules)   # the first may build what others use
+    kept_in = dtype or model_dtype(self.model)
     rows = paper_rows(costs, modules, peaks)
     check_ceilings(rows, peaks, 'estimate')
     self.results, self.weight_bytes = rows, kept

@@ -312,16 +312,21 @@ def by_ourselves():
 
 def describe(t:torch.Tensor)->str: return 'a nested tensor' if t.is_nested else f'a tensor {list(t.shape)}'
 
+def _kept(o):
+    kind = next(k for t,k in kinds.items() if isinstance(o, t))
+    return kind, o, kind.take(o)
+
 class Snapshot:
     "All that can be reached from some objects, as it is now"
     def __init__(self, *roots,
         copied=(), # tensors whose values are copied; of others a checksum is kept
         names=None, # tensor → name, for errors
         sums=True, # keep checksums?
+        deep=True, # keep what is inside of the objects as well?
     ):
         self.names, copied = names or {}, {id(t) for t in copied}
         with by_ourselves():
-            self.objects, found, self.modules = reach(*roots)
+            self.objects, found, self.modules = reach(*roots) if deep else ([_kept(o) for o in roots], [], [])
             self.tensors = [Kept(t) for t in found]
             for k in self.tensors:
                 if id(k.tensor) in copied or k.alias.layout is torch.strided and not k.alias.is_nested and k.alias.nbytes<=small: k.copy()

@@ -17,6 +17,7 @@ from typing import Iterator
 from .core import call_args, held, model_device, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
+from .twin import twin
 from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, home, is_wrapper, module_hooks, once, preserve, putting_back, reach, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
@@ -42,22 +43,11 @@ def evaluating(model:nn.Module):
             if isinstance(m, torch.jit.ScriptModule): m.training = True
             else: vars(m)['training'] = True
 
-# %% ../nbs/core/state.ipynb #dede3b2d
+# %% ../nbs/core/state.ipynb #c2fb16f3
 @contextmanager
 def on_device(model:nn.Module, device:torch.device):
-    "`model` on `device` for the time of the block; afterwards its very own tensors again"
-    if model_device(model)==device:
-        yield model
-        return
-    with preserve(model):
-        kept = [(p, p.data, p.grad, None if p.grad is None else p.grad.data) for p in model.parameters()]
-        scripted = [(m, k, b) for m in model.modules() if isinstance(m, torch.jit.ScriptModule) for k,b in m.named_buffers(recurse=False)]
-        try: yield model.to(device)
-        finally:
-            for m,k,b in scripted: setattr(m, k, b)
-            for p,data,grad,gdata in kept:
-                p.data, p.grad = data, grad
-                if grad is not None: grad.data = gdata
+    "`model` if it is on `device`, or else a copy of it that is"
+    yield model if not held(model) or model_device(model)==device else twin(model, device)
 
 # %% ../nbs/core/state.ipynb #71801b05
 def _plain(t): return t.layout is torch.strided and not (t.is_nested or t.is_quantized or t.is_conj() or t.is_neg() or is_wrapper(t))
