@@ -695,9 +695,7 @@ def count_forward(
             try: return call(*args, **kwargs)
             finally: go(caller)
         return counted
-    with eager():
-        if any(hasattr(p, 'device_mesh') for p in model.parameters()): model(*args, **kwargs)   # a `DTensor` runs every operation on shapes first, once
-        with watching(modules, around), mode: model(*args, **kwargs)
+    with watching(modules, around), eager(), mode: model(*args, **kwargs)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
 
 # %% ../nbs/core/costs.ipynb #c83fa05b

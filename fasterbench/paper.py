@@ -6,7 +6,7 @@
 __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'without_data', 'in_parts', 'Paper', 'OnPaper', 'emptied_caches',
            'plain_attention', 'program_of', 'kept_program', 'in_words', 'on_paper']
 
-# %% ../nbs/core/paper.ipynb #751de623
+# %% ../nbs/core/paper.ipynb #d220fae3
 import copy, functools, gc, logging, sys
 import torch
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Snapshot, module_hooks, putting_back
 from .twin import Counterparts, Memo, _check, _copied, _inner, _opaque, deep_stack, reachable
 
-# %% ../nbs/core/paper.ipynb #2846d78f
+# %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
 few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26   # known at most: floats from nothing, floats computed, integers
 
@@ -39,26 +39,27 @@ def _storages(t):
         return [s for o in _inner(t).values() if isinstance(o, torch.Tensor) for s in _storages(o)]
     return [t.untyped_storage()] if _strided(t) else []
 
-# %% ../nbs/core/paper.ipynb #3e2f4f03
+# %% ../nbs/core/paper.ipynb #ad3663ab
 @cache
 def _written_to(func):
     "Positions and names of the arguments that `func` writes to"
     named = enumerate(func._schema.arguments)
     return [(i, a.name) for i,a in named if a.alias_info is not None and a.alias_info.is_write]
 
-_composite = torch._C.DispatchKey.CompositeImplicitAutograd
-
 @cache
-def _is_composite(func): return func.namespace!='prim' and func.has_kernel_for_dispatch_key(_composite)
+def _in_cpp(func):
+    "Is `func` put together from others in C++?"
+    return func.namespace!='prim' and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), 'CompositeImplicitAutograd')
 
 def in_parts(func:torch._ops.OpOverload, args, kwargs):
     "What a composite operation gives, computed by its parts: those of C++, as in a run, where it has any"
-    return func._op_dk(_composite, *args, **kwargs) if _is_composite(func) else func.decompose(*args, **kwargs)
+    if _in_cpp(func): return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+    return func.decompose(*args, **kwargs)
 
 @cache
 def _looks_again(func): return func.is_view or torch.Tag.inplace_view in func.tags   # at the same memory
 
-# %% ../nbs/core/paper.ipynb #844b7cab
+# %% ../nbs/core/paper.ipynb #90f0418f
 class Paper(TorchDispatchMode):
     "Runs operations whose inputs are all known; of others it works out the shapes of what they give"
     supports_higher_order_operators = True
@@ -83,7 +84,7 @@ class Paper(TorchDispatchMode):
         bare = t if t.is_meta else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_meta)
         return FakeTensor(self.fake, bare, _cpu)
 
-# %% ../nbs/core/paper.ipynb #7f718d6f
+# %% ../nbs/core/paper.ipynb #370f3b72
 @patch
 def __torch_dispatch__(self:Paper, func, types, args=(), kwargs=None):
     kwargs, op = kwargs or {}, isinstance(func, torch._ops.OpOverload)
@@ -93,7 +94,7 @@ def __torch_dispatch__(self:Paper, func, types, args=(), kwargs=None):
     written = [t for t in tree_leaves(places) if isinstance(t, torch.Tensor)]
     if self.is_elsewhere(given) or self.runs(func, op, given, written, args, kwargs): return func(*args, **kwargs)
     for t in written: self.forget(t)
-    if op and _is_composite(func):
+    if op and _in_cpp(func):
         with self: return in_parts(func, args, kwargs)
     return self.shapes(*self.by_values(func, args, kwargs))
 
@@ -111,7 +112,7 @@ def runs(self:Paper, func, op, given, written, args, kwargs):
     if live or not all(map(self.known, given)): return False
     return bool(written) or not op or not self.is_large(func, given, args, kwargs)
 
-# %% ../nbs/core/paper.ipynb #a42a6048
+# %% ../nbs/core/paper.ipynb #f9972da9
 @patch
 def is_large(self:Paper, func, given, args, kwargs):
     "Would the result take more memory than what is known may take?"
@@ -144,7 +145,7 @@ def refusal(self:Paper, how):
 def faking(self:Paper, func, args, kwargs):
     with self.fake: return func(*args, **kwargs)
 
-# %% ../nbs/core/paper.ipynb #22ee1a38
+# %% ../nbs/core/paper.ipynb #bb80d4c3
 _aten = torch.ops.aten
 _reshaped = _aten.view.default, _aten._unsafe_view.default
 _by_mask = {_aten.index.Tensor, _aten._unsafe_index.Tensor, _aten.index_put.default, _aten.index_put_.default,
@@ -168,7 +169,7 @@ def by_values(self:Paper, func, args, kwargs):
     def indices(i): return i.nonzero().unbind(1) if is_mask(i) else [i]
     return func, (args[0], [o for i in args[1] for o in indices(i)], *args[2:]), kwargs
 
-# %% ../nbs/core/paper.ipynb #8eff23e9
+# %% ../nbs/core/paper.ipynb #0a981f1c
 class OnPaper(Counterparts):
     "Tensors without data, but for integers and what is small in buffers and attributes"
     def __init__(self, paper, held, given, dtype):
@@ -190,7 +191,7 @@ class OnPaper(Counterparts):
         new, dtype = super().parts(t, device), self.dtype_of(t)
         with self.paper: return new if dtype is t.dtype else new.to(dtype)
 
-# %% ../nbs/core/paper.ipynb #88b51633
+# %% ../nbs/core/paper.ipynb #0dfde57c
 def _caches():
     "Every cache that there is, and how often something was put into it"
     return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
@@ -212,7 +213,7 @@ def plain_attention():
     torch.backends.mha.set_fastpath_enabled(False)
     yield   # `same_settings` puts it back
 
-# %% ../nbs/core/paper.ipynb #3785297c
+# %% ../nbs/core/paper.ipynb #591389c6
 _containers = dict, list, set
 
 def program_of(*xs)->list: # containers
@@ -225,7 +226,7 @@ def kept_program(*xs):
     "A context after which the containers of the program are as before, and torch's global hooks"
     return putting_back(Snapshot(*program_of(*xs), *module_hooks, sums=False, deep=False))
 
-# %% ../nbs/core/paper.ipynb #951d45d2
+# %% ../nbs/core/paper.ipynb #309ef654
 def _own(o, memo):
     "A copy of a part of a sample; what can't be copied as it is"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
@@ -247,7 +248,7 @@ def _evaluating(model):
         if getattr(m, 'training', False): m.training = False
         if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
 
-# %% ../nbs/core/paper.ipynb #69fa31c7
+# %% ../nbs/core/paper.ipynb #f3f2bdcf
 @contextmanager
 def in_words(paper):
     "Errors of tensors that have no data, in words, and nothing on standard error"
