@@ -9,10 +9,9 @@ was different. A run of everything writes its table, with the device and the ver
     python benchmarks/attack.py [--only pending,lines,body,dispatch,timer,cases,training,memory] [--sample 40]
         [--verbose] [--buffers] [--idle]
 """
-import ast, ctypes, dis, os, random, re, signal, sys, time, warnings
+import ast, ctypes, dis, json, os, random, re, signal, sys, time, warnings
 from collections import Counter, defaultdict
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # a child of a process with more threads than one could not use torch
@@ -280,18 +279,36 @@ def trained(model, sample)->str:
         loss = sum(t.float().square().sum() for t in tree_leaves(out) if isinstance(t, torch.Tensor))
         loss.backward()
     except BaseException as e: return f'error: {type(e).__name__}: {e}'[:200]
-    held = Snapshot(model=model, loss=loss).seen.values()
-    bits = {path: said['bits'] for path,said in held if 'bits' in said and 'dynamo' not in path}
-    return sha256(repr(sorted(bits.items())).encode()).hexdigest()
+    own = [t for m in below(model) for t in (*m._parameters.values(), *m._buffers.values()) if t is not None]
+    held = (*own, *(t.grad for t in own if t.is_leaf), loss)
+    floats = [(t.sum().item(), t.abs().sum().item()) for t in held if isinstance(t, torch.Tensor)
+        and t.dtype in (torch.float32, torch.float64) and t.layout is torch.strided and not t.is_nested and not t.is_meta]
+    return json.dumps(floats)
+
+def below(m): return [m, *(o for c in m._modules.values() if c is not None for o in below(c))]
+
+def nearly(a, b):
+    "Are two results of training the same, but for the last digits (which depend on where in memory tensors lie)?"
+    a, b = json.loads(a), json.loads(b)
+    return len(a)==len(b) and np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 @cache
 def untrained(name)->str:
     "The same, of a model that nothing was done to before"
-    return in_child(lambda: trained(*made(by_name[name])[:2]))
+    return apart(lambda: trained(*made(by_name[name])[:2]))
 
-def still_trains(expected, model, sample, excused):
-    got = in_child(lambda: trained(model, sample))
-    if expected.startswith('error') or got==expected or (excused and not got.startswith('error')): return []
+def apart(f):
+    "What `f()` returns in a child; once more where autograd's thread of a fake device did not start there, as after an estimate"
+    for _ in range(20):
+        got = in_child(f)
+        if not got.startswith('ended'): break
+    return got
+
+def still_trains(expected, got, model, sample, excused):
+    if "autograd's threading" in got: got = trained(model, sample)   # that has run in this process already
+    if expected.startswith('error') or (excused and not got.startswith('error')): return []
+    if got.startswith('error'): return [f'training: {got}']
+    if nearly(got, expected): return []
     return ['training: ' + (got if got.startswith('error') else 'another result than without')]
 
 def answer(case, op, error):
@@ -311,8 +328,9 @@ def case_attempt(item):
     excused = bool(case.excuse and found) and all(re.search(case.excuse, d) for d in found)
     found = answer(case, op, error) + (found if not excused else [])
     if len(inputs)>1 and not case.varies: found.append(f'the forwards got different inputs: {[*inputs][:3]}')
-    found += still_trains(expected, model, sample, excused)
-    return found + (case.check(model, sample, *(extra or [None]), *(result or [None])) if case.check else [])
+    got = apart(lambda: trained(model, sample))
+    if case.check: found += case.check(model, sample, *(extra or [None]), *(result or [None]))
+    return found + still_trains(expected, got, model, sample, excused)
 
 def case_items(): return [(op, c) for c in by_name for op in operations]
 
@@ -342,7 +360,7 @@ def run_part(name, n):
     start, all_items = time.time(), items()
     chosen = drawn(name, all_items, n)
     by_op, found = defaultdict(lambda: [0, 0]), []
-    for item,said in isolated(chosen, attempt, 300):
+    for item,said in isolated(chosen, attempt, 300, alone=name=='cases'):
         by_op[item[0]][0] += 1
         by_op[item[0]][1] += bool(said)
         if said: found.append((item, said))
@@ -366,7 +384,8 @@ def main(
 ):
     "Attack, and report what was left different"
     torch.set_num_threads(1)
-    for op in operations.values(): op(*victim())   # so that nothing is imported later
+    for name in ('profile', 'count'): operations[name](*victim())   # so that nothing is imported later
+    # (A fake mode makes autograd start a thread, which may fail in a process that is forked after that.)
     if buffers: plain.append(True)
     if idle: operations.update(dict.fromkeys(operations, lambda model, sample: []))
     rows, wrong = [], 0

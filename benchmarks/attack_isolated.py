@@ -11,9 +11,9 @@ def _quiet():
     null = os.open(os.devnull, os.O_WRONLY)
     for fd in (1, 2): os.dup2(null, fd)
 
-def _work(fd, items, attempt, start):
-    "In a child: one item after the other, until one of them found something"
-    for i in range(start, len(items)):
+def _work(fd, items, attempt, start, alone):
+    "In a child: one item after the other, until one of them found something; `alone`: only the first"
+    for i in range(start, start+1 if alone else len(items)):
         try: said = attempt(items[i])
         except BaseException as e: said = [f'the attack itself: {type(e).__name__}: {e}'[:300]]
         _write(fd, [i, said])
@@ -32,14 +32,14 @@ def _lines(fd, pid, seconds):
         yield from map(json.loads, whole)
 
 @contextmanager
-def _child(items, attempt, start):
+def _child(items, attempt, start, alone):
     r, w = os.pipe()
     pid = os.fork()
     if pid==0:
         try:
             os.close(r)
             _quiet()
-            _work(w, items, attempt, start)
+            _work(w, items, attempt, start, alone)
         finally: os._exit(0)
     os.close(w)
     try: yield r, pid
@@ -49,11 +49,12 @@ def isolated(
     items:list, # what is to be attempted
     attempt, # called with an item; returns what it found, a list of strings
     seconds:float=60, # for one item
+    alone:bool=False, # each item in a child of its own, as is needed where autograd runs: its threads do not outlive a fork
 ):
     "Pairs of an item and what was found"
     at = 0
     while at<len(items):
-        with _child(items, attempt, at) as (fd, pid):
+        with _child(items, attempt, at, alone) as (fd, pid):
             for at,said in _lines(fd, pid, seconds):
                 yield items[at], said
                 at += 1

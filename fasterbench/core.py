@@ -190,9 +190,11 @@ def write_file(path:str|Path, text:str)->Path:
     return path
 
 # %% ../nbs/core/core.ipynb #9b6d398b
+class _Bar(tqdm): monitor_interval = 0   # no thread that stays
+
 def progress(items, label:str):
     "`items`, with a progress bar while standard error is a terminal"
-    return tqdm(items, desc=label, leave=False, disable=True if sys.stderr is None else None)
+    return _Bar(items, desc=label, leave=False, disable=True if sys.stderr is None else None)
 
 # %% ../nbs/core/core.ipynb #d373e2db
 def __getattr__(name):

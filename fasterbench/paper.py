@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from functools import cache
 from torch import nn
+from types import FunctionType
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedOperatorException
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -216,24 +217,38 @@ def plain_attention():
 # %% ../nbs/core/paper.ipynb #591389c6
 _containers = dict, list, set
 
+def _inside(f)->list: # what a function closes over, and its defaults
+    "The objects that come with a function"
+    cells = [c for c in f.__closure__ or () if c is not None]
+    return [o for o in (*map(_contents, cells), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())]
+
+def _contents(cell):
+    try: return cell.cell_contents
+    except ValueError: return None   # not set yet
+
 def program_of(*xs)->list: # containers
-    "The dictionaries, lists and sets at the top of the modules and classes that some modules are written in"
-    classes = {c for m in reachable(*xs, kinds=nn.Module) if isinstance(m, nn.Module) for c in type(m).__mro__ if c.__module__.partition('.')[0]!='torch'}
+    "The dictionaries, lists and sets that come with the classes, functions and Python modules some modules are written in"
+    found = reachable(*xs, kinds=(nn.Module, FunctionType))
+    classes = {c for m in found if isinstance(m, nn.Module) for c in type(m).__mro__ if c.__module__.partition('.')[0]!='torch'}
     spaces = [vars(c) for c in classes] + [vars(m) for n in {c.__module__ for c in classes} if (m := sys.modules.get(n))]
-    return [o for space in spaces for k,o in space.items() if isinstance(o, _containers) and not k.startswith('__')]
+    named = [o for space in spaces for k,o in space.items() if not k.startswith('__') or isinstance(o, FunctionType)]
+    functions = [o for o in (*named, *found) if isinstance(o, FunctionType)]
+    return [o for o in (*named, *(o for f in functions for o in _inside(f))) if isinstance(o, _containers)]
 
 def kept_program(*xs):
     "A context after which the containers of the program are as before, and torch's global hooks"
     return putting_back(Snapshot(*program_of(*xs), *module_hooks, sums=False, deep=False))
 
 # %% ../nbs/core/paper.ipynb #309ef654
-def _own(o, memo):
-    "A copy of a part of a sample; what can't be copied as it is"
+def _own(o, memo, uncopied):
+    "A copy of a part of a sample; what can't be copied as it is, and noted"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
     if isinstance(o, _opaque): return o
     try:
         with deep_stack(8), torch.inference_mode(False), torch.no_grad(): return copy.deepcopy(o, memo)
-    except Exception: return o   # a forward only gets to see it: its tensors are not written to
+    except Exception:
+        uncopied.append(o)
+        return o   # its tensors are not written to, and the rest is put back
 
 def _applied(m, f, recurse=True):
     "`m._apply(f)` for tensors without data, which torch can't give the data of others"
@@ -254,20 +269,33 @@ def in_words(paper):
     "Errors of tensors that have no data, in words, and nothing on standard error"
     log = logging.getLogger('torch._subclasses.fake_tensor')   # where errors of the program are shown, too
     old, log.disabled = log.disabled, True
+    def no_data(*args, **kwargs): raise RuntimeError('FakeTensor: no data pointer')
+    FakeTensor.__dlpack__ = no_data   # which would hand out address 0
     try: yield
     except (RuntimeError, TypeError, AssertionError) as e:
         if not any(o in str(e) for o in ('data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode')): raise
         raise paper.refusal('by taking hold of the data') from e
-    finally: log.disabled = old
+    finally:
+        log.disabled = old
+        del FakeTensor.__dlpack__
 
-def _new_samples(sample, memo):
-    "Makes a copy of a sample each time, which knows the twin that is in `memo`"
+def _new_samples(sample, memo, uncopied):
+    "Makes a copy of a sample each time, which knows the twin that is in `memo`; `uncopied`: where to note what can't be copied"
     made, storages = dict(memo), dict(memo.counterpart.storages)
     def call():
         memo.counterpart.storages, new = dict(storages), Memo([*memo.originals.values()], memo.counterpart)
         new.update(made)
-        return call_args(tree_map(lambda o: _own(o, new), sample))
+        return call_args(tree_map(lambda o: _own(o, new, uncopied), sample))
     return call
+
+def _samples(sample, memo):
+    "What makes samples, and a snapshot of what is in all of them because it can't be copied"
+    uncopied = []
+    call = _new_samples(sample, memo, uncopied)
+    call()
+    functions = [f for f in tree_leaves(sample) if isinstance(f, FunctionType)]
+    inside = [o for f in functions for o in (f.__closure__, f.__defaults__, f.__kwdefaults__)]
+    return call, Snapshot(*uncopied, *inside)
 
 @contextmanager
 def on_paper(
@@ -280,7 +308,7 @@ def on_paper(
     found, given = reachable(model, sample), reachable(sample)
     paper = Paper([t for t in found if isinstance(t, torch.Tensor)])
     memo = Memo(found, OnPaper(paper, held(model), given, dtype))
-    new = _copied(model, memo)
+    new, call, same = _copied(model, memo), *_samples(sample, memo)
     _evaluating(new)
-    with one_at_a_time, Interrupts() as paper.interrupts, same_settings(), same_rng(), kept_program(model, sample), emptied_caches(), plain_attention():
-        with deep_stack(), in_words(paper), torch.inference_mode(), paper: yield new, _new_samples(sample, memo), paper
+    with one_at_a_time, Interrupts() as paper.interrupts, same_settings(), same_rng(), kept_program(model, sample), putting_back(same), emptied_caches(), plain_attention():
+        with deep_stack(), in_words(paper), torch.inference_mode(), paper: yield new, call, paper

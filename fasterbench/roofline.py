@@ -24,7 +24,7 @@ from .core import call_args, device_name, held, model_device, model_dtype, resol
 from .regions import eager, one_region, visible
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .paper import on_paper
-from .state import undisturbed
+from .state import check_sample, undisturbed
 from .timing import Timing, check_count
 from .costs import CostMode, Costs, ModuleCost, count_forward, counted, covered_bytes, warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
@@ -520,6 +520,7 @@ def estimate(self:RooflineAnalyzer,
     if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
     dtype = None if dtype is None else resolve_dtype(dtype)
     size = None if weights is None else element_bytes(weights, 'weights')
+    check_sample(self.sample)
     if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; `weights` is the format that weights are kept in")
     with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
         modules, kept = visible(twin), weight_bytes(twin)
