@@ -17,10 +17,9 @@ from tabulate import tabulate
 from torch import nn, randn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from fasterbench.core import si, tensors
+from fasterbench.core import held, si, tensors, walk
 from fasterbench.costs import count_costs
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
-from fasterbench.twin import held_by, modules_of
 from report import write_result
 
 peaks = HardwarePeaks(1e12, 1e11)
@@ -135,7 +134,7 @@ def fingerprint(t):
 
 def state(model, sample):
     "All that an estimate must leave as it is"
-    return [fingerprint(t) for t in (*held_by(model), *tensors(sample))], [m.training for m in modules_of(model).values()]
+    return [fingerprint(t) for t in (*held(model), *tensors(sample))], [m.training for m in walk(model).values()]
 
 def one(model, sample):
     "What an estimate says and what a forward does; the rows in which they differ"

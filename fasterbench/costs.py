@@ -30,7 +30,7 @@ from .core import held, model_device
 from .nodes import Nodes
 from .regions import eager, visible, watching
 from .settings import one_at_a_time
-from .paper import in_parts, without_data
+from .paper import in_cpp, in_parts, without_data
 from .state import Run, undisturbed
 
 # %% ../nbs/core/costs.ipynb #e7c5c24a
@@ -493,6 +493,7 @@ def rule_for(
         if key in registered: return registered[key]
     if (func.namespace, name) in library_rules: return library_rules[func.namespace, name]
     if func.namespace=='profiler': return free_rule
+    if func.namespace=='aten' and in_cpp(func): return None   # `where` with a number, `min` of two tensors, …
     if func.namespace in ('aten', 'prim'):
         for n in (name, name.removesuffix('_')):
             if n in named_rules: return named_rules[n]
