@@ -27,7 +27,7 @@ from fasterbench.costs import count_costs
 from fasterbench.roofline import RooflineAnalyzer
 import attack_cases
 from attack_cases import peaks
-from attack_isolated import in_child, isolated
+from attack_isolated import apart, in_child, isolated
 from attack_memory import memory_attempt, memory_items
 from attack_training import training_attempt
 from report import write_result
@@ -296,13 +296,6 @@ def nearly(a, b):
 def untrained(name)->str:
     "The same, of a model that nothing was done to before"
     return apart(lambda: trained(*made(by_name[name])[:2]))
-
-def apart(f):
-    "What `f()` returns in a child; once more where autograd's thread of a fake device did not start there, as after an estimate"
-    for _ in range(20):
-        got = in_child(f)
-        if not got.startswith('ended'): break
-    return got
 
 def still_trains(expected, got, model, sample, excused):
     if "autograd's threading" in got: got = trained(model, sample)   # that has run in this process already
