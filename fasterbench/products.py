@@ -40,8 +40,9 @@ counted_as = {   # operation → the one whose formula it has
 
 def torch_rule(func:torch._ops.OpOverload)->Rule|None:
     "The rule that torch's registry of products has for an operation"
-    aten, name = torch.ops.aten, func._opname
-    for p in (func._overloadpacket, getattr(aten, counted_as.get(name, name), None)):
+    name, packets = func._opname, [func._overloadpacket]
+    if func.namespace=='aten': packets.append(getattr(torch.ops.aten, counted_as.get(name, name), None))
+    for p in packets:
         if p in flop_registry: return Rule('product', _torch_product(flop_registry[p]), matmul=True)
 
 # %% ../nbs/counting/products.ipynb #4429ab0f
