@@ -10,7 +10,7 @@ import copy, time
 import torch
 from threading import get_ident
 from torch.utils._pytree import tree_leaves
-from .core import held, progress, tensors
+from .core import held, is_strided, progress, tensors
 from .regions import watching
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
@@ -38,7 +38,10 @@ class Alone:
         return Timing([self.sample(f, warm) for _ in range(9)]).median, Timing([self.sample(f, cold) for _ in range(3)]).median
 
 # %% ../nbs/analysis/alone.ipynb #1f2db9db
-def _signature(o): return (o.shape, o.stride(), o.dtype) if isinstance(o, torch.Tensor) and o.layout is torch.strided and not o.is_nested else (type(o), o if isinstance(o, (int, float, str, bool)) else id(o))
+def _signature(o):
+    "What two arguments have in common that take a layer the same time"
+    if isinstance(o, torch.Tensor) and is_strided(o): return o.shape, o.stride(), o.dtype
+    return type(o), o if isinstance(o, (int, float, str, bool)) else id(o)
 
 class LeafTimes:
     "Sums of the times of leaves, each call on copies of its arguments"

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'model_dtype', 'resolve_dtype', 'device_name',
-           'synchronize', 'tensors', 'nbytes', 'to_device', 'call_args', 'si', 'as_text', 'any_console', 'write_file',
-           'progress']
+           'synchronize', 'tensors', 'nbytes', 'to_device', 'is_strided', 'home', 'call_args', 'si', 'as_text',
+           'any_console', 'write_file', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, html, importlib, math, os, platform, secrets, shutil, sys
@@ -114,6 +114,15 @@ def to_device(x, device:torch.device):
     "`x` with every tensor in it on `device`, one that appears twice as one; what is there already is not copied"
     moved = {id(t): t if t.device==device else t.to(device) for t in tensors(x)}
     return tree_map(lambda t: moved[id(t)] if isinstance(t, torch.Tensor) else t, x)
+
+# %% ../nbs/core/core.ipynb #7bb3b7e7
+def is_strided(t:torch.Tensor)->bool:
+    "Are the elements of `t` in a storage, at steps that its strides give?"
+    return not t.is_nested and t.layout is torch.strided
+
+def home(t:torch.Tensor)->int:
+    "The storage of a tensor, as a number; of one that is not strided, the object's"
+    return t.untyped_storage()._cdata if is_strided(t) else id(t)
 
 # %% ../nbs/core/core.ipynb #64f9fad8
 def call_args(

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['kinds', 'small', 'module_hooks', 'Kind', 'Written', 'looked_into', 'parts', 'once', 'bits', 'checksum', 'is_wrapper',
-           'home', 'values', 'Kept', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'preserve',
-           'written_by', 'Saving']
+           'values', 'Kept', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'preserve', 'written_by',
+           'Saving']
 
 # %% ../nbs/core/snapshot.ipynb #c296f8ed
 import random, sys, zlib
@@ -18,7 +18,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import Iterator, NamedTuple
-from .core import held, tensors
+from .core import held, home, is_strided, tensors
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
@@ -209,14 +209,10 @@ def is_wrapper(t:torch.Tensor)->bool:
     "Does `t` wrap other tensors, as DTensor and quantized ones do?"
     return is_traceable_wrapper_subclass_type(type(t))
 
-def home(t:torch.Tensor)->int:
-    "The storage of a tensor, as a number"
-    return t.untyped_storage()._cdata if t.layout is torch.strided and not t.is_nested else id(t)
-
 def _place(t):
     "Where the elements of a tensor are, and what they are taken for"
     if is_wrapper(t): return ()   # in the tensors that it wraps
-    if t.layout is torch.strided and not t.is_nested: return home(t), t.storage_offset(), t.shape, t.stride(), t.dtype, t.device
+    if is_strided(t): return home(t), t.storage_offset(), t.shape, t.stride(), t.dtype, t.device
     return t.layout, t.dtype, t.device, [_place(p) for p in parts(t) or ()]
 
 def values(t:torch.Tensor)->list:
@@ -242,10 +238,10 @@ class Kept:
         self.value, self.sums = value, None
     def copy(self):
         "Keep the values"
-        if self.value is None: self.value = [once(v).clone() if v.layout is torch.strided else v.clone() for v in values(self.alias)]
+        if self.value is None: self.value = [once(v).clone() if is_strided(v) else v.clone() for v in values(self.alias)]
     def sum(self):
         "Keep a checksum"
-        self.sums = [checksum(v) for v in values(self.tensor) if v.layout is torch.strided]
+        self.sums = [checksum(v) for v in values(self.tensor) if is_strided(v)]
 
 # %% ../nbs/core/snapshot.ipynb #a37db0e3
 def _put_tensor(kept:Kept):
@@ -269,7 +265,7 @@ def _put_values(kept):
         if kept.sums and any(not torch.equal(checksum(v), old) for v,old in zip(values(kept.tensor), kept.sums)): raise Written('written to, and there is no copy')
         return
     for now,old in zip(values(kept.tensor), kept.value):
-        if _differs(now, old): once(now).copy_(once(old)) if now.layout is torch.strided else now.copy_(old)
+        if _differs(now, old): once(now).copy_(once(old)) if is_strided(now) else now.copy_(old)
 
 Kept.put = _put_tensor
 
@@ -329,7 +325,7 @@ class Snapshot:
             self.objects, found, self.modules = reach(*roots) if deep else ([_kept(o) for o in roots], [], [])
             self.tensors = [Kept(t) for t in found]
             for k in self.tensors:
-                if id(k.tensor) in copied or k.alias.layout is torch.strided and not k.alias.is_nested and k.alias.nbytes<=small: k.copy()
+                if id(k.tensor) in copied or is_strided(k.alias) and k.alias.nbytes<=small: k.copy()
                 elif sums: k.sum()
     def name(self, t): return self.names.get(id(t)) or describe(t)
     def put(self):

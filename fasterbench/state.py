@@ -14,11 +14,11 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from types import FunctionType
 from typing import Iterator
-from .core import call_args, held, model_device, tensors, to_device, walk
+from .core import call_args, held, home, is_strided, model_device, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import twin
-from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, home, is_wrapper, module_hooks, once, preserve, putting_back, reach, values
+from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, is_wrapper, module_hooks, once, preserve, putting_back, reach, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
 def switch_to_evaluation(modules):
@@ -50,7 +50,7 @@ def on_device(model:nn.Module, device:torch.device):
     yield model if not held(model) or model_device(model)==device else twin(model, device)
 
 # %% ../nbs/core/state.ipynb #71801b05
-def _plain(t): return t.layout is torch.strided and not (t.is_nested or t.is_quantized or t.is_conj() or t.is_neg() or is_wrapper(t))
+def _plain(t): return is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg() or is_wrapper(t))
 
 def _span(t):
     "The bytes of its storage that a tensor lies in"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import held, walk
+from .core import held, home, is_strided, walk
 from .regions import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc
@@ -68,15 +68,15 @@ class Counterparts:
     def _kind(self, t):
         if is_traceable_wrapper_subclass(t): return self.parts
         if not _behaves(t): raise ValueError(f"a {type(t).__name__} is a tensor that can't be taken apart")
-        odd = t.layout is not torch.strided or t.is_nested or t.is_quantized or t.is_conj() or t.is_neg()
-        return self.unusual if odd else self.strided
+        usual = is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg())
+        return self.strided if usual else self.unusual
 
 # %% ../nbs/core/twin.ipynb #db8bc65f
 @patch
 def storage(self:Counterparts, t, device, dtype):
     "The counterpart of the memory of `t`, as if it held `dtype`"
     s, cast = t.untyped_storage(), dtype is not t.dtype
-    key, size = (s._cdata, device, (t.dtype, dtype) if cast else None), s.nbytes()
+    key, size = (home(t), device, (t.dtype, dtype) if cast else None), s.nbytes()
     if key not in self.storages:
         if cast: size = size//t.itemsize*dtype.itemsize
         if device.type=='meta': new = torch.empty(size, dtype=torch.uint8, device=device)
