@@ -11,6 +11,7 @@ import copy, sys, warnings
 import torch
 from contextlib import contextmanager, nullcontext
 from torch import nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves, tree_map
 from types import FunctionType
 from typing import Iterator
@@ -18,7 +19,7 @@ from .core import call_args, held, home, is_strided, model_device, tensors, to_d
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import twin
-from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, is_wrapper, module_hooks, once, preserve, putting_back, reach, values
+from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, module_hooks, once, preserve, putting_back, reach, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
 def switch_to_evaluation(modules):
@@ -50,7 +51,8 @@ def on_device(model:nn.Module, device:torch.device):
     yield model if not held(model) or model_device(model)==device else twin(model, device)
 
 # %% ../nbs/core/state.ipynb #71801b05
-def _plain(t): return is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg() or is_wrapper(t))
+def _plain(t):
+    return is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg() or is_traceable_wrapper_subclass(t))
 
 def _span(t):
     "The bytes of its storage that a tensor lies in"
@@ -112,7 +114,7 @@ def warn_uncopied(names):
 # %% ../nbs/core/state.ipynb #16589c8a
 def _unwrapped(t)->list:
     "The tensors that `t` wraps, or itself"
-    if not is_wrapper(t): return [t]
+    if not is_traceable_wrapper_subclass(t): return [t]
     return [o for name in t.__tensor_flatten__()[0] for o in _unwrapped(getattr(t, name))]
 
 class Run:
