@@ -10,6 +10,7 @@ __all__ = ['switches', 'one_at_a_time', 'same_rng', 'num_threads', 'tf32_allowed
 import os, random, signal, sys, threading, warnings
 import numpy as np, torch
 from contextlib import contextmanager
+from .core import first_line
 
 # %% ../nbs/core/settings.ipynb #3345d7ff
 @contextmanager
@@ -157,7 +158,7 @@ def report(
     if not failed: return
     for _,e in failed:
         if not isinstance(e, Exception): raise e
-    what = 'not put back as it was: ' + '; '.join(f'{k} ({str(e).splitlines()[0] if str(e) else type(e).__name__})' for k,e in failed)
+    what = 'not put back as it was: ' + '; '.join(f'{k} ({first_line(e)})' for k,e in failed)
     if not quietly: raise RuntimeError(what) from failed[0][1]
     warnings.warn(what, stacklevel=3)
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves, tree_map
 from types import FunctionType
 from typing import Iterator
-from .core import call_args, held, home, is_strided, model_device, tensors, to_device, walk
+from .core import call_args, check_initialized, first_line, held, home, is_strided, model_device, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import twin
@@ -104,7 +104,7 @@ def _own_copy(o, memo, uncopied):
     if isinstance(o, _simple): return o
     try: return copy.deepcopy(o, memo)
     except Exception as e:
-        uncopied[f'{type(o).__name__} ({(str(e).splitlines() or [type(e).__name__])[0]})'] = o
+        uncopied[f'{type(o).__name__} ({first_line(e)})'] = o
         return o
 
 def warn_uncopied(names):
@@ -164,7 +164,7 @@ Run.rehearse = rehearse
 
 def _explain(e):
     if torch.is_grad_enabled() or 'does not require grad' not in str(e): raise
-    raise RuntimeError(f"{str(e).splitlines()[0]}: the forward differentiates, and runs without gradients; profile(grad=True) runs it with them") from e
+    raise RuntimeError(f"{first_line(e)}: the forward differentiates, and runs without gradients; profile(grad=True) runs it with them") from e
 
 # %% ../nbs/core/state.ipynb #199071cd
 @contextmanager
@@ -194,8 +194,7 @@ def undisturbed(
     "Forwards of `model` as in production; afterwards everything is as it was"
     call_args(sample)
     check_sample(sample)
-    lazy = [n for t,n in held(model).items() if nn.parameter.is_lazy(t)]
-    if lazy: raise ValueError(f"{type(model).__name__} has parameters that are not initialized yet: {', '.join(lazy)}; a first forward does that")
+    check_initialized(model)
     with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, model, device), on_device(model, device) as model:
         names = {id(t): name for t,name in held(model).items()}
         kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)

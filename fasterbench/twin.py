@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import held, home, is_strided, walk
+from .core import check_initialized, first_line, held, home, is_strided, walk
 from .regions import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc
@@ -143,13 +143,8 @@ def _rebind(new, memo, live):
 def _check(model):
     "Refuse what is known not to be copied"
     scripted = [n for n,m in walk(model).items() if isinstance(m, torch.jit.ScriptModule)]
-    name = type(model).__name__
-    if scripted: raise ValueError(f"{name} can't be copied: {scripted[0] or 'the model'} is TorchScript")
-    lazy = [n for t,n in held(model).items() if nn.parameter.is_lazy(t)]
-    if lazy: raise ValueError(f"{name} has parameters that are not initialized yet: {', '.join(lazy)}; "
-        "a first forward does that")
-
-def _first_line(e): return (str(e).splitlines() or [''])[0] or type(e).__name__
+    if scripted: raise ValueError(f"{type(model).__name__} can't be copied: {scripted[0] or 'the model'} is TorchScript")
+    check_initialized(model)
 
 def _copied(model, memo):
     "A deep copy of `model`"
@@ -159,7 +154,7 @@ def _copied(model, memo):
         with deep_stack(8), torch.inference_mode(False), torch.no_grad():
             new = copy.deepcopy(model, memo)
             _rebind(new, memo, live)
-    except Exception as e: raise ValueError(f"{what}: {_first_line(e)}") from e
+    except Exception as e: raise ValueError(f"{what}: {first_line(e)}") from e
     live |= {id(t) for t in held(model)}
     shared = [n for o,n in (*((m, n) for n,m in walk(new).items()), *held(new).items()) if id(o) in live]
     if shared: raise ValueError(f"{what}: its copy shares {shared[0] or 'everything'} with it")
