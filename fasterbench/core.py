@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
-           'device_name', 'synchronize', 'tensors', 'nbytes', 'to_device', 'is_strided', 'home', 'call_args', 'si',
-           'as_text', 'first_line', 'any_console', 'write_file', 'progress']
+           'device_name', 'synchronize', 'tensors', 'nbytes', 'to_device', 'is_strided', 'home', 'call_args',
+           'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console', 'write_file', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, html, importlib, math, os, platform, secrets, shutil, sys
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from tqdm import tqdm
+from types import CellType, FunctionType
 
 # %% ../nbs/core/core.ipynb #6adadb9f
 class DeviceError(RuntimeError): "A device was asked for that is not there"
@@ -141,6 +142,19 @@ def call_args(
     if isinstance(sample, dict) and all(isinstance(k, str) for k in sample): return (), sample
     raise TypeError("sample must be a tensor, a tuple of positional arguments or a dict of keyword arguments, "
                     f"not {type(sample).__name__}: {str(sample)[:60]}")
+
+# %% ../nbs/core/core.ipynb #092079d8
+def captured(f:FunctionType)->tuple: # cells, defaults by position, defaults by name; `None`: there are none
+    "What comes with a function"
+    return f.__closure__, f.__defaults__, f.__kwdefaults__
+
+def in_cell(
+    cell:CellType, # of a variable that functions share
+    empty=None, # what an empty one gives
+):
+    "What a cell holds"
+    try: return cell.cell_contents
+    except ValueError: return empty
 
 # %% ../nbs/core/core.ipynb #a692f0f0
 _prefixes = {-4:'p', -3:'n', -2:'µ', -1:'m', 0:'', 1:'k', 2:'M', 3:'G', 4:'T', 5:'P', 6:'E'}

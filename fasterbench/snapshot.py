@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import Iterator, NamedTuple
-from .core import held, home, is_strided, tensors
+from .core import held, home, in_cell, is_strided, tensors
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
@@ -70,10 +70,7 @@ def _objects_in(kept): return list(kept.flat) if isinstance(kept, np.ndarray) an
 
 _absent = object()
 
-def _take_cell(c):
-    "What a variable that a function shares holds"
-    try: return c.cell_contents
-    except ValueError: return _absent
+def _take_cell(c): return in_cell(c, _absent)
 
 def _put_cell(c, old):
     if _take_cell(c) is not old: c.cell_contents = old

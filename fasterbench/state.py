@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves, tree_map
 from types import FunctionType
 from typing import Iterator
-from .core import call_args, check_initialized, first_line, held, home, is_strided, model_device, tensors, to_device, walk
+from .core import call_args, captured, check_initialized, first_line, held, home, is_strided, model_device, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import twin
@@ -141,7 +141,7 @@ class Run:
     def _uncopied(self):
         "A snapshot of what is not copied, which notes the objects that can't be"
         self._copied_objects()
-        inside = [o for f in tree_leaves(self.sample) if isinstance(f, FunctionType) for o in (f.__closure__, f.__defaults__, f.__kwdefaults__)]
+        inside = [o for f in tree_leaves(self.sample) if isinstance(f, FunctionType) for o in captured(f)]
         roots = [*self.uncopied.values(), *inside]
         return Snapshot(*roots, copied=reach(*roots)[1])
     def _copied_objects(self):

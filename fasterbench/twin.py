@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import check_initialized, first_line, held, home, is_strided, walk
+from .core import captured, check_initialized, first_line, held, home, is_strided, walk
 from .regions import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc
@@ -34,7 +34,7 @@ def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list:
         seen.add(id(o))
         if isinstance(o, kinds) or _stays(o): res.append(o)
         if isinstance(o, torch.Tensor) or _stays(o): continue
-        if isinstance(o, types.FunctionType): todo += [o.__closure__, o.__defaults__, o.__kwdefaults__, vars(o)]
+        if isinstance(o, types.FunctionType): todo += [*captured(o), vars(o)]
         elif isinstance(o, nn.Module): todo += [v for k,v in vars(o).items() if k!='_compiled_call_impl']
         else: todo += gc.get_referents(o)
     return res
