@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'time_of', 'roofline_point',
            'no_ceiling', 'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled', 'warn_no_ceiling',
-           'other_paths', 'warn_other_path', 'roof_cell', 'summary_table', 'ceiling_lines', 'check_ceilings',
-           'weight_bytes', 'unfit', 'paper_rows', 'Projection', 'project', 'HardwarePeaks', 'measure_peaks',
-           'clear_peaks_cache']
+           'other_paths', 'warn_other_path', 'roof_cell', 'summary_table', 'memory_pct', 'ceiling_lines',
+           'check_ceilings', 'weight_bytes', 'unfit', 'paper_rows', 'Projection', 'project', 'HardwarePeaks',
+           'measure_peaks', 'clear_peaks_cache']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys, warnings
@@ -374,6 +374,14 @@ def _rows_at_roof(rows):
     n = sum(r.roof_time_s is not None for r in rows)
     return 'all rows' if n==len(rows) else f'{n} of {len(rows)} rows'
 
+def memory_pct(
+    rows:list, # of `RooflinePoint`
+)->float: # percent
+    "How much of the time at the roof is in memory-bound rows"
+    times = [(r.roof_time_s, r.bound) for r in rows if r.roof_time_s is not None]
+    return 100*sum(s for s,bound in times if bound=='memory')/sum(s for s,_ in times)
+
+# %% ../nbs/analysis/roofline.ipynb #0f3518ca
 def ceiling_lines(
     rows:list, # of `RooflinePoint` or `Projection`
 )->list[str]: # a line for each dtype
@@ -459,8 +467,9 @@ def _error_lines(rows, peaks=None):
 
 def _paper_lines(a):
     "What is to be said of an estimate"
-    c, roof, memory = a.costs, sum(r.roof_time_s or 0. for r in a.results), sum(r.roof_time_s or 0. for r in a.results if r.bound=='memory')
-    lines = [f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other" + (f", {100*memory/roof:.1f} % of it in memory-bound ones" if roof else ''),
+    c, roof = a.costs, sum(r.roof_time_s or 0. for r in a.results)
+    share = f", {memory_pct(a.results):.1f} % of it in memory-bound ones" if roof else ''
+    lines = [f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other{share}",
         f"work         {'' if c.complete else 'at least '}{si(c.flops, 'FLOP')} ({si(c.matmul_flops, 'FLOP')} in matrix products), {si(c.bytes_moved, 'B')}"]
     if not unfit(a.peaks, a.weight_bytes): lines.append(_memory_line(a.peaks, a.weight_bytes))
     return lines + ceiling_lines(a.results) + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])

@@ -50,6 +50,17 @@ def _set_legacy(matmul, cudnn):
     torch.set_float32_matmul_precision(matmul)
     torch.backends.cudnn.allow_tf32 = cudnn
 
+# %% ../nbs/core/settings.ipynb #be350979
+def _precision():
+    "Both views: the older switches, if they can be read, and the newer one of each backend"
+    return _legacy_precision(), [h.fp32_precision for h in _precision_holders()]
+
+def _set_precision(values):
+    legacy, each = values
+    if legacy: _set_legacy(*legacy)
+    for h,v in zip(_precision_holders(), each):
+        if h.fp32_precision!=v: h.fp32_precision = v
+
 # %% ../nbs/core/settings.ipynb #a1b3c663
 def tf32_allowed()->bool:
     "Does the program let float32 matrix products run in TF32 on a GPU that has it?"
@@ -61,17 +72,13 @@ def float32_precision(
     tf32:bool=False # let float32 products run in TF32 where the device has it?
 ):
     "float32 arithmetic in float32 (or in TF32) for the time of the block"
-    holders, legacy = _precision_holders(), _legacy_precision()
-    old = [h.fp32_precision for h in holders]
+    old = _precision()
     try:
-        if legacy: _set_legacy('high' if tf32 else 'highest', tf32)
+        if old[0]: _set_legacy('high' if tf32 else 'highest', tf32)
         else:
-            for h in holders: h.fp32_precision = 'tf32' if tf32 else 'ieee'
+            for h in _precision_holders(): h.fp32_precision = 'tf32' if tf32 else 'ieee'
         yield
-    finally:
-        if legacy: _set_legacy(*legacy)
-        for h,v in zip(holders, old):
-            if h.fp32_precision!=v: h.fp32_precision = v
+    finally: _set_precision(old)
 
 # %% ../nbs/core/settings.ipynb #f1d61c5d
 def _attributes(holder, *names):
@@ -87,12 +94,6 @@ def _each(*switches):
     return lambda: [read() for read,_ in switches], write
 
 # %% ../nbs/core/settings.ipynb #ca4374b7
-def _set_precision(values):
-    legacy, each = values
-    if legacy: _set_legacy(*legacy)
-    for h,v in zip(_precision_holders(), each):
-        if h.fp32_precision!=v: h.fp32_precision = v
-
 def _default_device():
     "The device that was made the default, or `None`"
     return getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, 'device_context', None), 'device', None)
@@ -125,7 +126,7 @@ switches = { # name → reader, writer
     'anomaly detection':        (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), lambda v: torch.set_anomaly_enabled(*v)),
     'deterministic algorithms': (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     'cuDNN':                    _attributes(torch.backends.cudnn, 'enabled', 'benchmark', 'deterministic'),
-    'float32 precision':        (lambda: (_legacy_precision(), [h.fp32_precision for h in _precision_holders()]), _set_precision),
+    'float32 precision':        (_precision, _set_precision),
     'fused attention':          _each((_cuda.flash_sdp_enabled, _cuda.enable_flash_sdp), (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
                                       (_cuda.mem_efficient_sdp_enabled, _cuda.enable_mem_efficient_sdp)),
     'fused encoder layers':     (_mha.get_fastpath_enabled, _mha.set_fastpath_enabled),
