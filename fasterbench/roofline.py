@@ -12,13 +12,12 @@ __all__ = ['RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_k
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys, warnings
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 import torch
 from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
-from torch.utils._pytree import tree_leaves
 from .core import any_console, as_text
 from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype, si
 from .regions import eager, one_region, visible

@@ -12,6 +12,7 @@ from itertools import count
 import numpy as np, torch
 from collections import OrderedDict, defaultdict, deque
 from contextlib import contextmanager
+from fastcore.basics import patch
 from torch import nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -222,7 +223,7 @@ small = 4096   # bytes, up to which a copy is as good as a checksum
 
 class Kept:
     "What a tensor was"
-    def __init__(self, tensor, value=None): # value: the tensors that `_values` gave; `None`: not copied, a checksum is kept
+    def __init__(self, tensor, value=None): # value: the tensors that `values` gave; `None`: not copied, a checksum is kept
         self.tensor, self.place, self.alias = tensor, _place(tensor), tensor.detach()
         self.leaf, self.requires_grad, self.hooks = tensor.is_leaf, tensor.requires_grad, tensor._backward_hooks
         self.grad = tensor.grad if self.leaf else None
@@ -238,30 +239,35 @@ class Kept:
         self.sums = [checksum(v) for v in values(self.tensor) if is_strided(v)]
 
 # %% ../nbs/core/snapshot.ipynb #a37db0e3
-def _put_tensor(kept:Kept):
-    "Make a tensor what it was; raises what went wrong"
-    t = kept.tensor
-    with torch.inference_mode(False), torch.no_grad(): _put_place(kept, t)
-    with torch.inference_mode(): _put_values(kept)   # into inference tensors, too
-    if kept.counter is not None and t._version!=kept.version: kept.counter.__exit__()
+@patch
+def put(self:Kept):
+    "Make the tensor what it was; raises what went wrong"
+    with torch.inference_mode(False), torch.no_grad(): self.put_place()
+    with torch.inference_mode(): self.put_values()   # into inference tensors, too
+    if self.counter is not None and self.tensor._version!=self.version: self.counter.__exit__()
 
-def _put_place(kept, t):
-    if kept.leaf and not t.is_leaf: t.detach_()
-    if _place(t)!=kept.place: t.data = kept.alias
-    if kept.size and t.untyped_storage().nbytes()!=kept.size: t.untyped_storage().resize_(kept.size)
-    if t.requires_grad!=kept.requires_grad: t.requires_grad = kept.requires_grad
-    if kept.leaf and t.grad is not kept.grad: t.grad = kept.grad
-    if t._backward_hooks is not kept.hooks: t._backward_hooks = kept.hooks
+@patch
+def put_place(self:Kept):
+    "Put back where the tensor is, and what autograd knows of it"
+    t = self.tensor
+    if self.leaf and not t.is_leaf: t.detach_()
+    if _place(t)!=self.place: t.data = self.alias
+    if self.size and t.untyped_storage().nbytes()!=self.size: t.untyped_storage().resize_(self.size)
+    if t.requires_grad!=self.requires_grad: t.requires_grad = self.requires_grad
+    if self.leaf and t.grad is not self.grad: t.grad = self.grad
+    if t._backward_hooks is not self.hooks: t._backward_hooks = self.hooks
 
 # %% ../nbs/core/snapshot.ipynb #a5aecbbc
-def _put_values(kept):
-    if kept.value is None:
-        if kept.sums and any(not torch.equal(checksum(v), old) for v,old in zip(values(kept.tensor), kept.sums)): raise Written('written to, and there is no copy')
+@patch
+def put_values(self:Kept):
+    "Put back the values, from the copies; without them, notice a change"
+    now = values(self.tensor)
+    if self.value is None:
+        changed = self.sums and any(not torch.equal(checksum(v), old) for v,old in zip(now, self.sums))
+        if changed: raise Written('written to, and there is no copy')
         return
-    for now,old in zip(values(kept.tensor), kept.value):
-        if _differs(now, old): once(now).copy_(once(old)) if is_strided(now) else now.copy_(old)
-
-Kept.put = _put_tensor
+    for v,old in zip(now, self.value):
+        if _differs(v, old): once(v).copy_(once(old)) if is_strided(v) else v.copy_(old)
 
 # %% ../nbs/core/snapshot.ipynb #91cce05d
 def _plan(cls):
