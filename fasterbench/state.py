@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves, tree_map
 from types import FunctionType
 from typing import Iterator
-from .core import call_args, captured, check_initialized, first_line, held, home, is_strided, model_device, tensors, to_device, walk
+from .core import call_args, captured, check_initialized, first_line, held, home, is_strided, model_device
+from .core import tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import twin
@@ -33,6 +34,7 @@ def switch_to_evaluation(modules):
 def _switch_scripted(m):
     if getattr(m, 'training', False): m.training = False   # frozen TorchScript has no such flag
 
+# %% ../nbs/core/state.ipynb #486b82af
 @contextmanager
 def evaluating(model:nn.Module):
     "Every module that `model` leads to in evaluation mode; each flag is put back by itself"
@@ -61,6 +63,7 @@ def _span(t):
     first = t.storage_offset()*t.element_size()
     return first, first + (1 + sum((n-1)*s for n,s in zip(t.shape, t.stride())) if t.numel() else 0)*t.element_size()
 
+# %% ../nbs/core/state.ipynb #5fbb5c5c
 def _as(new, t):
     "`new` as what `t` is for Python and for autograd"
     if isinstance(t, nn.Parameter): new = nn.Parameter(new, t.requires_grad)
@@ -94,12 +97,14 @@ def copies_of(
     return res
 
 # %% ../nbs/core/state.ipynb #21b407d1
-_simple = type(None), torch.Tensor, nn.Module, str, bytes, int, float, complex, type
-
 def check_sample(sample):
     "Refuse what only one forward can use"
-    used_up = [o for o in tree_leaves(sample) if isinstance(o, Iterator)]
-    if used_up: raise ValueError(f"the sample holds a {type(used_up[0]).__name__}, which the first forward would use up; every forward needs the same input")
+    used_up = [type(o).__name__ for o in tree_leaves(sample) if isinstance(o, Iterator)]
+    if used_up: raise ValueError(f"the sample holds a {used_up[0]}, which the first forward would use up; "
+        "every forward needs the same input")
+
+# %% ../nbs/core/state.ipynb #fd536a97
+_simple = type(None), torch.Tensor, nn.Module, str, bytes, int, float, complex, type
 
 def _own_copy(o, memo, uncopied):
     "A copy of an object that a forward may change; what can't be copied as it is, and noted with its error"
@@ -111,7 +116,8 @@ def _own_copy(o, memo, uncopied):
 
 def warn_uncopied(names):
     "One warning that names what every forward was given as the one before left it"
-    if names: warnings.warn(f"can't be copied, so that every forward was given the same, set back as far as it can be reached: {', '.join(names)}", stacklevel=4)
+    if names: warnings.warn("can't be copied, so that every forward was given the same, set back as far as it can be "
+        f"reached: {', '.join(names)}", stacklevel=4)
 
 # %% ../nbs/core/state.ipynb #16589c8a
 def _unwrapped(t)->list:
@@ -119,6 +125,15 @@ def _unwrapped(t)->list:
     if not is_traceable_wrapper_subclass(t): return [t]
     return [o for name in t.__tensor_flatten__()[0] for o in _unwrapped(getattr(t, name))]
 
+def _kept_copies(model, sample):
+    "`sample` with copies of its tensors, and what keeps these; a tensor of the model's own stays that"
+    homes = {home(t) for t in held(model)}
+    given = [t for t in tensors(sample) if home(t) not in homes]
+    copies = copies_of(given)
+    pairs = [(new, t) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
+    return tree_map(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
+
+# %% ../nbs/core/state.ipynb #fd4ae3d7
 class Run:
     "A model, and a sample that every forward finds unchanged"
     def __init__(self, model, sample, device,
@@ -127,32 +142,37 @@ class Run:
     ):
         self.model, self.snapshot, self.interrupts, self.uncopied = model, snapshot, interrupts, {}
         self.modules = snapshot.modules if snapshot else [*walk(model).values()]
-        with by_ourselves():
-            sample = to_device(sample, device)
-            homes = {home(t) for t in held(model)}
-            given = [t for t in tensors(sample) if home(t) not in homes]   # a tensor of the model's own stays that
-            copies = copies_of(given)
-            self.kept = [Kept(new, values(t.detach())) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
-        self.sample = tree_map(lambda o: copies.get(id(o), o), sample)
+        with by_ourselves(): self.sample, self.kept = _kept_copies(model, to_device(sample, device))
         self.same = self._uncopied()
     def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
-    def reset(self):
-        "Undo what a forward did to the sample"
-        with by_ourselves(): failed = put_back((f'the sample, {describe(k.alias)}', k.put) for k in self.kept)
-        report(failed + self.same.put(), quietly=False)
-    def _uncopied(self):
-        "A snapshot of what is not copied, which notes the objects that can't be"
-        self._copied_objects()
-        inside = [o for f in tree_leaves(self.sample) if isinstance(f, FunctionType) for o in captured(f)]
-        roots = [*self.uncopied.values(), *inside]
-        return Snapshot(*roots, copied=reach(*roots)[1])
-    def _copied_objects(self):
-        memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
-        return tree_map(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
-    def call(self)->tuple[tuple, dict]:
-        "The `args, kwargs` of a call: the tensors, in containers of their own, and copies of other objects"
-        if all(isinstance(o, _simple) for o in tree_leaves(self.sample)): return call_args(tree_map(lambda o: o, self.sample))
-        return call_args(self._copied_objects())
+
+@patch
+def _copied_objects(self:Run):
+    "The sample, with copies of what is no tensor"
+    memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
+    return tree_map(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
+
+# %% ../nbs/core/state.ipynb #f392d76d
+@patch
+def _uncopied(self:Run):
+    "A snapshot of what is not copied, which notes the objects that can't be"
+    self._copied_objects()
+    inside = [o for f in tree_leaves(self.sample) if isinstance(f, FunctionType) for o in captured(f)]
+    roots = [*self.uncopied.values(), *inside]
+    return Snapshot(*roots, copied=reach(*roots)[1])
+
+@patch
+def call(self:Run)->tuple[tuple, dict]:
+    "The `args, kwargs` of a call: the tensors, in containers of their own, and copies of other objects"
+    simple = all(isinstance(o, _simple) for o in tree_leaves(self.sample))
+    return call_args(tree_map(lambda o: o, self.sample) if simple else self._copied_objects())
+
+# %% ../nbs/core/state.ipynb #4cfe50c8
+@patch
+def reset(self:Run):
+    "Undo what a forward did to the sample"
+    with by_ourselves(): failed = put_back((f'the sample, {describe(k.alias)}', k.put) for k in self.kept)
+    report(failed + self.same.put(), quietly=False)
 
 # %% ../nbs/core/state.ipynb #b421b68f
 @patch
@@ -203,7 +223,8 @@ def undisturbed(
     call_args(sample)
     check_sample(sample)
     check_initialized(model)
-    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, model, device), on_device(model, device) as model:
+    with (one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, model, device),
+          on_device(model, device) as model):
         names = {id(t): name for t,name in held(model).items()}
         kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)
         run = Run(model, sample, device, kept, interrupts)
