@@ -10,6 +10,7 @@ __all__ = ['switches', 'one_at_a_time', 'same_rng', 'num_threads', 'tf32_allowed
 import os, random, signal, sys, threading, warnings
 import numpy as np, torch
 from contextlib import contextmanager
+from fastcore.basics import patch
 from .core import first_line
 
 # %% ../nbs/core/settings.ipynb #3345d7ff
@@ -18,8 +19,9 @@ def same_rng(device:torch.device=torch.device('cpu')):
     "The random state of torch, NumPy and Python is the same after the block as before"
     py, numpy_ = random.getstate(), np.random.get_state()
     own = device.type not in ('cpu', 'meta')   # does the device have a generator of its own?
+    kind = dict(device_type=device.type) if own else {}
     try:
-        with torch.random.fork_rng(devices=[device] if own else [], **(dict(device_type=device.type) if own else {})): yield
+        with torch.random.fork_rng(devices=[device] if own else [], **kind): yield
     finally:
         random.setstate(py)
         np.random.set_state(numpy_)
@@ -105,7 +107,8 @@ def _autocast(kind): # of device
 # %% ../nbs/core/settings.ipynb #7dccc8b0
 def _stance():
     "How `torch.compile` stands to its regions; `None` while Dynamo is not loaded"
-    return vars(sys.modules['torch._dynamo.eval_frame'])['_stance'] if 'torch._dynamo.eval_frame' in sys.modules else None
+    frames = sys.modules.get('torch._dynamo.eval_frame')
+    return None if frames is None else vars(frames)['_stance']
 
 def _set_stance(stance):
     from torch._dynamo import eval_frame
@@ -116,21 +119,28 @@ def _leave_modes(n):
     "End the dispatch modes above the first `n`, which an interrupt kept from ending"
     while torch._C._len_torch_dispatch_stack()>n: torch._C._pop_torch_dispatch_stack(None)
 
+def _anomaly(): return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+_cuda, _mha, _future = torch.backends.cuda, torch.backends.mha, torch.__future__
+_attention = _each(
+    (_cuda.flash_sdp_enabled, _cuda.enable_flash_sdp),
+    (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
+    (_cuda.mem_efficient_sdp_enabled, _cuda.enable_mem_efficient_sdp))
+_swapping = _future.get_swap_module_params_on_conversion, _future.set_swap_module_params_on_conversion
+
 # %% ../nbs/core/settings.ipynb #6656af67
-_cuda, _mha = torch.backends.cuda, torch.backends.mha
 switches = { # name → reader, writer
     'dispatch modes':           (torch._C._len_torch_dispatch_stack, _leave_modes),
     'default dtype':            (torch.get_default_dtype, torch.set_default_dtype),
     'default device':           (_default_device, torch.set_default_device),
     'gradients':                (torch.is_grad_enabled, torch.set_grad_enabled),
-    'anomaly detection':        (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), lambda v: torch.set_anomaly_enabled(*v)),
+    'anomaly detection':        (_anomaly, lambda v: torch.set_anomaly_enabled(*v)),
     'deterministic algorithms': (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     'cuDNN':                    _attributes(torch.backends.cudnn, 'enabled', 'benchmark', 'deterministic'),
     'float32 precision':        (_precision, _set_precision),
-    'fused attention':          _each((_cuda.flash_sdp_enabled, _cuda.enable_flash_sdp), (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
-                                      (_cuda.mem_efficient_sdp_enabled, _cuda.enable_mem_efficient_sdp)),
+    'fused attention':          _attention,
     'fused encoder layers':     (_mha.get_fastpath_enabled, _mha.set_fastpath_enabled),
-    'parameters are swapped':   (torch.__future__.get_swap_module_params_on_conversion, torch.__future__.set_swap_module_params_on_conversion),
+    'parameters are swapped':   _swapping,
     'autocast':                 _autocast('cpu'),
     'autocast on CUDA':         _autocast('cuda'),
     'autocast keeps copies':    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
@@ -151,6 +161,7 @@ def put_back(
         except BaseException as e: failed.append((name, e))
     return failed
 
+# %% ../nbs/core/settings.ipynb #43a0cc8e
 def report(
     failed:list, # names and errors
     quietly:bool, # warn only: another error is on its way
@@ -180,18 +191,6 @@ def same_settings():
 class Interrupts:
     "A context in which SIGINT is held, except within `open`"
     def __init__(self): self.held, self.came, self.old = True, False, None
-    def __enter__(self):
-        if threading.current_thread() is not threading.main_thread(): return self
-        try:
-            if callable(signal.getsignal(signal.SIGINT)): self.old = signal.signal(signal.SIGINT, self.handle)
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-    def __exit__(self, *args):
-        if self.old is None: return
-        signal.signal(signal.SIGINT, self.old)
-        if self.came: signal.raise_signal(signal.SIGINT)
     def handle(self, number, frame):
         "What happens on SIGINT: it is noted, or done as it would be without this context"
         if self.held: self.came = True
@@ -209,6 +208,23 @@ class Interrupts:
                 signal.raise_signal(signal.SIGINT)
             yield
         finally: self.held = True
+
+# %% ../nbs/core/settings.ipynb #8cfc465c
+@patch
+def __enter__(self:Interrupts):
+    if threading.current_thread() is not threading.main_thread(): return self
+    try:
+        if callable(signal.getsignal(signal.SIGINT)): self.old = signal.signal(signal.SIGINT, self.handle)
+        return self
+    except BaseException:
+        self.__exit__()
+        raise
+
+@patch
+def __exit__(self:Interrupts, *args):
+    if self.old is None: return
+    signal.signal(signal.SIGINT, self.old)
+    if self.came: signal.raise_signal(signal.SIGINT)
 
 # %% ../nbs/core/settings.ipynb #ec3c5db6
 class Turns:
