@@ -25,7 +25,8 @@ from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .paper import on_paper
 from .state import check_sample, undisturbed
 from .timing import Timing, check_count
-from .costs import CostMode, Costs, ModuleCost, count_forward, counted, covered_bytes, warn_unknown, weights_in
+from .costs import CostMode, Costs, ModuleCost, count_forward, counted, covered_bytes
+from .costs import warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
 from .system import Disturbance, usable_cpus
 from .arithmetic import measurable
@@ -58,28 +59,48 @@ class RooflinePoint:
     roof_time_s:float|None = None   # seconds that the roof allows, with all data from memory
     working_set:int = 0             # bytes that the largest operation moves
     roof:str|None = None            # what sets the roof that the row is held against: a dtype or a level of memory
-    cache_time_s:float|None = None  # seconds that the roof allows, with each operation's data from the innermost cache that holds them
-    warm_s:float|None = None        # seconds a forward of the module's calls made alone, right after the same call; `None`: not measured
-    cold_s:float|None = None        # seconds a forward of the module's calls made alone, after other data went through the caches
+    cache_time_s:float|None = None  # seconds that the roof allows, with data from the innermost caches that hold them
+    warm_s:float|None = None        # seconds a forward of calls made alone, right after the same; `None`: not measured
+    cold_s:float|None = None        # seconds a forward of calls made alone, after other data went through the caches
     ran:int|None = None             # timed forwards in which it was called as often as counted; `None`: not run
     samples:list = field(default_factory=list, repr=False) # seconds in each timed forward
     unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
-    @property
-    def timing(self)->Timing: return Timing(self.samples)
-    @property
-    def sometimes(self)->bool: return self.ran is not None and self.ran<len(self.samples) # did some timed forward take another path?
-    @property
-    def noise_s(self)->float: return self.timing.iqr if self.samples else 0. # seconds: the interquartile range of the samples
-    @property
-    def noisy(self)->bool: return bool(self.samples) and self.timing.noisy # is the IQR of the samples more than a tenth of their median?
-    @property
-    def above(self)->bool: return self.utilization_pct is not None and self.utilization_pct>100 # the roof with all data from memory?
-    @property
-    def cache_pct(self)->float|None: # percent of the roof with data from caches, not clipped
-        return None if self.cache_time_s is None or not self.time_s else utilization_pct(self.cache_time_s, self.time_s)
-    @property
-    def impossible(self)->bool: # above every roof by more than the interquartile range of its own times? (a plain `memory`: no caches are known)
-        return self.above and self.roof not in (None, 'memory') and self.cache_time_s-self.time_s>self.noise_s
+
+# %% ../nbs/analysis/roofline.ipynb #024c512c
+@patch(as_prop=True)
+def timing(self:RooflinePoint)->Timing: return Timing(self.samples)
+
+@patch(as_prop=True)
+def sometimes(self:RooflinePoint)->bool:
+    "Did some timed forward take another path?"
+    return self.ran is not None and self.ran<len(self.samples)
+
+@patch(as_prop=True)
+def noise_s(self:RooflinePoint)->float: # seconds
+    "The interquartile range of the samples"
+    return self.timing.iqr if self.samples else 0.
+
+@patch(as_prop=True)
+def noisy(self:RooflinePoint)->bool:
+    "Is the interquartile range of the samples more than a tenth of their median?"
+    return bool(self.samples) and self.timing.noisy
+
+# %% ../nbs/analysis/roofline.ipynb #7debd27e
+@patch(as_prop=True)
+def above(self:RooflinePoint)->bool:
+    "Is it above the roof with all data from memory?"
+    return self.utilization_pct is not None and self.utilization_pct>100
+
+@patch(as_prop=True)
+def cache_pct(self:RooflinePoint)->float|None: # percent, not clipped
+    "Utilization of the roof with data from caches"
+    return None if self.cache_time_s is None or not self.time_s else utilization_pct(self.cache_time_s, self.time_s)
+
+@patch(as_prop=True)
+def impossible(self:RooflinePoint)->bool:
+    "Is it above every roof by more than the interquartile range of its own times?"
+    caches = self.roof not in (None, 'memory')   # a plain `memory`: none are known
+    return self.above and caches and self.cache_time_s-self.time_s>self.noise_s
 
 # %% ../nbs/analysis/roofline.ipynb #acfa0064
 def ceiling_for(
@@ -95,7 +116,7 @@ def cache_times(
     cost, # `ModuleCost`
     peaks:HardwarePeaks,
 )->Counter: # name of a level → seconds
-    "The least times in which the bytes of a row can be moved, each operation's from the innermost level that holds them"
+    "The least times in which a row's bytes can be moved, each operation's from the innermost level that holds them"
     times = Counter()
     for size,n in cost.sizes.items(): times[peaks.level(size).name] += n*size/peaks.level(size).bandwidth
     return times
@@ -114,12 +135,15 @@ def module_kind(module)->str:
 
 def own_params(module)->int: # elements
     "Elements of a module's own parameters; of all in it, where it can't be seen into"
-    return sum(p.numel() for p in (held(module, '_parameters') if one_region(module) else module._parameters.values()) if p is not None)
+    own = held(module, '_parameters') if one_region(module) else module._parameters.values()
+    return sum(p.numel() for p in own if p is not None)
 
+# %% ../nbs/analysis/roofline.ipynb #4b09d3e0
 def time_of(samples, ran)->float|None: # seconds; `None`: there are no samples
     "The median of the forwards in which a module was called as often as counted; of all, where there is none"
     return Timing([s for s,r in zip(samples, ran) if r] or samples).median if samples else None
 
+# %% ../nbs/analysis/roofline.ipynb #98954feb
 def roofline_point(name, module, cost, samples, forward_s, peaks, ran=())->RooflinePoint:
     "Join what a module costs, how long it took (no samples: unknown) and what the machine can do"
     time_s, known, ceiling = time_of(samples, ran), not cost.unknown, ceiling_for(cost, peaks)
@@ -128,10 +152,13 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=())->Roofl
     roof = roof_time(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth) if under else None
     what = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if under else 'undefined'
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
-        cost.flops/time_s/1e9 if known and time_s else None, what, utilization_pct(roof, time_s) if under and time_s else None,
+        cost.flops/time_s/1e9 if known and time_s else None, what,
+        utilization_pct(roof, time_s) if under and time_s else None,
         cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s if samples else None, own_params(module),
-        roof, cost.working_set, roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>time_s) if under else None,
-        max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None, ran=sum(ran) if ran else None, samples=samples, unknown=cost.unknown)
+        roof, cost.working_set,
+        roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>time_s) if under else None,
+        max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None,
+        ran=sum(ran) if ran else None, samples=samples, unknown=cost.unknown)
 
 # %% ../nbs/analysis/roofline.ipynb #16ef8b87
 def no_ceiling(
@@ -163,20 +190,32 @@ class Totals:
     launch:Timing|None=None # seconds that the host takes to queue a forward; `None` on the CPU
     device_idle_pct:float|None=None # percent of a forward in which the device waits for the host; `None` on the CPU
     disturbance:Disturbance|None=None # what others took of the processors during the forwards; `None`: not known
-    @property
-    def remainder_s(self)->float: return self.forward.median - self.rows_s       # seconds; with the rows, the forward
-    @property
-    def jitter_s(self)->float: return self.remainder_s - self.outside.median     # seconds; the part that is not time outside
-    @property
-    def undefined_pct(self)->float: return 100*self.undefined_s/self.forward.median # percent of the forward
+
+# %% ../nbs/analysis/roofline.ipynb #afc4ede1
+@patch(as_prop=True)
+def remainder_s(self:Totals)->float: # seconds
+    "With the rows, the forward"
+    return self.forward.median - self.rows_s
+
+@patch(as_prop=True)
+def jitter_s(self:Totals)->float: # seconds
+    "The part of the remainder that is not time outside"
+    return self.remainder_s - self.outside.median
+
+@patch(as_prop=True)
+def undefined_pct(self:Totals)->float: # percent of the forward
+    "The time in rows with unknown operations"
+    return 100*self.undefined_s/self.forward.median
 
 # %% ../nbs/analysis/roofline.ipynb #6c950926
 def sum_rows(rows, forwards, costs)->Totals:
     "The rows' totals, beside the forward they are part of"
     outside = [t - sum(r.samples[i] for r in rows) for i,t in enumerate(forwards.totals)]
-    return Totals(Timing(forwards.totals), Timing(outside), sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown),
+    rows_s, undefined_s = sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown)
+    launch = Timing(forwards.launch) if forwards.launch else None
+    return Totals(Timing(forwards.totals), Timing(outside), rows_s, undefined_s,
         costs.flops, costs.matmul_flops, costs.bytes_moved, sum(r.roof_time_s or 0. for r in rows), costs.complete,
-        Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, Timing(forwards.launch) if forwards.launch else None, forwards.device_idle_pct,
+        Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, launch, forwards.device_idle_pct,
         forwards.disturbance)
 
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
@@ -184,11 +223,12 @@ class RooflineAnalyzer:
     "Measures where each layer of a model stands under the roof of a machine"
     def __init__(self,
         model:nn.Module, # stays as it is
-        sample, # what the model is called with: a tensor, a tuple of positional arguments, or a dict of keyword arguments
-        peaks:HardwarePeaks|None=None, # `None`: measured for the profile's device and the dtypes of its rows, with the caches
+        sample, # of a call: a tensor, a tuple of positional arguments, or a dict of keyword arguments
+        peaks:HardwarePeaks|None=None, # `None`: measured for the profile's device and its rows' dtypes, with the caches
     ):
         if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")
-        if not isinstance(peaks, HardwarePeaks|None): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
+        if not isinstance(peaks, HardwarePeaks|None):
+            raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
         call_args(sample)
         self.model, self.sample, self.given, self.peaks = model, sample, peaks, peaks
         self.results = self.totals = self.costs = self.device = self.threads = self.dtype = self.weight_bytes = None
@@ -203,13 +243,17 @@ def check_peaks(
     device:torch.device, # of the profile
 ):
     "Refuse peaks of another device, or of another number of threads or processors"
-    if torch.device(peaks.device).type!=device.type: raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}")
+    if torch.device(peaks.device).type!=device.type:
+        raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}")
     if device.type=='cpu' and peaks.threads not in (None, torch.get_num_threads()):
-        raise ValueError(f"the peaks were measured with {peaks.threads} threads, and the profile runs with {torch.get_num_threads()}")
+        raise ValueError(f"the peaks were measured with {peaks.threads} threads, "
+            f"and the profile runs with {torch.get_num_threads()}")
     if device.type=='cpu' and peaks.cpus not in (None, len(usable_cpus())):
-        raise ValueError(f"the peaks were measured on {peaks.cpus} processors, and the profile may use {len(usable_cpus())}")
+        raise ValueError(f"the peaks were measured on {peaks.cpus} processors, "
+            f"and the profile may use {len(usable_cpus())}")
     if peaks.source=='measured' and peaks.device_name not in (None, device_name(device)):
-        raise ValueError(f"the peaks were measured on {peaks.device_name}, and the profile runs on {device_name(device)}")
+        raise ValueError(f"the peaks were measured on {peaks.device_name}, "
+            f"and the profile runs on {device_name(device)}")
 
 # %% ../nbs/analysis/roofline.ipynb #0cff6b74
 @patch
@@ -222,7 +266,8 @@ def dtypes(self:RooflineAnalyzer, costs:Costs)->list:
 def peaks_for(self:RooflineAnalyzer, device:torch.device, costs:Costs)->HardwarePeaks:
     "The given peaks, or measured ones"
     if self.given is not None: return self.given
-    return measure_peaks(device, dtype=self.dtypes(costs), allow_tf32=device.type=='cuda' and tf32_allowed(), hierarchy=True)
+    tf32 = device.type=='cuda' and tf32_allowed()
+    return measure_peaks(device, dtype=self.dtypes(costs), allow_tf32=tf32, hierarchy=True)
 
 # %% ../nbs/analysis/roofline.ipynb #6ec366f9
 def join_compiled(
@@ -244,6 +289,12 @@ def join_compiled(
         if into!=name: res[into].merge(c)
     return Costs({n:res[n] for n in ['', *costs.by_module] if n in res}, costs.callers)
 
+# %% ../nbs/analysis/roofline.ipynb #30a79be7
+def _check_request(warmup, steps, **flags):
+    check_count('warmup', warmup, 0); check_count('steps', steps, 1)
+    for name,value in flags.items():
+        if not isinstance(value, bool): raise TypeError(f"{name}={value!r}: {name} is True or False")
+
 # %% ../nbs/analysis/roofline.ipynb #0906923a
 @patch
 def profile(self:RooflineAnalyzer,
@@ -255,14 +306,11 @@ def profile(self:RooflineAnalyzer,
     grad:bool=False, # run with gradients on, for a model that differentiates in its forward?
 )->list[RooflinePoint]:
     "Measure every module of the model; the model, the sample and all settings are left as they were"
-    check_count('warmup', warmup, 0); check_count('steps', steps, 1)
-    for name,value in dict(isolate=isolate, grad=grad).items():
-        if not isinstance(value, bool): raise TypeError(f"{name}={value!r}: {name} is True or False")
+    _check_request(warmup, steps, isolate=isolate, grad=grad)
     with one_at_a_time:
         device = resolve_device(model_device(self.model, self.sample) if device is None else device)
         if self.given is not None: check_peaks(self.given, device)
-        measured = self._measured(device, warmup, steps, isolate, grad)
-    costs, forwards, peaks, alone, modules = measured
+        costs, forwards, peaks, alone, modules = self._measured(device, warmup, steps, isolate, grad)
     self.results, self.totals = self._join(costs, forwards, peaks, alone, modules)
     self.peaks, self.costs, self.device, self.threads = peaks, costs, device, torch.get_num_threads()
     warn_unknown(costs)
@@ -293,7 +341,8 @@ def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
     for name,cost in costs.by_module.items():
         if not cost.worked: continue
         ran = [path[name]==cost.calls for path in forwards.paths]
-        row = roofline_point(name, modules[name], cost, [own.get(name, 0.) for own in forwards.owns], forward_s, peaks, ran)
+        samples = [own.get(name, 0.) for own in forwards.owns]
+        row = roofline_point(name, modules[name], cost, samples, forward_s, peaks, ran)
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)
@@ -307,6 +356,7 @@ def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modul
     if better is not peaks: remember(peaks, better)
     return better
 
+# %% ../nbs/analysis/roofline.ipynb #111c9bc1
 def warn_no_ceiling(rows, peaks):
     "One warning if there are products in dtypes of which the peaks know no ceiling"
     for k,lacking in no_ceiling(rows).items():
@@ -316,7 +366,8 @@ def warn_no_ceiling(rows, peaks):
         where = as_text(name) or 'the model'
         warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
 
-def other_paths(costs, forwards)->dict: # name → timed forwards in which it was called as often as counted, if not in all
+# %% ../nbs/analysis/roofline.ipynb #eacd44f1
+def other_paths(costs, forwards)->dict: # name → timed forwards in which it was called as often as counted
     "Modules that some timed forward called more or less often than the counted one"
     counted = costs.calls
     names = dict.fromkeys(n for calls in (counted, *forwards.paths) for n in calls if n)
@@ -325,9 +376,10 @@ def other_paths(costs, forwards)->dict: # name → timed forwards in which it wa
 
 def warn_other_path(costs, forwards):
     "One warning if timed forwards made other calls than the counted forward"
-    odd, n = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()], len(forwards.paths)
-    if odd: warnings.warn(f"not all of the {n} timed forwards took the path of the counted one: as often as counted they called "
-        f"{', '.join(odd[:5])}{', …' if odd[5:] else ''}; the times of these rows are of those forwards", stacklevel=3)
+    odd = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()]
+    called = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
+    if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed forwards took the path of the counted one: "
+        f"as often as counted they called {called}; the times of these rows are of those forwards", stacklevel=3)
 
 # %% ../nbs/analysis/roofline.ipynb #fe2d1240
 _headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']   # `_cells` in words
