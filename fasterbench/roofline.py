@@ -382,10 +382,6 @@ def warn_other_path(costs, forwards):
         f"as often as counted they called {called}; the times of these rows are of those forwards", stacklevel=3)
 
 # %% ../nbs/analysis/roofline.ipynb #fe2d1240
-_headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']   # `_cells` in words
-
-_alone = ['warm', 'cold']   # behind them, where they were measured
-
 def _number(value, spec): return '–' if value is None else format(value, spec)
 
 def roof_cell(r)->str:
@@ -398,23 +394,42 @@ def _time_cell(r):
     some = f' in {r.ran}/{len(r.samples)}' if r.sometimes else ''
     return ('~' if r.samples and r.noisy else '') + si(r.time_s, 's') + some
 
-def _cells(r):
-    over, least = '↑' if r.above else '', '≥' if r.unknown else ''
-    return [as_text(r.name) or '(the model)', as_text(r.type), least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
-            _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r), _time_cell(r), _number(r.time_pct, '.1f')]
+# %% ../nbs/analysis/roofline.ipynb #2b9c4e98
+_headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']
+_alone = ['warm', 'cold']   # behind them, where they were measured
 
+def _cells(r):
+    "A row below `_headers`"
+    over, least = '↑' if r.above else '', '≥' if r.unknown else ''
+    work = [least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g')]
+    rate = [_number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r)]
+    times = [_time_cell(r), _number(r.time_pct, '.1f')]
+    return [as_text(r.name) or '(the model)', as_text(r.type), *work, *rate, *times]
+
+# %% ../nbs/analysis/roofline.ipynb #efd134c5
+def _columns(rows, alone):
+    "Cells, headers and sides of rows with times; `alone`: of layers by themselves, too"
+    cells = [_cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in rows]
+    return cells, _headers + _alone*alone, 'llrrrrlrl' + 'rr'*(1 + alone)
+
+def _paper_columns(rows):
+    "The same of an estimate: the columns of measurements give way to one of times at the roof"
+    cells = [_cells(r)[:5] + [r.bound, roof_cell(r), si(r.roof_time_s, 's')] for r in rows]
+    return cells, [*_headers[:5], 'bound', 'roof', 'time at the roof'], 'llrrrllr'
+
+# %% ../nbs/analysis/roofline.ipynb #053ab669
 def summary_table(
     rows:list, # of `RooflinePoint`
     top:int|None=None, # only the slowest
 )->str:
     "The rows as text, slowest first; without times, those that take longest at the roof"
-    ordered, alone = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0)), any(r.warm_s is not None for r in rows)
+    ordered = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0))
     shown, rest = ordered[:top], ordered[len(ordered[:top]):]
-    paper = all(r.time_s is None for r in rows)   # then the columns of measurements give way to one of times at the roof
-    cells = [_cells(r)[:5] + [r.bound, roof_cell(r), si(r.roof_time_s, 's')] if paper else _cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in shown]
-    headers, align = ([*_headers[:5], 'bound', 'roof', 'time at the roof'], 'llrrrllr') if paper else (_headers + _alone*alone, 'llrrrrlrl' + 'rr'*(1 + alone))
-    sides = dict(colalign=[dict(l='left', r='right')[c] for c in align]) if cells else {}   # older versions of tabulate want a row for that
-    table = tabulate(cells, headers=headers, disable_numparse=True, **sides)
+    paper, alone = all(r.time_s is None for r in rows), any(r.warm_s is not None for r in rows)
+    cells, headers, sides = _paper_columns(shown) if paper else _columns(shown, alone)
+    align = [dict(l='left', r='right')[c] for c in sides]
+    aligned = dict(colalign=align) if cells else {}   # older versions of tabulate want a row for that
+    table = tabulate(cells, headers=headers, disable_numparse=True, **aligned)
     timeless = sum(r.time_s is None and r.roof_time_s is None for r in rest)
     more = f'more rows, {timeless} of them without a time' if timeless else 'faster rows'
     return table + (f'\n… and {len(rest)} {more}' if rest else '')
@@ -464,6 +479,7 @@ def weight_bytes(model:nn.Module)->float: # bytes
     "What the parameters and buffers of `model` take; inside of `weights_in` in that format"
     return sum(covered_bytes(t) for t in held(model) if not nn.parameter.is_lazy(t))
 
+# %% ../nbs/analysis/roofline.ipynb #d3a13a95
 def unfit(
     peaks:HardwarePeaks,
     weights:float, cache:float=0, # bytes
@@ -480,32 +496,55 @@ def _memory_line(peaks, weights):
     return f"memory       {si(weights, 'B')} of weights, without activations; {there}"
 
 # %% ../nbs/analysis/roofline.ipynb #3a05e752
-def _totals_lines(a):
-    t, pct = a.totals, lambda s: f'{100*s/a.totals.forward.median:.1f} %'
-    lines = [f"forward      {t.forward!r}",
-        f"rows         {si(t.rows_s, 's')} ({pct(t.rows_s)})",
-        f"remainder    {si(t.remainder_s, 's')} ({pct(t.remainder_s)}): {si(t.outside.median, 's')} outside of the rows (Python, dispatch), {si(t.jitter_s, 's')} jitter",
-        f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, median {si(t.plain.median, 's')})" + _many_marks(t),
-        f"work         {'' if t.complete else 'at least '}{si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
-        f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, {pct(t.roof_time_s)} of the forward",
-        *ceiling_lines(a.results)]
-    if t.launch: lines.insert(4, f"device       idle for {t.device_idle_pct:.1f} % of a forward; the host takes {si(t.launch.median, 's')} to launch one")
-    if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
-    noisy = [r for r in a.results if r.noisy]
-    if noisy: lines.append(f"~            noisy: the IQR of {len(noisy)} rows' samples ({pct(sum(r.time_s for r in noisy))}) is more than a tenth of their median")
-    some = [r for r in a.results if r.sometimes]
-    if some: lines.append(f"paths        {len(some)} rows were not called in every forward as often as counted; their times are those of the forwards in which they were")
-    above = [r for r in a.results if r.above and not r.impossible]
-    if above: lines.append("↑            above the memory's roof: " + ("the peaks hold no caches that could explain it" if above[0].roof=='memory' else
-        "the data came from a cache, of whose roof the row reached that much"))
-    if t.disturbance and t.disturbance.notable: lines.append(f'disturbed    {t.disturbance}')
-    return lines + _error_lines(a.results, a.peaks)
-
 def _many_marks(t):
     "Said where the marks are a large part of what is measured"
     if t.overhead_pct<=5: return ''
     return f": much, since {t.module_calls} module calls take {si(t.plain.median/t.module_calls, 's')} each"
 
+def _marks_line(t):
+    return (f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, "
+        f"median {si(t.plain.median, 's')}){_many_marks(t)}")
+
+def _device_line(t):
+    return (f"device       idle for {t.device_idle_pct:.1f} % of a forward; "
+        f"the host takes {si(t.launch.median, 's')} to launch one")
+
+# %% ../nbs/analysis/roofline.ipynb #1baa5bc4
+def _timed(t, seconds): return f"{si(seconds, 's')} ({100*seconds/t.forward.median:.1f} %)" # and part of the forward
+
+def _time_lines(t, unknown):
+    "How long a forward takes, and what that is made of"
+    undefined = (f"undefined    {_timed(t, t.undefined_s)} in rows with operations of unknown cost: "
+        f"{', '.join(unknown)}")
+    remainder = (f"remainder    {_timed(t, t.remainder_s)}: {si(t.outside.median, 's')} outside of the rows "
+        f"(Python, dispatch), {si(t.jitter_s, 's')} jitter")
+    lines = [f"forward      {t.forward!r}", f"rows         {_timed(t, t.rows_s)}"]
+    lines += [undefined]*(not t.complete) + [remainder, _marks_line(t)]
+    return lines + ([_device_line(t)] if t.launch else [])
+
+def _work_line(o):
+    "The work of a forward; `o`: `Totals` or `Costs`"
+    flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
+    return f"work         {flops} ({si(o.matmul_flops, 'FLOP')} in matrix products), {si(o.bytes_moved, 'B')}"
+
+# %% ../nbs/analysis/roofline.ipynb #7356e37e
+def _row_lines(rows, t):
+    "What is to be said of some of the rows"
+    noisy, some, above = ([r for r in rows if f(r)] for f in
+        (lambda r: r.noisy, lambda r: r.sometimes, lambda r: r.above and not r.impossible))
+    explained = above and above[0].roof!='memory'
+    how = ("the data came from a cache, of whose roof the row reached that much" if explained else
+        "the peaks hold no caches that could explain it")
+    share = f"{100*sum(r.time_s for r in noisy)/t.forward.median:.1f} %"
+    said = [
+        (noisy, f"~            noisy: the IQR of {len(noisy)} rows' samples ({share}) is more than a tenth of "
+                "their median"),
+        (some,  f"paths        {len(some)} rows were not called in every forward as often as counted; "
+                "their times are those of the forwards in which they were"),
+        (above, f"↑            above the memory's roof: {how}")]
+    return [line for rows,line in said if rows]
+
+# %% ../nbs/analysis/roofline.ipynb #f264e2c3
 def _error_lines(rows, peaks=None):
     "What is to be said of rows above every roof; `peaks`: they know with which kernel a ceiling was reached"
     odd = sorted((r for r in rows if r.impossible), key=lambda r: -r.cache_pct)
@@ -513,21 +552,43 @@ def _error_lines(rows, peaks=None):
     def numbers(r):
         rate = si(r.flops/r.time_s, 'FLOP/s') if r.bound=='compute' else si(r.bytes_moved/r.time_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
-        return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}" + (f" ({kernel})" if kernel else '')
-    return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {', '.join(map(numbers, odd[:3]))}{', …' if odd[3:] else ''}"]
+        by = f" ({kernel})" if kernel else ''
+        return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
+    which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
+    return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {which}"]
 
+# %% ../nbs/analysis/roofline.ipynb #302eed97
+def _totals_lines(a):
+    "What is to be said of a profile"
+    t = a.totals
+    roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, "
+        f"{100*t.roof_time_s/t.forward.median:.1f} % of the forward")
+    disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
+    return [*_time_lines(t, a.costs.unknown), _work_line(t), roof, *ceiling_lines(a.results), *_row_lines(a.results, t),
+        *disturbed, *_error_lines(a.results, a.peaks)]
+
+# %% ../nbs/analysis/roofline.ipynb #0dbd4619
 def _paper_lines(a):
     "What is to be said of an estimate"
     c, roof = a.costs, sum(r.roof_time_s or 0. for r in a.results)
     share = f", {memory_pct(a.results):.1f} % of it in memory-bound ones" if roof else ''
-    lines = [f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other{share}",
-        f"work         {'' if c.complete else 'at least '}{si(c.flops, 'FLOP')} ({si(c.matmul_flops, 'FLOP')} in matrix products), {si(c.bytes_moved, 'B')}"]
-    if not unfit(a.peaks, a.weight_bytes): lines.append(_memory_line(a.peaks, a.weight_bytes))
-    return lines + ceiling_lines(a.results) + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
+    total = f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other{share}"
+    memory = [] if unfit(a.peaks, a.weight_bytes) else [_memory_line(a.peaks, a.weight_bytes)]
+    undefined = [] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"]
+    return [total, _work_line(c), *memory, *ceiling_lines(a.results), *undefined]
 
+# %% ../nbs/analysis/roofline.ipynb #43318aef
 @patch
 def _profiled(self:RooflineAnalyzer, what):
     if self.results is None: raise RuntimeError(f"there is nothing to {what} yet: profile() has not run")
+
+def _where(a):
+    "What a summary is of, in words"
+    if a.totals is None:
+        dtype = str(a.dtype).removeprefix('torch.')
+        return f"on paper, {dtype}, under the roof of {a.peaks.device_name or a.peaks.device}"
+    dtype = str(model_dtype(a.model)).removeprefix('torch.')
+    return f"on {a.device} ({device_name(a.device)}), {dtype}, {a.threads} threads"
 
 # %% ../nbs/analysis/roofline.ipynb #b57974a4
 @patch
@@ -537,12 +598,11 @@ def summary(self:RooflineAnalyzer,
     "Print the rows, slowest first, and the totals"
     self._profiled('summarize')
     if top is not None: check_count('top', top, 1)
-    name = str(model_dtype(self.model)).removeprefix('torch.')
-    where = f"on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads" if self.totals else f"on paper, {str(self.dtype).removeprefix('torch.')}, under the roof of {self.peaks.device_name or self.peaks.device}"
     lines = _totals_lines(self) if self.totals else _paper_lines(self)
     large = '' if self.totals else unfit(self.peaks, self.weight_bytes)
+    first = [as_text(f"{type(self.model).__name__} {_where(self)}"), *[large]*bool(large), self.peaks]
     with any_console():
-        print(as_text(f"{type(self.model).__name__} {where}"), *[large]*bool(large), self.peaks, end='\n\n', sep='\n')
+        print(*first, end='\n\n', sep='\n')
         print(summary_table(self.results, top), end='\n\n')
         print(*map(as_text, lines), sep='\n')
 
@@ -555,41 +615,52 @@ def plot(self:RooflineAnalyzer,
     self._profiled('plot')
     from fasterbench.plot import plot_roofline
     where = f'on {device_name(self.device)}' if self.totals else 'on paper'
-    return plot_roofline(self.results, self.peaks, title or as_text(f'{type(self.model).__name__} {where}', markup=True))
+    usual = as_text(f'{type(self.model).__name__} {where}', markup=True)
+    return plot_roofline(self.results, self.peaks, title or usual)
 
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:
     "The rows of what was counted, without times"
     return [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
 
+# %% ../nbs/analysis/roofline.ipynb #447deb12
 def _next_on_paper(twin, call, paper, modules):
     "Count the next forward without data; what it can't tell is said of the module that asks"
     mode, (args, kwargs) = CostMode(), call()
     paper.where = lambda: mode.at or type(twin).__name__
     with paper.interrupts.open(): return count_forward(twin, args, kwargs, modules, mode)
 
+# %% ../nbs/analysis/roofline.ipynb #23fa6b8f
+def _paper_request(sample, peaks, dtype, weights):
+    "The dtype and the bytes of an element of the weights that are asked for"
+    if not isinstance(peaks, HardwarePeaks):
+        raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
+    dtype = None if dtype is None else resolve_dtype(dtype)
+    size = None if weights is None else element_bytes(weights, 'weights')
+    check_sample(sample)
+    if dtype is None or dtype.is_floating_point: return dtype, size
+    raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; "
+        "`weights` is the format that weights are kept in")
+
+# %% ../nbs/analysis/roofline.ipynb #19879086
 @patch
 def estimate(self:RooflineAnalyzer,
     peaks:HardwarePeaks|None=None, # of a machine that need not be there; `None`: those the analyzer was made with
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
-    weights:str|float|None=None, # format of the weight matrices: a name such as `"int4"`, or bytes an element; `None`: that of `dtype`
+    weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
 )->list[RooflinePoint]:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
-    peaks, meta = self.given if peaks is None else peaks, torch.device('meta')
-    if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
-    dtype = None if dtype is None else resolve_dtype(dtype)
-    size = None if weights is None else element_bytes(weights, 'weights')
-    check_sample(self.sample)
-    if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; `weights` is the format that weights are kept in")
+    peaks = self.given if peaks is None else peaks
+    dtype, size = _paper_request(self.sample, peaks, dtype, weights)
     with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
         modules, kept = visible(twin), weight_bytes(twin)
         for _ in range(2): costs = _next_on_paper(twin, call, paper, modules)   # the first may build what others use
     kept_in = dtype or model_dtype(self.model)
     rows = paper_rows(costs, modules, peaks)
     check_ceilings(rows, peaks, 'estimate')
-    self.results, self.weight_bytes = rows, kept
-    self.totals, self.costs, self.peaks, self.device, self.threads, self.dtype = None, costs, peaks, meta, None, kept_in
+    self.results, self.weight_bytes, self.totals, self.threads = rows, kept, None, None
+    self.costs, self.peaks, self.device, self.dtype = costs, peaks, torch.device('meta'), kept_in
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
     return self.results
@@ -614,16 +685,19 @@ class Projection:
     @property
     def changes(self)->bool: return self.bound!=self.was_bound # is the row on another side of the ridge?
 
+# %% ../nbs/analysis/roofline.ipynb #4b712202
 def _projected(r, peaks, dtype):
     other = r.dtype if dtype is None or r.dtype is None or not r.dtype.is_floating_point else dtype
     nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
     ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
     known = not r.unknown and ceiling is not None
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
-    return Projection(r.name, r.type, bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined', r.bound, ai,
-        roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None, r.roof_time_s, r.time_s,
+    side = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined'
+    roof_s = roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
+    return Projection(r.name, r.type, side, r.bound, ai, roof_s, r.roof_time_s, r.time_s,
         r.flops, nbytes, r.matmul_flops, other, r.unknown)
 
+# %% ../nbs/analysis/roofline.ipynb #dffb2fea
 def project(
     results:list, # of `RooflinePoint`, from a profile, an estimate or elsewhere
     peaks:HardwarePeaks, # the other machine's
@@ -634,7 +708,8 @@ def project(
     if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
     if results is None: raise ValueError("results is None: there are no rows yet")
     dtype = None if dtype is None else resolve_dtype(dtype)
-    if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings(rows, peaks, 'project')
     warn_no_ceiling(rows, peaks)
