@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from fastcore.basics import patch
 import torch, torch.nn.functional as F
 from tabulate import tabulate
 from .core import resolve_dtype, si
@@ -28,7 +29,8 @@ from .timing import check_count
 # %% ../nbs/analysis/language.ipynb #b8a5e5f2
 _attended = ContextVar('attended', default=None) # a list, for module and shapes of queries, keys and values
 
-def fused_attention(module, query, key, value, attention_mask=None, scaling=None, dropout=0., sliding_window=None, **kwargs):
+def fused_attention(module, query, key, value, attention_mask=None, scaling=None, dropout=0., sliding_window=None,
+    **kwargs):
     "Attention as one operation, in the form that transformers asks for"
     noted = _attended.get()
     if noted is not None: noted.append((module, query.shape, key.shape, value.shape))
@@ -67,14 +69,17 @@ _library.impl('experts', lambda x, index, weights, params: torch.empty_like(x), 
 
 def _matrices(params): return [p for p in params if p.dim()==3]
 
-def _experts_flops(x, index, weights, params, out_val): return 2*index.numel()*sum(p[0].numel() for p in _matrices(params))
+def _experts_flops(x, index, weights, params, out_val):
+    return 2*index.numel()*sum(p[0].numel() for p in _matrices(params))
 
 def _experts_bytes(x, index, weights, params, out_val):
     touched = experts_touched(params[0].shape[0], index.shape[-1], index.numel()//index.shape[-1])/params[0].shape[0]
-    return round(touched*sum(p.numel()*element_size(p) for p in params) + x.nbytes + index.nbytes + weights.nbytes + out_val.nbytes)
+    read = touched*sum(p.numel()*element_size(p) for p in params)
+    return round(read + x.nbytes + index.nbytes + weights.nbytes + out_val.nbytes)
 
 register_cost(torch.ops.fasterbench.experts, _experts_flops, _experts_bytes, matmul=True)
 
+# %% ../nbs/analysis/language.ipynb #5ffa24f8
 def fused_experts(module, hidden_states, top_k_index, top_k_weights, *args, **kwargs):
     "The experts of a layer as one operation, in the form that transformers asks for"
     return torch.ops.fasterbench.experts(hidden_states, top_k_index, top_k_weights, list(module.parameters()))
@@ -84,11 +89,26 @@ def fused_experts(module, hidden_states, top_k_index, top_k_weights, *args, **kw
 def _transformers():
     "transformers, with the two operations above made known to it"
     try: import transformers
-    except ModuleNotFoundError as e: raise ModuleNotFoundError("language models are built by transformers, which is not installed: pip install 'fasterbench[language]'") from e
+    except ModuleNotFoundError as e:
+        raise ModuleNotFoundError("language models are built by transformers, which is not installed: "
+            "pip install 'fasterbench[language]'") from e
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     transformers.AttentionInterface.register('fasterbench', fused_attention)
     ALL_EXPERTS_FUNCTIONS.register('fasterbench', fused_experts)
     return transformers
+
+# %% ../nbs/analysis/language.ipynb #5bd3d23e
+def _check_values(values, t):
+    "Refuse what is no config of an architecture that transformers knows"
+    if not isinstance(values, dict):
+        raise TypeError("config is a dict, the path of a JSON file or a config of transformers, "
+            f"not {type(values).__name__}")
+    kind = values.get('model_type')
+    if kind in t.CONFIG_MAPPING: return
+    raise ValueError(f"model_type={kind!r} is not an architecture that transformers {t.__version__} knows")
+
+# %% ../nbs/analysis/language.ipynb #08090ddb
+_not_theirs = 'torch_dtype', 'dtype', 'transformers_version'   # keys of a file that say nothing of the architecture
 
 def load_config(
     config, # a dict, the path of a JSON file, or a config of transformers
@@ -100,49 +120,70 @@ def load_config(
         try: values = json.loads(Path(config).read_text())
         except ValueError as e: raise ValueError(f"{str(config)!r} is no JSON: {e}") from e
     else: values = config
-    if not isinstance(values, dict): raise TypeError(f"config is a dict, the path of a JSON file or a config of transformers, not {type(values).__name__}")
-    if values.get('model_type') not in t.CONFIG_MAPPING: raise ValueError(f"model_type={values.get('model_type')!r} is not an architecture that transformers {t.__version__} knows")
-    return t.AutoConfig.for_model(**{k:v for k,v in values.items() if k not in ('torch_dtype', 'dtype', 'transformers_version')})
+    _check_values(values, t)
+    return t.AutoConfig.for_model(**{k:v for k,v in values.items() if k not in _not_theirs})
 
+# %% ../nbs/analysis/language.ipynb #f56b97e7
 def build_on_meta(config, dtype:torch.dtype):
     "The causal language model of `config`, without memory for its weights"
     t = _transformers()
-    with torch.device('meta'): model = t.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation='fasterbench').eval()
+    with torch.device('meta'):
+        model = t.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation='fasterbench').eval()
     for m in model.modules():
-        if hasattr(getattr(m, 'config', None), '_experts_implementation'): m.config._experts_implementation = 'fasterbench'
+        own = getattr(m, 'config', None)
+        if hasattr(own, '_experts_implementation'): own._experts_implementation = 'fasterbench'
     return model
 
 # %% ../nbs/analysis/language.ipynb #fed8c92c
-def _paper_cache(config, length:int, size:float|None):
-    "A cache of `length` tokens for each layer of `config`; `size`: bytes of an element, if not those of its dtype"
-    from transformers.cache_utils import Cache, DynamicLayer
+def _store(states, length, most, size, sizes):
+    "A tensor of the cache: `states` behind `length` tokens; its bytes, of `most` tokens, are added to `sizes`"
+    kept = states.new_empty(*states.shape[:-2], length + states.shape[-2], states.shape[-1])
+    if size: weight_sizes[kept.untyped_storage()._cdata] = size
+    kept[..., length:, :].copy_(states)
+    sizes.append(kept.numel()*(size or kept.element_size())*min(most, kept.shape[-2])/kept.shape[-2])
+    return kept
+
+# %% ../nbs/analysis/language.ipynb #321703c4
+def _cache_layer(size, sizes):
+    "A class of transformers' layers of a cache; `sizes` is no part of it, so that nobody sets it back"
+    from transformers.cache_utils import DynamicLayer
     class Full(DynamicLayer):
         def __init__(self, length, most=math.inf, chunked=False):
             super().__init__()
             self.length, self.most = length, most   # tokens that are there, and that are ever kept
             self.chunked = chunked   # do windows begin anew?
         def update(self, key_states, value_states, *args, **kwargs):
-            new = key_states.shape[-2]
-            def store(states):
-                kept = states.new_empty(*states.shape[:-2], self.length + new, states.shape[-1])
-                if size: weight_sizes[kept.untyped_storage()._cdata] = size
-                kept[..., self.length:, :].copy_(states)
-                sizes.append(kept.numel()*(size or kept.element_size())*min(self.most, kept.shape[-2])/kept.shape[-2])
-                return kept
-            self.keys, self.values, self.is_initialized = store(key_states), store(value_states), True
+            new = key_states, value_states
+            self.keys, self.values = (_store(o, self.length, self.most, size, sizes) for o in new)
+            self.is_initialized = True
             return self.keys, self.values
         def get_seq_length(self): return self.length
         def __deepcopy__(self, memo): return self
-    sizes = []
-    text = config.get_text_config(decoder=True)
-    kinds = getattr(text, 'layer_types', None) or ['sliding_attention' if getattr(text, 'sliding_window', None) else 'full_attention']*text.num_hidden_layers
-    if odd := {k for k in kinds if k not in ('full_attention', 'sliding_attention', 'chunked_attention')}: raise ValueError(f"layers of kind {', '.join(sorted(odd))} have no cache of keys and values: only attention is known here")
+    return Full
+
+# %% ../nbs/analysis/language.ipynb #2dff4a22
+_attention_kinds = 'full_attention', 'sliding_attention', 'chunked_attention'
+
+def _cache_kinds(text):
+    "What the cache of each layer holds: all tokens, or a window"
+    usual = 'sliding_attention' if getattr(text, 'sliding_window', None) else 'full_attention'
+    kinds = getattr(text, 'layer_types', None) or [usual]*text.num_hidden_layers
+    odd = {k for k in kinds if k not in _attention_kinds}
+    if odd: raise ValueError(f"layers of kind {', '.join(sorted(odd))} have no cache of keys and values: "
+        "only attention is known here")
+    return kinds
+
+# %% ../nbs/analysis/language.ipynb #8dbc1faf
+def _paper_cache(config, length:int, size:float|None):
+    "A cache of `length` tokens for each layer of `config`; `size`: bytes of an element, if not those of its dtype"
+    from transformers.cache_utils import Cache
+    sizes, text = [], config.get_text_config(decoder=True)
+    Full, kinds = _cache_layer(size, sizes), _cache_kinds(text)
     window = getattr(text, 'sliding_window', None) or getattr(text, 'attention_chunk_size', None) or math.inf
     def layer(kind):
         if kind=='full_attention': return Full(length)
         return Full(min(length, window - 1), window, kind=='chunked_attention')
-    cache = Cache(layers=[layer(k) for k in kinds])
-    return cache, sizes
+    return Cache(layers=[layer(k) for k in kinds]), sizes
 
 # %% ../nbs/analysis/language.ipynb #6d78ddb8
 @dataclass
@@ -162,19 +203,25 @@ class Phase:
     needed_bytes:float = 0 # bytes at least: parameters, buffers and the cache at the end
     fits:bool|None = None  # in the device's memory? `None`: how much it has is not known
     @property
-    def tokens_per_s(self)->float: return self.tokens/self.roof_time_s # that the roof allows
-    @property
-    def causal_tokens_per_s(self)->float|None: # that the roof allows, attention causal
-        return None if self.causal_roof_time_s is None else self.tokens/self.causal_roof_time_s
-    @property
     def memory_pct(self)->float: return memory_pct(self.rows) # percent of the time, in memory-bound rows
-    @property
-    def left_out(self)->list[str]: # lines; empty: nothing
-        "What the times at the roof do not hold"
-        unknown = sum((r.unknown for r in self.rows), Counter())
-        said = [f"undefined    operations of unknown cost: {', '.join(unknown)}"] if unknown else []
-        return ceiling_lines(self.rows) + said
 
+# %% ../nbs/analysis/language.ipynb #ada2441e
+@patch(as_prop=True)
+def tokens_per_s(self:Phase)->float:
+    "Tokens a second that the roof allows"
+    return self.tokens/self.roof_time_s
+
+@patch(as_prop=True)
+def causal_tokens_per_s(self:Phase)->float|None:
+    "Tokens a second that the roof allows, attention causal"
+    return None if self.causal_roof_time_s is None else self.tokens/self.causal_roof_time_s
+
+@patch(as_prop=True)
+def left_out(self:Phase)->list[str]: # lines; empty: nothing
+    "What the times at the roof do not hold"
+    unknown = sum((r.unknown for r in self.rows), Counter())
+    said = [f"undefined    operations of unknown cost: {', '.join(unknown)}"] if unknown else []
+    return ceiling_lines(self.rows) + said
 
 # %% ../nbs/analysis/language.ipynb #05d3ec1c
 @dataclass
@@ -194,6 +241,7 @@ class LanguageEstimate:
     def fits(self)->bool|None: # do both phases, in the device's memory? `None`: how much it has is not known
         return None if self.prefill.fits is None else self.prefill.fits and self.decode.fits
 
+# %% ../nbs/analysis/language.ipynb #a679b239
 def unfit_lines(
     e:LanguageEstimate,
 )->list[str]: # empty: both do, or how much memory there is is not known
@@ -223,7 +271,8 @@ def _causal(costs, modules, noted, cache):
 def _phase(name, model, tokens, length, batch, size, cached, peaks):
     "Count one forward of `tokens` tokens a sequence after `length` cached ones"
     cache, sizes = _paper_cache(model.config, length, cached)
-    sample = dict(input_ids=torch.zeros(batch, tokens, dtype=torch.long, device='meta'), past_key_values=cache, use_cache=True)
+    ids = torch.zeros(batch, tokens, dtype=torch.long, device='meta')
+    sample = dict(input_ids=ids, past_key_values=cache, use_cache=True)
     before, noted = set(weight_sizes), []
     was = _attended.set(noted)
     try:
@@ -235,6 +284,7 @@ def _phase(name, model, tokens, length, batch, size, cached, peaks):
         for k in set(weight_sizes) - before: del weight_sizes[k]
     return _placed(name, batch*tokens, costs, _causal(costs, modules, noted, cache), modules, sum(sizes), kept, peaks)
 
+# %% ../nbs/analysis/language.ipynb #1e6d4930
 def _placed(name, tokens, costs, causal, modules, cached, kept, peaks):
     "What was counted, under `peaks`; `cached`, `kept`: bytes of the cache and of the weights"
     rows, causal_rows = (None if c is None else paper_rows(c, modules, peaks) for c in (costs, causal))
@@ -251,7 +301,7 @@ def estimate_language(
     peaks:HardwarePeaks,
     *,
     dtype:torch.dtype|str='bfloat16', # of parameters and arithmetic
-    weights:str|float|None=None, # format of the weight matrices: a name such as `"int4"`, or bytes an element; `None`: `dtype`
+    weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
     cache:str|float|None=None, # format of the cache; `None`: `dtype`
     batch:int=1, # sequences at a time
     prompt:int|None=None, # tokens of each, in prefill; `None`: `context`
@@ -263,25 +313,31 @@ def estimate_language(
     for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
     size, cached = (None if v is None else element_bytes(v, k) for k,v in dict(weights=weights, cache=cache).items())
     dtype = resolve_dtype(dtype)
-    if not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: the arithmetic is floating point; `weights` is the format that weights are kept in")
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype={dtype}: the arithmetic is floating point; "
+            "`weights` is the format that weights are kept in")
     model = build_on_meta(load_config(config), dtype)
     kept = sum(p.numel()*(size if size and p.dim()>1 else p.element_size()) for p in model.parameters())
-    phases = [_phase('prefill', model, prompt, 0, batch, size, cached, peaks), _phase('decode', model, 1, context, batch, size, cached, peaks)]
-    return LanguageEstimate(type(model).__name__, sum(p.numel() for p in model.parameters()), kept, batch, prompt, context, dtype, peaks, *phases)
+    how, params = (batch, size, cached, peaks), sum(p.numel() for p in model.parameters())
+    phases = _phase('prefill', model, prompt, 0, *how), _phase('decode', model, 1, context, *how)
+    return LanguageEstimate(type(model).__name__, params, kept, batch, prompt, context, dtype, peaks, *phases)
 
 # %% ../nbs/analysis/language.ipynb #395fe96f
+def _joined(name, type, bound, roof, rows):
+    "Rows as one, of that name and type"
+    def total(field): return sum(getattr(r, field) or 0 for r in rows)
+    flops, nbytes, known = total('flops'), total('bytes_moved'), all(r.arithmetic_intensity is not None for r in rows)
+    return RooflinePoint(name, type, flops, nbytes, None, arithmetic_intensity(flops, nbytes) if known else None,
+        None, bound, None, total('calls'), total('matmul_flops'), rows[0].dtype, None, total('params'),
+        total('roof_time_s') or None, max(r.working_set for r in rows), roof, None)
+
 def by_kind(
     rows:list, # of `RooflinePoint`, estimated
 )->list[RooflinePoint]:
     "Rows whose names differ in numbers only, as one, those that take longest at the roof first"
     groups = {}
     for r in rows: groups.setdefault((re.sub(r'\b\d+\b', '*', r.name), r.type, r.bound, r.roof), []).append(r)
-    def one(key, rs):
-        total = lambda field: sum(getattr(r, field) or 0 for r in rs)
-        known = all(r.arithmetic_intensity is not None for r in rs)
-        return RooflinePoint(key[0], key[1], total('flops'), total('bytes_moved'), None, arithmetic_intensity(total('flops'), total('bytes_moved')) if known else None, None, key[2], None,
-            total('calls'), total('matmul_flops'), rs[0].dtype, None, total('params'), total('roof_time_s') or None, max(r.working_set for r in rs), key[3], None)
-    return sorted((one(k, rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
+    return sorted((_joined(*k, rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
 
 # %% ../nbs/analysis/language.ipynb #f7a41d33
 _phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',
@@ -293,6 +349,7 @@ def _phase_cells(name, p, flops, rows, seconds):
     rates = [f'{flops/p.bytes_moved:.3g}', f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
     return [name, *sizes, *rates]
 
+# %% ../nbs/analysis/language.ipynb #032e1cdf
 def phase_table(
     e:LanguageEstimate,
 )->str:
@@ -302,6 +359,6 @@ def phase_table(
     causal = [['prefill, causal', p, p.causal_flops, p.causal_rows, p.causal_roof_time_s]]*known
     cells = [_phase_cells(*o) for o in (first, *causal, last)]
     table = tabulate(cells, headers=_phase_heads, disable_numparse=True, stralign='right')
-    why = [] if known else ['prefill: attention is no operation of its own in this model, so its causal part is not known']
+    why = "prefill: attention is no operation of its own in this model, so its causal part is not known"
     said = [f"{o.name}: {' '.join(line.split())}" for o in (e.prefill, e.decode) for line in o.left_out]
-    return '\n'.join([table, *why, *said])
+    return '\n'.join([table, *[why]*(not known), *said])
