@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'op_dtype', 'is_fused', 'whole_rule',
-           'nested_rule', 'CostMode', 'Costs', 'count_forward', 'counted', 'next_on_paper', 'counted_on_paper',
-           'count_costs', 'weights_in', 'warn_unknown']
+           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'count_forward', 'counted', 'next_on_paper',
+           'counted_on_paper', 'count_costs', 'weights_in', 'warn_unknown']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
-import warnings
+import re, warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from contextlib import contextmanager, nullcontext
@@ -16,7 +16,7 @@ from math import inf, prod
 from threading import get_ident
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .core import held, model_device
 from .nodes import Nodes
 from .paper import in_parts, on_paper, resolved
@@ -25,7 +25,7 @@ from .registry import Cost, Rule, free_rule, is_complex, none
 from .rules import cost_table, register_cost, rule_for
 from .settings import one_at_a_time
 from .state import Run, undisturbed
-from .traffic import covered_bytes, element_size, flat, io_bytes, is_strided, weight_sizes
+from .traffic import covered_bytes, element_size, flat, io_bytes, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #7250108e
 @dataclass
@@ -175,6 +175,13 @@ class Costs:
     @property
     def calls(self)->Counter: return Counter({n:c.calls for n,c in self.by_module.items() if c.calls}) # name → calls
 
+# %% ../nbs/counting/costs.ipynb #57f2cf0e
+_not_dispatched = re.compile(r'prim::(?!Constant)\w*(?:mkldnn|Fusion|TensorExpr)\w*', re.IGNORECASE)
+
+def hidden_in(graph)->Counter: # kind of node → how many there are
+    "What in a graph of TorchScript runs without being dispatched"
+    with _disable_current_modes(): return Counter(_not_dispatched.findall(str(graph)))   # whose constants are printed by operations
+
 # %% ../nbs/counting/costs.ipynb #2a63abba
 def count_forward(
     model, args, kwargs,
@@ -183,6 +190,7 @@ def count_forward(
 )->Costs:
     "Count one forward of `model`, as it is and where it is"
     modules = visible(model) if modules is None else modules
+    last_graph = torch.jit.last_executed_optimized_graph
     mode, thread, callers = mode or CostMode(), get_ident(), defaultdict(set)
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
     def go(name):
@@ -196,7 +204,9 @@ def count_forward(
             callers[name].add(caller)
             go(name)
             try: return call(*args, **kwargs)
-            finally: go(caller)
+            finally:
+                if isinstance(modules[name], torch.jit.ScriptModule): mode.rows[name].unknown += hidden_in(last_graph())
+                go(caller)
         return counted
     with watching(modules, around), eager(), mode: model(*args, **kwargs)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))

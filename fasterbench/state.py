@@ -178,11 +178,17 @@ def reset(self:Run):
 @patch
 def rehearse(self:Run):
     "A first forward: what is built lazily is there afterwards, and of what is written to there is a copy"
-    self.reset()
-    args, kwargs = self.call()
-    with eager(), Saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
-        try: self.model(*args, **kwargs)
-        except RuntimeError as e: _explain(e)
+    for _ in range(1 + self.optimizing()):
+        self.reset()
+        args, kwargs = self.call()
+        with eager(), Saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
+            try: self.model(*args, **kwargs)
+            except RuntimeError as e: _explain(e)
+
+@patch
+def optimizing(self:Run)->int: # forwards
+    "In how many more forwards does TorchScript profile and optimize itself?"
+    return torch._C._jit_get_num_profiled_runs() if any(isinstance(m, torch.jit.ScriptModule) for m in self.modules) else 0
 
 def _explain(e):
     if torch.is_grad_enabled() or 'does not require grad' not in str(e): raise
