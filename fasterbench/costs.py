@@ -111,6 +111,15 @@ def _laid_out(out, q, k, v):
     "The result as a fused kernel lays it out: whether heads can be joined without a copy depends on that"
     return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0] if q.is_meta and q.shape[-1]==v.shape[-1] else out
 
+# %% ../nbs/counting/costs.ipynb #2011f74d
+_spelled_out = 'flex_attention', 'while_loop', 'map_impl'   # whose plain definition runs under a mode
+
+def _in_the_open(func, args, kwargs):
+    "What a higher-order operation runs, as a function; `None`: not known"
+    if func.name()=='cond': return lambda: (args[1] if args[0] else args[2])(*args[3])
+    plain = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    if func.name() in _spelled_out and plain: return lambda: plain(*args, **kwargs)
+
 # %% ../nbs/counting/costs.ipynb #d7e6ef27
 class CostMode(TorchDispatchMode):
     "Adds the cost of every operation to `rows[at]`"
@@ -143,8 +152,11 @@ class CostMode(TorchDispatchMode):
         with self: mask = torch.where(mask, *(torch.scalar_tensor(v, dtype=args[0].dtype, device=args[0].device) for v in (0., -inf)))
         return (*args[:3], mask, *args[4:]), {k:v for k,v in kwargs.items() if k!='attn_mask'}
     def higher_order(self, func, args, kwargs):
-        self.rows[self.here()].unknown[str(func)] += 1
-        return func(*args, **kwargs)
+        run = _in_the_open(func, args, kwargs)
+        if run is None:
+            self.rows[self.here()].unknown[str(func)] += 1
+            return func(*args, **kwargs)
+        with self: return run()
     def here(self)->str:
         "The module that an operation belongs to: the innermost, or in a backward pass the one that made the node"
         node = None if self.nodes is None else torch._C._current_autograd_node()
