@@ -82,6 +82,7 @@ def _working_leaves(modules, costs):
     def is_leaf(m): return not any(id(c) in inner for c in m._modules.values())
     return {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and is_leaf(m)}
 
+# %% ../nbs/analysis/alone.ipynb #2e321982
 def _timing(times, leaves, bar):
     "For `watching`: time each call of a leaf in this thread by itself, then make it"
     thread = get_ident()
