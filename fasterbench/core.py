@@ -4,11 +4,14 @@
 
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
-           'device_name', 'synchronize', 'tensors', 'nbytes', 'to_device', 'is_strided', 'home', 'call_args',
-           'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console', 'write_file', 'progress']
+           'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided',
+           'home', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console', 'write_file',
+           'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
-import codecs, html, importlib, math, os, platform, secrets, shutil, sys
+import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
+from collections.abc import Mapping, MutableMapping
+from dataclasses import fields, is_dataclass
 from contextlib import contextmanager
 from pathlib import Path
 import torch
@@ -109,10 +112,44 @@ def synchronize(device:torch.device):
     "Wait until all the work queued on `device` is done"
     if device.type!='cpu': torch.accelerator.synchronize(device)
 
+# %% ../nbs/core/core.ipynb #328568eb
+class Call:
+    "A sample with positional and keyword arguments: `Call(x, mask=m)`"
+    def __init__(self, *args, **kwargs): self.args, self.kwargs = args, kwargs
+    def __repr__(self): return f"Call({', '.join([*map(repr, self.args), *(f'{k}={v!r}' for k,v in self.kwargs.items())])})"
+
+def _inside(o)->dict|None: # name → what it holds; `None`: it is no container
+    "What a container holds that torch's trees don't know"
+    if isinstance(o, Call): return vars(o)
+    if isinstance(o, Mapping): return dict(o)
+    if is_dataclass(o) and not isinstance(o, (type, nn.Module)): return {f.name: getattr(o, f.name) for f in fields(o) if hasattr(o, f.name)}
+
+# %% ../nbs/core/core.ipynb #e21b8823
+def leaves(x)->list:
+    "What is in any nesting of tuples, lists, mappings and dataclasses, in order"
+    found = ((o, _inside(o)) for o in tree_leaves(x))
+    return [leaf for o,inside in found for leaf in ([o] if inside is None else leaves(inside))]
+
+def _with(o, inside):
+    "A container like `o` that holds something else"
+    if isinstance(o, Mapping) and not isinstance(o, MutableMapping): return type(o)(inside)
+    new = copy.copy(o)
+    for k,v in inside.items():
+        if isinstance(o, Mapping): new[k] = v
+        else: object.__setattr__(new, k, v)   # a dataclass may be frozen
+    return new
+
+def mapped(f, x):
+    "`x` with `f` of each leaf, in containers of the same kinds"
+    def go(o):
+        inside = _inside(o)
+        return f(o) if inside is None else _with(o, mapped(f, inside))
+    return tree_map(go, x)
+
 # %% ../nbs/core/core.ipynb #6e3083aa
 def tensors(*xs)->list[torch.Tensor]:
-    "The distinct tensors in any nesting of tuples, lists and dicts, in order"
-    return list({id(t): t for t in tree_leaves(xs) if isinstance(t, torch.Tensor)}.values())
+    "The distinct tensors in any nesting of tuples, lists, mappings and dataclasses, in order"
+    return list({id(t): t for t in leaves(xs) if isinstance(t, torch.Tensor)}.values())
 
 def nbytes(*xs)->int: # bytes
     "Bytes that the distinct tensors in `xs` hold"
@@ -121,7 +158,7 @@ def nbytes(*xs)->int: # bytes
 def to_device(x, device:torch.device):
     "`x` with every tensor in it on `device`, one that appears twice as one; what is there already is not copied"
     moved = {id(t): t if t.device==device else t.to(device) for t in tensors(x)}
-    return tree_map(lambda t: moved[id(t)] if isinstance(t, torch.Tensor) else t, x)
+    return mapped(lambda t: moved[id(t)] if isinstance(t, torch.Tensor) else t, x)
 
 # %% ../nbs/core/core.ipynb #7bb3b7e7
 def is_strided(t:torch.Tensor)->bool:
@@ -134,13 +171,14 @@ def home(t:torch.Tensor)->int:
 
 # %% ../nbs/core/core.ipynb #64f9fad8
 def call_args(
-    sample # a tensor, a tuple of positional arguments, or a dict of keyword arguments
+    sample # a tensor, a tuple of positional arguments, a mapping of keyword arguments, a `Call`, or one argument of another kind
 )->tuple[tuple, dict]:
     "`sample` as the `args, kwargs` of a call"
-    if isinstance(sample, torch.Tensor): return (sample,), {}
+    if isinstance(sample, Call): return sample.args, sample.kwargs
     if isinstance(sample, tuple) and not hasattr(sample, '_fields'): return sample, {}
-    if isinstance(sample, dict) and all(isinstance(k, str) for k in sample): return (), sample
-    raise TypeError("sample must be a tensor, a tuple of positional arguments or a dict of keyword arguments, "
+    if isinstance(sample, Mapping) and all(isinstance(k, str) for k in sample): return (), dict(sample)
+    if isinstance(sample, (torch.Tensor, list, tuple)) or is_dataclass(sample) and not isinstance(sample, type): return (sample,), {}
+    raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments or a Call, "
                     f"not {type(sample).__name__}: {str(sample)[:60]}")
 
 # %% ../nbs/core/core.ipynb #092079d8

@@ -254,7 +254,7 @@ def counted_on_paper(model, sample)->Costs:
 # %% ../nbs/counting/costs.ipynb #efb38bce
 def count_costs(
     model:nn.Module, # left as it is found
-    sample, # a tensor, a tuple of positional arguments, or a dict of keyword arguments
+    sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
     grad:bool=False, # with gradients on, for a model that differentiates in its forward?
 )->Costs:
     "FLOPs and bytes of one forward of `model`, by module, in evaluation mode"

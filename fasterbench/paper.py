@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from .core import call_args, captured, held, in_cell, is_strided, walk
+from .core import call_args, captured, held, in_cell, is_strided, leaves, mapped, walk
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
 from .twin import Counterparts, Memo, _check, _copied, _inner, _opaque, deep_stack, reachable
@@ -335,7 +335,7 @@ def _new_samples(sample, memo, uncopied):
     def call():
         memo.counterpart.storages, new = dict(storages), Memo([*memo.originals.values()], memo.counterpart)
         new.update(made)
-        return call_args(tree_map(lambda o: _own(o, new, uncopied), sample))
+        return call_args(mapped(lambda o: _own(o, new, uncopied), sample))
     return call
 
 def _samples(sample, memo):
@@ -343,14 +343,14 @@ def _samples(sample, memo):
     uncopied = []
     call = _new_samples(sample, memo, uncopied)
     call()
-    functions = [f for f in tree_leaves(sample) if isinstance(f, FunctionType)]
+    functions = [f for f in leaves(sample) if isinstance(f, FunctionType)]
     inside = [o for f in functions for o in captured(f)]
     return call, Snapshot(*uncopied, *inside)
 
 @contextmanager
 def on_paper(
     model:nn.Module, # stays as it is
-    sample, # a tensor, a tuple of positional arguments, or a dict of keyword arguments; stays as it is
+    sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both; stays as it is
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
 ):
     "A copy of `model` without data, in evaluation and inference mode, what gives `args, kwargs` for a call, and its `Paper`"

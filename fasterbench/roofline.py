@@ -7,7 +7,7 @@ __all__ = ['RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_k
            'no_ceiling', 'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled', 'warn_no_ceiling',
            'other_paths', 'warn_other_path', 'roof_cell', 'summary_table', 'memory_pct', 'ceiling_lines',
            'check_ceilings', 'weight_bytes', 'unfit', 'paper_rows', 'Projection', 'project', 'HardwarePeaks',
-           'measure_peaks', 'clear_peaks_cache']
+           'measure_peaks', 'clear_peaks_cache', 'Call']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys, warnings
@@ -19,7 +19,7 @@ from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
 from .core import any_console, as_text
-from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype, si
+from .core import Call, call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype, si
 from .regions import eager, one_region, visible
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .paper import on_paper
@@ -36,7 +36,7 @@ from .alone import Alone, LeafTimes, flushing_bytes, time_alone
 from .operations import arithmetic_intensity, bound, element_bytes, ridge_point, roof_time, utilization_pct
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
-_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call']
 
 # %% ../nbs/analysis/roofline.ipynb #9c9584b9
 @dataclass
@@ -223,7 +223,7 @@ class RooflineAnalyzer:
     "Measures where each layer of a model stands under the roof of a machine"
     def __init__(self,
         model:nn.Module, # stays as it is
-        sample, # of a call: a tensor, a tuple of positional arguments, or a dict of keyword arguments
+        sample, # of a call: a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
         peaks:HardwarePeaks|None=None, # `None`: measured for the profile's device and its rows' dtypes, with the caches
     ):
         if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")

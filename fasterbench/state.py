@@ -13,11 +13,10 @@ from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._pytree import tree_leaves, tree_map
 from types import FunctionType
 from typing import Iterator
 from .core import call_args, captured, check_initialized, first_line, held, home, is_strided, model_device
-from .core import tensors, to_device, walk
+from .core import leaves, mapped, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import twin
@@ -99,7 +98,7 @@ def copies_of(
 # %% ../nbs/core/state.ipynb #21b407d1
 def check_sample(sample):
     "Refuse what only one forward can use"
-    used_up = [type(o).__name__ for o in tree_leaves(sample) if isinstance(o, Iterator)]
+    used_up = [type(o).__name__ for o in leaves(sample) if isinstance(o, Iterator)]
     if used_up: raise ValueError(f"the sample holds a {used_up[0]}, which the first forward would use up; "
         "every forward needs the same input")
 
@@ -131,7 +130,7 @@ def _kept_copies(model, sample):
     given = [t for t in tensors(sample) if home(t) not in homes]
     copies = copies_of(given)
     pairs = [(new, t) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
-    return tree_map(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
+    return mapped(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
 
 # %% ../nbs/core/state.ipynb #fd4ae3d7
 class Run:
@@ -150,22 +149,22 @@ class Run:
 def _copied_objects(self:Run):
     "The sample, with copies of what is no tensor"
     memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
-    return tree_map(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
+    return mapped(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
 
 # %% ../nbs/core/state.ipynb #f392d76d
 @patch
 def _uncopied(self:Run):
     "A snapshot of what is not copied, which notes the objects that can't be"
     self._copied_objects()
-    inside = [o for f in tree_leaves(self.sample) if isinstance(f, FunctionType) for o in captured(f)]
+    inside = [o for f in leaves(self.sample) if isinstance(f, FunctionType) for o in captured(f)]
     roots = [*self.uncopied.values(), *inside]
     return Snapshot(*roots, copied=reach(*roots)[1])
 
 @patch
 def call(self:Run)->tuple[tuple, dict]:
     "The `args, kwargs` of a call: the tensors, in containers of their own, and copies of other objects"
-    simple = all(isinstance(o, _simple) for o in tree_leaves(self.sample))
-    return call_args(tree_map(lambda o: o, self.sample) if simple else self._copied_objects())
+    simple = all(isinstance(o, _simple) for o in leaves(self.sample))
+    return call_args(mapped(lambda o: o, self.sample) if simple else self._copied_objects())
 
 # %% ../nbs/core/state.ipynb #4cfe50c8
 @patch
@@ -221,7 +220,7 @@ def room_around(model):
 @contextmanager
 def undisturbed(
     model:nn.Module,
-    sample, # a tensor, a tuple of positional arguments, or a dict of keyword arguments
+    sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
     device:torch.device, # where the block's forwards run
     grad:bool=False, # with gradients?
 ):
