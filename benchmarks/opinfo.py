@@ -28,7 +28,15 @@ dtypes = torch.float32, torch.complex64, torch.int64, torch.bool, torch.bfloat16
 modes = {'no_grad':torch.no_grad, 'inference_mode':torch.inference_mode}
 most_elements, first_samples = 10**6, 3   # of a sample and its result; of a variant, for each dtype
 arbitrary = {'empty', 'empty_like', 'empty_permuted', 'empty_strided', 'new_empty', 'new_empty_strided', 'resize_', 'resize_as_'}   # values
+iterative, by_svd = 'iterative: the work depends on the values', 'by a singular or eigenvalue decomposition, which is iterative'
 reasons = {   # why an operation has no rule
+    'aten._ctc_loss': 'a dynamic program over lengths that the data holds',
+    **{f'aten.{n}':iterative for n in ('_linalg_svd', '_linalg_eigh', 'linalg_eig')},
+    **{f'aten.{n}':by_svd for n in ('linalg_pinv', 'linalg_polar', 'linalg_matrix_sqrth')},
+    'aten.linalg_matrix_exp': 'the degree of its polynomial depends on the norm of the matrix',
+    'aten.linalg_lstsq': 'a decomposition that the driver chooses, of which two are iterative',
+    'aten.multilabel_margin_loss': 'the work depends on how many targets each row of the data has',
+    'torch_nn._linear_cross_entropy': 'an operation of its own library: products in chunks',
 }
 def reason(op): return next((why for k,why in reasons.items() if k in op), 'no reason known')
 
@@ -50,7 +58,8 @@ class Words(str):
 
 def told(s):
     "The arguments of a sample, in short"
-    return ', '.join([short(s.input), *map(short, s.args), *(f'{k}={short(v)}' for k,v in s.kwargs.items())])
+    words = ', '.join([short(s.input), *map(short, s.args), *(f'{k}={short(v)}' for k,v in s.kwargs.items())])
+    return ' '.join(words.split())
 
 # the ways an operation is called: functions of a sample
 
@@ -61,7 +70,8 @@ def out(op): return op.supports_out and function(op)   # of a sample that `with_
 
 def with_out(op, s):
     "The sample, with a tensor for each that the operation gives; `None` where it gives none or fails"
-    try: res = run(function(op), s, 'no_grad')
+    c = copied(s)
+    try: res = run(function(op), c, 'no_grad')
     except Exception: return None
     s.kwargs = {**s.kwargs, 'out':tree_map(torch.empty_like, res)} if tensors(res) else None
     return s.kwargs and s
@@ -102,10 +112,13 @@ def place(e):
     names = [f'{Path(f.filename).stem}.{f.name}' for f in traceback.extract_tb(e.__traceback__) if Path(f.filename).parent.name=='fasterbench']
     return names[-1] if names else ''
 
+def copied(s):
+    "A copy of a sample, whose tensors share memory as they did; `deepcopy` does not know all sparse layouts"
+    return copy.deepcopy(s, {id(t):t.clone() for t in tensors(s.input, s.args, s.kwargs) if t.layout is not torch.strided})
+
 def run(call, s, mode, counting=None):
-    "What the call gives of a copy of its sample"
-    s = copy.deepcopy(s)
-    torch.manual_seed(0)
+    "What the call gives of its sample, which it may write to"
+    torch.default_generator.manual_seed(0)   # `torch.manual_seed` keeps a traceback of each call for a GPU to come
     with modes[mode]():
         if counting is None: return call(s)
         with counting: return call(s)
@@ -132,16 +145,17 @@ class Record:
     "What happened to the samples of one operation, called in one way"
     def __init__(self, name, variant):
         self.name, self.variant, self.samples = name, variant, Counter()
-        self.failed = self.large = self.flops = self.bytes = 0
-        self.crashes, self.differs, self.odd, self.between = ({} for _ in range(4))   # what → [samples, the first one, more]
+        self.large = self.flops = self.bytes = 0
+        self.failed, self.crashes, self.differs, self.odd, self.between = ({} for _ in range(5))   # what → [samples, about the first]
         self.unknown = Counter()   # operation → samples
     def note(self, where, what, *more): where.setdefault(what, [0, *more])[0] += 1
     def n(self, where): return sum(v[0] for v in where.values())
     def add(self, call, s, dtype):
         "Count one sample"
-        try: plain = {m: run(call, s, m) for m in modes}
-        except Exception:
-            self.failed += 1
+        copies = [copied(s) for _ in modes]
+        try: plain = {m: run(call, c, m) for m,c in zip(modes, copies)}
+        except Exception as e:
+            self.note(self.failed, f'{type(e).__name__}: {" ".join(str(e).split())[:120]}')
             return
         if elements(plain)>2*most_elements:
             self.large += 1
@@ -149,14 +163,14 @@ class Record:
         self.samples[dtype] += 1
         counts, at = {}, f'{dtype}: {told(s)}'
         for m in modes:
-            mode = Listed()
-            try: res = run(call, s, m, mode)
+            mode, c = Listed(), copied(s)
+            try: res = run(call, c, m, mode)
             except Exception as e:
                 self.note(self.crashes, f'{type(e).__name__}: {" ".join(str(e).split())[:160]}', m, place(e), at)
                 continue
             counts[m] = mode
             how = same(plain[m], res, self.name.split('.')[0] not in arbitrary)
-            if how=='values' and same(plain[m], run(call, s, m)): how = ''   # not deterministic
+            if how=='values' and same(plain[m], run(call, copied(s), m)): how = ''   # not deterministic
             if how: self.note(self.differs, how, m, at)
             for o in mode.odd: self.note(self.odd, o, at)
         if len(counts)<len(modes): return
@@ -192,7 +206,7 @@ def summary(recs):
     groups = {v: [r for r in recs if r.variant==v] for v in variants} | {'all':recs}
     def row(name, rs):
         ran = [r for r in rs if r.samples]
-        return [name, len(ran), sum(r.samples.total() for r in rs), sum(r.failed for r in rs), sum(r.large for r in rs),
+        return [name, len(ran), sum(r.samples.total() for r in rs), sum(r.n(r.failed) for r in rs), sum(r.large for r in rs),
                 *(sum(r.n(getattr(r, k)) for r in rs) for k in ('crashes', 'differs', 'odd', 'between')), sum(bool(r.unknown) for r in rs)]
     return tabulate([row(*o) for o in groups.items()], intfmt=',', headers=['called as', 'operations', 'samples\ncounted', 'of others: fail\nplainly', 'too\nlarge',
                     'crashes\nof the count', 'results that\ndiffer', 'odd\ncounts', 'modes that\ncount differently', 'operations with\nunknown parts'])
@@ -207,7 +221,7 @@ def tables(recs):
         for op,n in r.unknown.items(): unknown[op][r.name] += n
     yield section('Operations without a rule', [(op, ', '.join(ns), ns.total(), reason(op)) for op,ns in sorted(unknown.items())],
                   ['operation', 'in', 'samples', 'why'], [50, 50, None, 50])
-    yield section('Crashes of the count, in all modes: the first sample of each', [(r.name, r.variant, n, what, where, at) for r in recs
+    yield section('Crashes of the count: the first sample of each', [(r.name, r.variant, n, what, where, at) for r in recs
         for what,(n,_,where,at) in r.crashes.items()], ['operation', 'as', 'times', 'error', 'in', 'sample'], [30, None, None, 50, 25, 50])
     yield section('Results that are not those of the plain run', [(r.name, r.variant, n, what, mode, at) for r in recs
         for what,(n,mode,at) in r.differs.items()], ['operation', 'as', 'times', 'in their', 'first in', 'sample'], [30, None, None, None, None, 60])
@@ -219,6 +233,12 @@ def tables(recs):
     yield section('Modes that count differently: the first sample, and what is counted in each as FLOPs/bytes', [(r.name, r.variant, n, at,
         *('\n'.join([f'{sums[m][0]:,} FLOPs, {sums[m][1]:,} bytes: {calls(lists[m])}']) for m in modes)) for r in recs
         for n,at,sums,lists in r.between.values()], ['operation', 'as', 'samples', 'first', *modes], [25, None, None, 30, 60, 60])
+    failed = defaultdict(Counter)
+    for r in recs:
+        for what,(n,) in r.failed.items(): failed[what][f'{r.name} {r.variant}'] += n
+    some = lambda ns: ', '.join([*ns][:6]) + (f' and {len(ns)-6} more' if len(ns)>6 else '')
+    yield section('Plain runs that fail, which is no matter of the count', [(what, ns.total(), some(ns))
+        for what,ns in sorted(failed.items(), key=lambda o: -o[1].total())], ['error', 'samples', 'in'], [60, None, 80])
 
 def write_csv(recs):
     with open(here/'results'/'opinfo.csv', 'w') as f:
@@ -226,7 +246,7 @@ def write_csv(recs):
         names = [str(d).removeprefix('torch.') for d in dtypes]
         w.writerow(['operation', 'variant', *names, 'fail_plainly', 'too_large', 'flops', 'bytes', 'unknown', 'crashes', 'results_differ', 'odd_counts', 'modes_differ'])
         for r in recs:
-            w.writerow([r.name, r.variant, *(r.samples[n] for n in names), r.failed, r.large, r.flops, r.bytes, ' '.join(sorted(r.unknown)),
+            w.writerow([r.name, r.variant, *(r.samples[n] for n in names), r.n(r.failed), r.large, r.flops, r.bytes, ' '.join(sorted(r.unknown)),
                         *(r.n(o) for o in (r.crashes, r.differs, r.odd, r.between))])
 
 @call_parse
@@ -237,6 +257,7 @@ def main(
     "Count every operation of torch's own database and list what has no rule"
     logging.disable(logging.WARNING); warnings.simplefilter('ignore')
     ops = [op for op in op_db if only in op.full_name]
+    torch.set_num_threads(1)   # a few elements each: a second thread only waits
     recs = [r for op in tqdm(ops) for r in records(op, samples or 10**9)]
     text = '\n\n'.join(tables(recs))
     if only or samples: return print(text)
