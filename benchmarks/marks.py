@@ -10,7 +10,7 @@ another reading of the same call, worked out independently too and named in `rea
 - whole: what windows, lengths, masks or indices leave out counts as well;
 - plain: all that the schema names, read and written whole.
 
-marks ≤ rows ≤ whole ≤ plain. Fused operations (attention, encoder layers, recurrent layers) are defined by their boundary.
+marks ≤ rows ≤ whole ≤ plain; a few more readings are in the table of that name. Fused operations (attention, encoder layers, recurrent layers) are defined by their boundary.
 Then each model's calls, FLOPs and bytes in `torch.no_grad()` are held against those in `torch.inference_mode()`, operation by
 operation. Prints tables and writes them, with the device and the versions, to benchmarks/results/marks.txt.
 
@@ -361,7 +361,7 @@ def timm_models():
 
 def transformers_small():
     for kind,models in transformers_estimates.kinds.items():
-        for n,config,sample in models: yield f"{n}{', '*bool(config)}{', '.join(k for k in config if 'impl' in k)}", lambda n=n, config=config: transformers_estimates.small(n, **config), sample
+        for n,config,sample in models: yield ', '.join([n, *(v for k,v in config.items() if k=='experts_implementation')]), lambda n=n, config=config: transformers_estimates.small(n, **config), sample
 
 class Updates(nn.Module):
     "What models do in place: parts of a tensor, caches, masks, indices"
@@ -429,7 +429,7 @@ def one(group, name, make, sample):
 # tables
 
 def relative(s): return (s.counted-s.marks)/s.marks if s.marks else float('inf')
-def share(n, of): return f'{100*n/of:.1f}' if n<of else '100'
+def share(n, of): return f'{100*n/of:.2f}' if n<of else '100'
 
 def by_group(res):
     for g,rs in groupby(res, lambda r: r.group):
