@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'op_dtype', 'is_fused', 'whole_rule',
-           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'count_forward', 'counted', 'next_on_paper',
-           'counted_on_paper', 'count_costs', 'weights_in', 'warn_unknown']
+           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'count_forward', 'counted', 'counted_on_paper',
+           'count_costs', 'weights_in', 'warn_unknown']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
 import re, warnings
@@ -234,21 +234,16 @@ def counted(
     with run.open(): return count_forward(run.model, args, kwargs, modules)
 
 # %% ../nbs/counting/costs.ipynb #1ffe9e71
-def next_on_paper(
+def counted_on_paper(
     twin, call, paper, # of `on_paper`
     modules:dict, # to tell apart
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
 )->Costs:
-    "Count the next forward without data; what it can't tell is said of the module that asks"
-    mode, (args, kwargs) = CostMode(device), call()
-    paper.where = lambda: mode.at or type(twin).__name__
-    with paper.interrupts.open(): return count_forward(twin, args, kwargs, modules, mode)
-
-def counted_on_paper(model, sample)->Costs:
-    "Count a forward where no data is"
-    with on_paper(model, sample) as (twin, call, paper):
-        modules = visible(twin)
-        for _ in range(2): costs = next_on_paper(twin, call, paper, modules)   # the first may build what others use
+    "Count a forward without data; what it can't tell is said of the module that asks"
+    for _ in range(2):   # the first may build what others use
+        mode, (args, kwargs) = CostMode(device), call()
+        paper.where = lambda: mode.at or type(twin).__name__
+        with paper.interrupts.open(): costs = count_forward(twin, args, kwargs, modules, mode)
     return costs
 
 # %% ../nbs/counting/costs.ipynb #efb38bce
@@ -259,7 +254,8 @@ def count_costs(
 )->Costs:
     "FLOPs and bytes of one forward of `model`, by module, in evaluation mode"
     device = model_device(model, sample)
-    if device.type=='meta' and not grad: costs = counted_on_paper(model, sample)
+    if device.type=='meta' and not grad:
+        with on_paper(model, sample) as (twin, call, paper): costs = counted_on_paper(twin, call, paper, visible(twin))
     else:
         with one_at_a_time, undisturbed(model, sample, device, grad) as run:
             run.rehearse()

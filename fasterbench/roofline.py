@@ -25,7 +25,7 @@ from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .paper import on_paper
 from .state import check_sample, undisturbed
 from .timing import Timing, check_count
-from .costs import CostMode, Costs, ModuleCost, count_forward, counted, covered_bytes
+from .costs import Costs, ModuleCost, counted, counted_on_paper, covered_bytes
 from .costs import warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
 from .system import Disturbance, usable_cpus
@@ -624,11 +624,10 @@ def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoi
     return [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
 
 # %% ../nbs/analysis/roofline.ipynb #447deb12
-def _next_on_paper(twin, call, paper, modules):
-    "Count the next forward without data; what it can't tell is said of the module that asks"
-    mode, (args, kwargs) = CostMode(), call()
-    paper.where = lambda: mode.at or type(twin).__name__
-    with paper.interrupts.open(): return count_forward(twin, args, kwargs, modules, mode)
+def _elsewhere(peaks)->str|None:
+    "The type of the device whose kernels are counted; `None`: the CPU's"
+    kind = peaks.device.partition(':')[0]
+    return None if kind=='cpu' else kind
 
 # %% ../nbs/analysis/roofline.ipynb #23fa6b8f
 def _paper_request(sample, peaks, dtype, weights):
@@ -655,7 +654,7 @@ def estimate(self:RooflineAnalyzer,
     dtype, size = _paper_request(self.sample, peaks, dtype, weights)
     with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
         modules, kept = visible(twin), weight_bytes(twin)
-        for _ in range(2): costs = _next_on_paper(twin, call, paper, modules)   # the first may build what others use
+        costs = counted_on_paper(twin, call, paper, modules, _elsewhere(peaks))
     kept_in = dtype or model_dtype(self.model)
     rows = paper_rows(costs, modules, peaks)
     check_ceilings(rows, peaks, 'estimate')
