@@ -6,7 +6,7 @@
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
            'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided',
            'home', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console', 'write_file',
-           'progress']
+           'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -270,9 +270,16 @@ def progress(items, label:str):
     return _Bar(items, desc=label, leave=False, disable=True if sys.stderr is None else None)
 
 # %% ../nbs/core/core.ipynb #d373e2db
-def __getattr__(name):
-    "The name in the module that has it now"
-    for module in () if name.startswith('_') else ('regions', 'settings', 'snapshot', 'state'):
-        m = importlib.import_module(f'fasterbench.{module}')
-        if name in m.__all__: return getattr(m, name)
-    raise AttributeError(f"module 'fasterbench.core' has no attribute {name!r}")
+def forwarding(
+    module:str, # that names have left
+    *homes:str, # modules that have them now
+):
+    "A module's `__getattr__` that finds names where they are now"
+    def getattr_(name):
+        for home in () if name.startswith('_') else homes:
+            m = importlib.import_module(f'fasterbench.{home}')
+            if name in m.__all__: return getattr(m, name)
+        raise AttributeError(f"module 'fasterbench.{module}' has no attribute {name!r}")
+    return getattr_
+
+__getattr__ = forwarding('core', 'regions', 'settings', 'snapshot', 'state')

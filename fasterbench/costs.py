@@ -17,7 +17,7 @@ from threading import get_ident
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
-from .core import held, model_device
+from .core import forwarding, held, model_device
 from .nodes import Nodes
 from .paper import in_parts, on_paper, resolved
 from .regions import eager, visible, watching
@@ -280,3 +280,6 @@ def warn_unknown(costs):
     "One warning that names the operations without a rule"
     if not costs.complete: warnings.warn("no cost is known for " + ', '.join(f'{k} (×{n})' for k,n in costs.unknown.items()) +
         "; rows with these are undefined. `register_cost` takes their FLOPs and bytes", stacklevel=3)
+
+# %% ../nbs/counting/costs.ipynb #61d5c628
+__getattr__ = forwarding('costs', 'traffic', 'registry', 'elementwise', 'formulas', 'products', 'rules')
