@@ -74,6 +74,11 @@ def above(self:RooflinePoint)->bool:
     return self.utilization_pct is not None and self.utilization_pct>100
 
 @patch(as_prop=True)
+def over_s(self:RooflinePoint)->float|None: # seconds; `None`: the one or the other is not known
+    "Time above the roof: what the machine does not need"
+    return None if self.time_s is None or self.roof_time_s is None else self.time_s - self.roof_time_s
+
+@patch(as_prop=True)
 def cache_pct(self:RooflinePoint)->float|None: # percent, not clipped
     "Utilization of the roof with data from caches"
     return None if self.cache_time_s is None or not self.time_s else utilization_pct(self.cache_time_s, self.time_s)
