@@ -38,13 +38,15 @@ counted_as = {   # operation → the one whose formula it has
     'mkldnn_convolution': _conv, 'miopen_convolution': _conv, 'cudnn_convolution': _conv,
     'slow_conv3d_forward': '_slow_conv2d_forward', '_conv_depthwise2d': '_slow_conv2d_forward'}
 
-byte_rules = {'addmm': beta_bytes, 'baddbmm': beta_bytes, **dict.fromkeys((_conv, '_convolution', '_slow_conv2d_forward'), window_bytes)}
+byte_rules = {getattr(torch.ops.aten, n): f for names,f in [('addmm baddbmm', beta_bytes),
+    ('convolution _convolution convolution_overrideable cudnn_convolution _slow_conv2d_forward', window_bytes)] for n in names.split()}
 
 def torch_rule(func:torch._ops.OpOverload)->Rule|None:
     "The rule that torch's registry of products has for an operation"
-    name = counted_as.get(func._opname, func._opname)
-    for p in (func._overloadpacket, getattr(torch.ops.aten, name, None)):
-        if p in flop_registry: return Rule('product', _torch_product(flop_registry[p]), byte_rules.get(name, io_bytes), True)
+    name, packets = func._opname, [func._overloadpacket]
+    if func.namespace=='aten': packets.append(getattr(torch.ops.aten, counted_as.get(name, name), None))
+    for p in packets:
+        if p in flop_registry: return Rule('product', _torch_product(flop_registry[p]), byte_rules.get(p, io_bytes), True)
 
 # %% ../nbs/counting/products.ipynb #4429ab0f
 def _lengths(t):

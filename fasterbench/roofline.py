@@ -5,28 +5,28 @@
 # %% auto #0
 __all__ = ['RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'time_of', 'roofline_point',
            'no_ceiling', 'Totals', 'sum_rows', 'RooflineAnalyzer', 'check_peaks', 'join_compiled', 'warn_no_ceiling',
-           'other_paths', 'warn_other_path', 'roof_cell', 'summary_table', 'ceiling_lines', 'check_ceilings',
-           'weight_bytes', 'unfit', 'paper_rows', 'Projection', 'project', 'HardwarePeaks', 'measure_peaks',
-           'clear_peaks_cache']
+           'other_paths', 'warn_other_path', 'roof_cell', 'summary_table', 'memory_pct', 'ceiling_lines',
+           'check_ceilings', 'weight_bytes', 'unfit', 'paper_rows', 'Projection', 'project', 'HardwarePeaks',
+           'measure_peaks', 'clear_peaks_cache', 'Call']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys, warnings
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 import torch
 from fastcore.basics import patch
 from tabulate import tabulate
 from torch import nn
-from torch.utils._pytree import tree_leaves
 from .core import any_console, as_text
-from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype, si
+from .core import Call, call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype, si
 from .regions import eager, one_region, visible
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .paper import on_paper
 from .state import check_sample, undisturbed
 from .timing import Timing, check_count
-from .costs import CostMode, Costs, ModuleCost, count_forward, counted, covered_bytes, warn_unknown, weights_in
+from .costs import Costs, ModuleCost, counted, counted_on_paper, covered_bytes
+from .costs import warn_unknown, weights_in
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, dtype_name, measure_peaks, remember
 from .system import Disturbance, usable_cpus
 from .arithmetic import measurable
@@ -36,7 +36,7 @@ from .alone import Alone, LeafTimes, flushing_bytes, time_alone
 from .operations import arithmetic_intensity, bound, element_bytes, ridge_point, roof_time, utilization_pct
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
-_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache']
+_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call']
 
 # %% ../nbs/analysis/roofline.ipynb #9c9584b9
 @dataclass
@@ -59,28 +59,48 @@ class RooflinePoint:
     roof_time_s:float|None = None   # seconds that the roof allows, with all data from memory
     working_set:int = 0             # bytes that the largest operation moves
     roof:str|None = None            # what sets the roof that the row is held against: a dtype or a level of memory
-    cache_time_s:float|None = None  # seconds that the roof allows, with each operation's data from the innermost cache that holds them
-    warm_s:float|None = None        # seconds a forward of the module's calls made alone, right after the same call; `None`: not measured
-    cold_s:float|None = None        # seconds a forward of the module's calls made alone, after other data went through the caches
+    cache_time_s:float|None = None  # seconds that the roof allows, with data from the innermost caches that hold them
+    warm_s:float|None = None        # seconds a forward of calls made alone, right after the same; `None`: not measured
+    cold_s:float|None = None        # seconds a forward of calls made alone, after other data went through the caches
     ran:int|None = None             # timed forwards in which it was called as often as counted; `None`: not run
     samples:list = field(default_factory=list, repr=False) # seconds in each timed forward
     unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
-    @property
-    def timing(self)->Timing: return Timing(self.samples)
-    @property
-    def sometimes(self)->bool: return self.ran is not None and self.ran<len(self.samples) # did some timed forward take another path?
-    @property
-    def noise_s(self)->float: return self.timing.iqr if self.samples else 0. # seconds: the interquartile range of the samples
-    @property
-    def noisy(self)->bool: return bool(self.samples) and self.timing.noisy # is the IQR of the samples more than a tenth of their median?
-    @property
-    def above(self)->bool: return self.utilization_pct is not None and self.utilization_pct>100 # the roof with all data from memory?
-    @property
-    def cache_pct(self)->float|None: # percent of the roof with data from caches, not clipped
-        return None if self.cache_time_s is None or not self.time_s else utilization_pct(self.cache_time_s, self.time_s)
-    @property
-    def impossible(self)->bool: # above every roof by more than the interquartile range of its own times? (a plain `memory`: no caches are known)
-        return self.above and self.roof not in (None, 'memory') and self.cache_time_s-self.time_s>self.noise_s
+
+# %% ../nbs/analysis/roofline.ipynb #024c512c
+@patch(as_prop=True)
+def timing(self:RooflinePoint)->Timing: return Timing(self.samples)
+
+@patch(as_prop=True)
+def sometimes(self:RooflinePoint)->bool:
+    "Did some timed forward take another path?"
+    return self.ran is not None and self.ran<len(self.samples)
+
+@patch(as_prop=True)
+def noise_s(self:RooflinePoint)->float: # seconds
+    "The interquartile range of the samples"
+    return self.timing.iqr if self.samples else 0.
+
+@patch(as_prop=True)
+def noisy(self:RooflinePoint)->bool:
+    "Is the interquartile range of the samples more than a tenth of their median?"
+    return bool(self.samples) and self.timing.noisy
+
+# %% ../nbs/analysis/roofline.ipynb #7debd27e
+@patch(as_prop=True)
+def above(self:RooflinePoint)->bool:
+    "Is it above the roof with all data from memory?"
+    return self.utilization_pct is not None and self.utilization_pct>100
+
+@patch(as_prop=True)
+def cache_pct(self:RooflinePoint)->float|None: # percent, not clipped
+    "Utilization of the roof with data from caches"
+    return None if self.cache_time_s is None or not self.time_s else utilization_pct(self.cache_time_s, self.time_s)
+
+@patch(as_prop=True)
+def impossible(self:RooflinePoint)->bool:
+    "Is it above every roof by more than the interquartile range of its own times?"
+    caches = self.roof not in (None, 'memory')   # a plain `memory`: none are known
+    return self.above and caches and self.cache_time_s-self.time_s>self.noise_s
 
 # %% ../nbs/analysis/roofline.ipynb #acfa0064
 def ceiling_for(
@@ -96,7 +116,7 @@ def cache_times(
     cost, # `ModuleCost`
     peaks:HardwarePeaks,
 )->Counter: # name of a level → seconds
-    "The least times in which the bytes of a row can be moved, each operation's from the innermost level that holds them"
+    "The least times in which a row's bytes can be moved, each operation's from the innermost level that holds them"
     times = Counter()
     for size,n in cost.sizes.items(): times[peaks.level(size).name] += n*size/peaks.level(size).bandwidth
     return times
@@ -115,12 +135,15 @@ def module_kind(module)->str:
 
 def own_params(module)->int: # elements
     "Elements of a module's own parameters; of all in it, where it can't be seen into"
-    return sum(p.numel() for p in (held(module, '_parameters') if one_region(module) else module._parameters.values()) if p is not None)
+    own = held(module, '_parameters') if one_region(module) else module._parameters.values()
+    return sum(p.numel() for p in own if p is not None)
 
+# %% ../nbs/analysis/roofline.ipynb #4b09d3e0
 def time_of(samples, ran)->float|None: # seconds; `None`: there are no samples
     "The median of the forwards in which a module was called as often as counted; of all, where there is none"
     return Timing([s for s,r in zip(samples, ran) if r] or samples).median if samples else None
 
+# %% ../nbs/analysis/roofline.ipynb #98954feb
 def roofline_point(name, module, cost, samples, forward_s, peaks, ran=())->RooflinePoint:
     "Join what a module costs, how long it took (no samples: unknown) and what the machine can do"
     time_s, known, ceiling = time_of(samples, ran), not cost.unknown, ceiling_for(cost, peaks)
@@ -129,10 +152,13 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=())->Roofl
     roof = roof_time(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth) if under else None
     what = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if under else 'undefined'
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
-        cost.flops/time_s/1e9 if known and time_s else None, what, utilization_pct(roof, time_s) if under and time_s else None,
+        cost.flops/time_s/1e9 if known and time_s else None, what,
+        utilization_pct(roof, time_s) if under and time_s else None,
         cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s if samples else None, own_params(module),
-        roof, cost.working_set, roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>time_s) if under else None,
-        max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None, ran=sum(ran) if ran else None, samples=samples, unknown=cost.unknown)
+        roof, cost.working_set,
+        roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>time_s) if under else None,
+        max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None,
+        ran=sum(ran) if ran else None, samples=samples, unknown=cost.unknown)
 
 # %% ../nbs/analysis/roofline.ipynb #16ef8b87
 def no_ceiling(
@@ -164,20 +190,32 @@ class Totals:
     launch:Timing|None=None # seconds that the host takes to queue a forward; `None` on the CPU
     device_idle_pct:float|None=None # percent of a forward in which the device waits for the host; `None` on the CPU
     disturbance:Disturbance|None=None # what others took of the processors during the forwards; `None`: not known
-    @property
-    def remainder_s(self)->float: return self.forward.median - self.rows_s       # seconds; with the rows, the forward
-    @property
-    def jitter_s(self)->float: return self.remainder_s - self.outside.median     # seconds; the part that is not time outside
-    @property
-    def undefined_pct(self)->float: return 100*self.undefined_s/self.forward.median # percent of the forward
+
+# %% ../nbs/analysis/roofline.ipynb #afc4ede1
+@patch(as_prop=True)
+def remainder_s(self:Totals)->float: # seconds
+    "With the rows, the forward"
+    return self.forward.median - self.rows_s
+
+@patch(as_prop=True)
+def jitter_s(self:Totals)->float: # seconds
+    "The part of the remainder that is not time outside"
+    return self.remainder_s - self.outside.median
+
+@patch(as_prop=True)
+def undefined_pct(self:Totals)->float: # percent of the forward
+    "The time in rows with unknown operations"
+    return 100*self.undefined_s/self.forward.median
 
 # %% ../nbs/analysis/roofline.ipynb #6c950926
 def sum_rows(rows, forwards, costs)->Totals:
     "The rows' totals, beside the forward they are part of"
     outside = [t - sum(r.samples[i] for r in rows) for i,t in enumerate(forwards.totals)]
-    return Totals(Timing(forwards.totals), Timing(outside), sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown),
+    rows_s, undefined_s = sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown)
+    launch = Timing(forwards.launch) if forwards.launch else None
+    return Totals(Timing(forwards.totals), Timing(outside), rows_s, undefined_s,
         costs.flops, costs.matmul_flops, costs.bytes_moved, sum(r.roof_time_s or 0. for r in rows), costs.complete,
-        Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, Timing(forwards.launch) if forwards.launch else None, forwards.device_idle_pct,
+        Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, launch, forwards.device_idle_pct,
         forwards.disturbance)
 
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
@@ -185,11 +223,12 @@ class RooflineAnalyzer:
     "Measures where each layer of a model stands under the roof of a machine"
     def __init__(self,
         model:nn.Module, # stays as it is
-        sample, # what the model is called with: a tensor, a tuple of positional arguments, or a dict of keyword arguments
-        peaks:HardwarePeaks|None=None, # `None`: measured for the profile's device and the dtypes of its rows, with the caches
+        sample, # of a call: a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
+        peaks:HardwarePeaks|None=None, # `None`: measured for the profile's device and its rows' dtypes, with the caches
     ):
         if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")
-        if not isinstance(peaks, HardwarePeaks|None): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
+        if not isinstance(peaks, HardwarePeaks|None):
+            raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
         call_args(sample)
         self.model, self.sample, self.given, self.peaks = model, sample, peaks, peaks
         self.results = self.totals = self.costs = self.device = self.threads = self.dtype = self.weight_bytes = None
@@ -204,13 +243,17 @@ def check_peaks(
     device:torch.device, # of the profile
 ):
     "Refuse peaks of another device, or of another number of threads or processors"
-    if torch.device(peaks.device).type!=device.type: raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}")
+    if torch.device(peaks.device).type!=device.type:
+        raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}")
     if device.type=='cpu' and peaks.threads not in (None, torch.get_num_threads()):
-        raise ValueError(f"the peaks were measured with {peaks.threads} threads, and the profile runs with {torch.get_num_threads()}")
+        raise ValueError(f"the peaks were measured with {peaks.threads} threads, "
+            f"and the profile runs with {torch.get_num_threads()}")
     if device.type=='cpu' and peaks.cpus not in (None, len(usable_cpus())):
-        raise ValueError(f"the peaks were measured on {peaks.cpus} processors, and the profile may use {len(usable_cpus())}")
+        raise ValueError(f"the peaks were measured on {peaks.cpus} processors, "
+            f"and the profile may use {len(usable_cpus())}")
     if peaks.source=='measured' and peaks.device_name not in (None, device_name(device)):
-        raise ValueError(f"the peaks were measured on {peaks.device_name}, and the profile runs on {device_name(device)}")
+        raise ValueError(f"the peaks were measured on {peaks.device_name}, "
+            f"and the profile runs on {device_name(device)}")
 
 # %% ../nbs/analysis/roofline.ipynb #0cff6b74
 @patch
@@ -223,7 +266,8 @@ def dtypes(self:RooflineAnalyzer, costs:Costs)->list:
 def peaks_for(self:RooflineAnalyzer, device:torch.device, costs:Costs)->HardwarePeaks:
     "The given peaks, or measured ones"
     if self.given is not None: return self.given
-    return measure_peaks(device, dtype=self.dtypes(costs), allow_tf32=device.type=='cuda' and tf32_allowed(), hierarchy=True)
+    tf32 = device.type=='cuda' and tf32_allowed()
+    return measure_peaks(device, dtype=self.dtypes(costs), allow_tf32=tf32, hierarchy=True)
 
 # %% ../nbs/analysis/roofline.ipynb #6ec366f9
 def join_compiled(
@@ -245,6 +289,12 @@ def join_compiled(
         if into!=name: res[into].merge(c)
     return Costs({n:res[n] for n in ['', *costs.by_module] if n in res}, costs.callers)
 
+# %% ../nbs/analysis/roofline.ipynb #30a79be7
+def _check_request(warmup, steps, **flags):
+    check_count('warmup', warmup, 0); check_count('steps', steps, 1)
+    for name,value in flags.items():
+        if not isinstance(value, bool): raise TypeError(f"{name}={value!r}: {name} is True or False")
+
 # %% ../nbs/analysis/roofline.ipynb #0906923a
 @patch
 def profile(self:RooflineAnalyzer,
@@ -256,14 +306,11 @@ def profile(self:RooflineAnalyzer,
     grad:bool=False, # run with gradients on, for a model that differentiates in its forward?
 )->list[RooflinePoint]:
     "Measure every module of the model; the model, the sample and all settings are left as they were"
-    check_count('warmup', warmup, 0); check_count('steps', steps, 1)
-    for name,value in dict(isolate=isolate, grad=grad).items():
-        if not isinstance(value, bool): raise TypeError(f"{name}={value!r}: {name} is True or False")
+    _check_request(warmup, steps, isolate=isolate, grad=grad)
     with one_at_a_time:
         device = resolve_device(model_device(self.model, self.sample) if device is None else device)
         if self.given is not None: check_peaks(self.given, device)
-        measured = self._measured(device, warmup, steps, isolate, grad)
-    costs, forwards, peaks, alone, modules = measured
+        costs, forwards, peaks, alone, modules = self._measured(device, warmup, steps, isolate, grad)
     self.results, self.totals = self._join(costs, forwards, peaks, alone, modules)
     self.peaks, self.costs, self.device, self.threads = peaks, costs, device, torch.get_num_threads()
     warn_unknown(costs)
@@ -294,7 +341,8 @@ def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
     for name,cost in costs.by_module.items():
         if not cost.worked: continue
         ran = [path[name]==cost.calls for path in forwards.paths]
-        row = roofline_point(name, modules[name], cost, [own.get(name, 0.) for own in forwards.owns], forward_s, peaks, ran)
+        samples = [own.get(name, 0.) for own in forwards.owns]
+        row = roofline_point(name, modules[name], cost, samples, forward_s, peaks, ran)
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)
@@ -308,6 +356,7 @@ def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modul
     if better is not peaks: remember(peaks, better)
     return better
 
+# %% ../nbs/analysis/roofline.ipynb #111c9bc1
 def warn_no_ceiling(rows, peaks):
     "One warning if there are products in dtypes of which the peaks know no ceiling"
     for k,lacking in no_ceiling(rows).items():
@@ -317,7 +366,8 @@ def warn_no_ceiling(rows, peaks):
         where = as_text(name) or 'the model'
         warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
 
-def other_paths(costs, forwards)->dict: # name → timed forwards in which it was called as often as counted, if not in all
+# %% ../nbs/analysis/roofline.ipynb #eacd44f1
+def other_paths(costs, forwards)->dict: # name → timed forwards in which it was called as often as counted
     "Modules that some timed forward called more or less often than the counted one"
     counted = costs.calls
     names = dict.fromkeys(n for calls in (counted, *forwards.paths) for n in calls if n)
@@ -326,15 +376,12 @@ def other_paths(costs, forwards)->dict: # name → timed forwards in which it wa
 
 def warn_other_path(costs, forwards):
     "One warning if timed forwards made other calls than the counted forward"
-    odd, n = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()], len(forwards.paths)
-    if odd: warnings.warn(f"not all of the {n} timed forwards took the path of the counted one: as often as counted they called "
-        f"{', '.join(odd[:5])}{', …' if odd[5:] else ''}; the times of these rows are of those forwards", stacklevel=3)
+    odd = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()]
+    called = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
+    if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed forwards took the path of the counted one: "
+        f"as often as counted they called {called}; the times of these rows are of those forwards", stacklevel=3)
 
 # %% ../nbs/analysis/roofline.ipynb #fe2d1240
-_headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']   # `_cells` in words
-
-_alone = ['warm', 'cold']   # behind them, where they were measured
-
 def _number(value, spec): return '–' if value is None else format(value, spec)
 
 def roof_cell(r)->str:
@@ -347,23 +394,42 @@ def _time_cell(r):
     some = f' in {r.ran}/{len(r.samples)}' if r.sometimes else ''
     return ('~' if r.samples and r.noisy else '') + si(r.time_s, 's') + some
 
-def _cells(r):
-    over, least = '↑' if r.above else '', '≥' if r.unknown else ''
-    return [as_text(r.name) or '(the model)', as_text(r.type), least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g'),
-            _number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r), _time_cell(r), _number(r.time_pct, '.1f')]
+# %% ../nbs/analysis/roofline.ipynb #2b9c4e98
+_headers = ['name', 'type', 'FLOPs', 'bytes', 'FLOP/B', 'GFLOP/s', 'bound', 'util %', 'roof', 'time', 'time %']
+_alone = ['warm', 'cold']   # behind them, where they were measured
 
+def _cells(r):
+    "A row below `_headers`"
+    over, least = '↑' if r.above else '', '≥' if r.unknown else ''
+    work = [least+si(r.flops), si(r.bytes_moved, 'B'), _number(r.arithmetic_intensity, '.3g')]
+    rate = [_number(r.achieved_gflops, '.1f'), r.bound, over + _number(r.utilization_pct, '.1f'), roof_cell(r)]
+    times = [_time_cell(r), _number(r.time_pct, '.1f')]
+    return [as_text(r.name) or '(the model)', as_text(r.type), *work, *rate, *times]
+
+# %% ../nbs/analysis/roofline.ipynb #efd134c5
+def _columns(rows, alone):
+    "Cells, headers and sides of rows with times; `alone`: of layers by themselves, too"
+    cells = [_cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in rows]
+    return cells, _headers + _alone*alone, 'llrrrrlrl' + 'rr'*(1 + alone)
+
+def _paper_columns(rows):
+    "The same of an estimate: the columns of measurements give way to one of times at the roof"
+    cells = [_cells(r)[:5] + [r.bound, roof_cell(r), si(r.roof_time_s, 's')] for r in rows]
+    return cells, [*_headers[:5], 'bound', 'roof', 'time at the roof'], 'llrrrllr'
+
+# %% ../nbs/analysis/roofline.ipynb #053ab669
 def summary_table(
     rows:list, # of `RooflinePoint`
     top:int|None=None, # only the slowest
 )->str:
     "The rows as text, slowest first; without times, those that take longest at the roof"
-    ordered, alone = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0)), any(r.warm_s is not None for r in rows)
+    ordered = sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0))
     shown, rest = ordered[:top], ordered[len(ordered[:top]):]
-    paper = all(r.time_s is None for r in rows)   # then the columns of measurements give way to one of times at the roof
-    cells = [_cells(r)[:5] + [r.bound, roof_cell(r), si(r.roof_time_s, 's')] if paper else _cells(r) + [si(r.warm_s, 's'), si(r.cold_s, 's')]*alone for r in shown]
-    headers, align = ([*_headers[:5], 'bound', 'roof', 'time at the roof'], 'llrrrllr') if paper else (_headers + _alone*alone, 'llrrrrlrl' + 'rr'*(1 + alone))
-    sides = dict(colalign=[dict(l='left', r='right')[c] for c in align]) if cells else {}   # older versions of tabulate want a row for that
-    table = tabulate(cells, headers=headers, disable_numparse=True, **sides)
+    paper, alone = all(r.time_s is None for r in rows), any(r.warm_s is not None for r in rows)
+    cells, headers, sides = _paper_columns(shown) if paper else _columns(shown, alone)
+    align = [dict(l='left', r='right')[c] for c in sides]
+    aligned = dict(colalign=align) if cells else {}   # older versions of tabulate want a row for that
+    table = tabulate(cells, headers=headers, disable_numparse=True, **aligned)
     timeless = sum(r.time_s is None and r.roof_time_s is None for r in rest)
     more = f'more rows, {timeless} of them without a time' if timeless else 'faster rows'
     return table + (f'\n… and {len(rest)} {more}' if rest else '')
@@ -374,6 +440,14 @@ def _rows_at_roof(rows):
     n = sum(r.roof_time_s is not None for r in rows)
     return 'all rows' if n==len(rows) else f'{n} of {len(rows)} rows'
 
+def memory_pct(
+    rows:list, # of `RooflinePoint`
+)->float: # percent
+    "How much of the time at the roof is in memory-bound rows"
+    times = [(r.roof_time_s, r.bound) for r in rows if r.roof_time_s is not None]
+    return 100*sum(s for s,bound in times if bound=='memory')/sum(s for s,_ in times)
+
+# %% ../nbs/analysis/roofline.ipynb #0f3518ca
 def ceiling_lines(
     rows:list, # of `RooflinePoint` or `Projection`
 )->list[str]: # a line for each dtype
@@ -405,6 +479,7 @@ def weight_bytes(model:nn.Module)->float: # bytes
     "What the parameters and buffers of `model` take; inside of `weights_in` in that format"
     return sum(covered_bytes(t) for t in held(model) if not nn.parameter.is_lazy(t))
 
+# %% ../nbs/analysis/roofline.ipynb #d3a13a95
 def unfit(
     peaks:HardwarePeaks,
     weights:float, cache:float=0, # bytes
@@ -421,32 +496,55 @@ def _memory_line(peaks, weights):
     return f"memory       {si(weights, 'B')} of weights, without activations; {there}"
 
 # %% ../nbs/analysis/roofline.ipynb #3a05e752
-def _totals_lines(a):
-    t, pct = a.totals, lambda s: f'{100*s/a.totals.forward.median:.1f} %'
-    lines = [f"forward      {t.forward!r}",
-        f"rows         {si(t.rows_s, 's')} ({pct(t.rows_s)})",
-        f"remainder    {si(t.remainder_s, 's')} ({pct(t.remainder_s)}): {si(t.outside.median, 's')} outside of the rows (Python, dispatch), {si(t.jitter_s, 's')} jitter",
-        f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, median {si(t.plain.median, 's')})" + _many_marks(t),
-        f"work         {'' if t.complete else 'at least '}{si(t.flops, 'FLOP')} ({si(t.matmul_flops, 'FLOP')} in matrix products), {si(t.bytes_moved, 'B')}",
-        f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, {pct(t.roof_time_s)} of the forward",
-        *ceiling_lines(a.results)]
-    if t.launch: lines.insert(4, f"device       idle for {t.device_idle_pct:.1f} % of a forward; the host takes {si(t.launch.median, 's')} to launch one")
-    if not t.complete: lines.insert(2, f"undefined    {si(t.undefined_s, 's')} ({pct(t.undefined_s)}) in rows with operations of unknown cost: {', '.join(a.costs.unknown)}")
-    noisy = [r for r in a.results if r.noisy]
-    if noisy: lines.append(f"~            noisy: the IQR of {len(noisy)} rows' samples ({pct(sum(r.time_s for r in noisy))}) is more than a tenth of their median")
-    some = [r for r in a.results if r.sometimes]
-    if some: lines.append(f"paths        {len(some)} rows were not called in every forward as often as counted; their times are those of the forwards in which they were")
-    above = [r for r in a.results if r.above and not r.impossible]
-    if above: lines.append("↑            above the memory's roof: " + ("the peaks hold no caches that could explain it" if above[0].roof=='memory' else
-        "the data came from a cache, of whose roof the row reached that much"))
-    if t.disturbance and t.disturbance.notable: lines.append(f'disturbed    {t.disturbance}')
-    return lines + _error_lines(a.results, a.peaks)
-
 def _many_marks(t):
     "Said where the marks are a large part of what is measured"
     if t.overhead_pct<=5: return ''
     return f": much, since {t.module_calls} module calls take {si(t.plain.median/t.module_calls, 's')} each"
 
+def _marks_line(t):
+    return (f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, "
+        f"median {si(t.plain.median, 's')}){_many_marks(t)}")
+
+def _device_line(t):
+    return (f"device       idle for {t.device_idle_pct:.1f} % of a forward; "
+        f"the host takes {si(t.launch.median, 's')} to launch one")
+
+# %% ../nbs/analysis/roofline.ipynb #1baa5bc4
+def _timed(t, seconds): return f"{si(seconds, 's')} ({100*seconds/t.forward.median:.1f} %)" # and part of the forward
+
+def _time_lines(t, unknown):
+    "How long a forward takes, and what that is made of"
+    undefined = (f"undefined    {_timed(t, t.undefined_s)} in rows with operations of unknown cost: "
+        f"{', '.join(unknown)}")
+    remainder = (f"remainder    {_timed(t, t.remainder_s)}: {si(t.outside.median, 's')} outside of the rows "
+        f"(Python, dispatch), {si(t.jitter_s, 's')} jitter")
+    lines = [f"forward      {t.forward!r}", f"rows         {_timed(t, t.rows_s)}"]
+    lines += [undefined]*(not t.complete) + [remainder, _marks_line(t)]
+    return lines + ([_device_line(t)] if t.launch else [])
+
+def _work_line(o):
+    "The work of a forward; `o`: `Totals` or `Costs`"
+    flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
+    return f"work         {flops} ({si(o.matmul_flops, 'FLOP')} in matrix products), {si(o.bytes_moved, 'B')}"
+
+# %% ../nbs/analysis/roofline.ipynb #7356e37e
+def _row_lines(rows, t):
+    "What is to be said of some of the rows"
+    noisy, some, above = ([r for r in rows if f(r)] for f in
+        (lambda r: r.noisy, lambda r: r.sometimes, lambda r: r.above and not r.impossible))
+    explained = above and above[0].roof!='memory'
+    how = ("the data came from a cache, of whose roof the row reached that much" if explained else
+        "the peaks hold no caches that could explain it")
+    share = f"{100*sum(r.time_s for r in noisy)/t.forward.median:.1f} %"
+    said = [
+        (noisy, f"~            noisy: the IQR of {len(noisy)} rows' samples ({share}) is more than a tenth of "
+                "their median"),
+        (some,  f"paths        {len(some)} rows were not called in every forward as often as counted; "
+                "their times are those of the forwards in which they were"),
+        (above, f"↑            above the memory's roof: {how}")]
+    return [line for rows,line in said if rows]
+
+# %% ../nbs/analysis/roofline.ipynb #f264e2c3
 def _error_lines(rows, peaks=None):
     "What is to be said of rows above every roof; `peaks`: they know with which kernel a ceiling was reached"
     odd = sorted((r for r in rows if r.impossible), key=lambda r: -r.cache_pct)
@@ -454,20 +552,43 @@ def _error_lines(rows, peaks=None):
     def numbers(r):
         rate = si(r.flops/r.time_s, 'FLOP/s') if r.bound=='compute' else si(r.bytes_moved/r.time_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
-        return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}" + (f" ({kernel})" if kernel else '')
-    return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {', '.join(map(numbers, odd[:3]))}{', …' if odd[3:] else ''}"]
+        by = f" ({kernel})" if kernel else ''
+        return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
+    which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
+    return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {which}"]
 
+# %% ../nbs/analysis/roofline.ipynb #302eed97
+def _totals_lines(a):
+    "What is to be said of a profile"
+    t = a.totals
+    roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, "
+        f"{100*t.roof_time_s/t.forward.median:.1f} % of the forward")
+    disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
+    return [*_time_lines(t, a.costs.unknown), _work_line(t), roof, *ceiling_lines(a.results), *_row_lines(a.results, t),
+        *disturbed, *_error_lines(a.results, a.peaks)]
+
+# %% ../nbs/analysis/roofline.ipynb #0dbd4619
 def _paper_lines(a):
     "What is to be said of an estimate"
-    c, roof, memory = a.costs, sum(r.roof_time_s or 0. for r in a.results), sum(r.roof_time_s or 0. for r in a.results if r.bound=='memory')
-    lines = [f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other" + (f", {100*memory/roof:.1f} % of it in memory-bound ones" if roof else ''),
-        f"work         {'' if c.complete else 'at least '}{si(c.flops, 'FLOP')} ({si(c.matmul_flops, 'FLOP')} in matrix products), {si(c.bytes_moved, 'B')}"]
-    if not unfit(a.peaks, a.weight_bytes): lines.append(_memory_line(a.peaks, a.weight_bytes))
-    return lines + ceiling_lines(a.results) + ([] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"])
+    c, roof = a.costs, sum(r.roof_time_s or 0. for r in a.results)
+    share = f", {memory_pct(a.results):.1f} % of it in memory-bound ones" if roof else ''
+    total = f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other{share}"
+    memory = [] if unfit(a.peaks, a.weight_bytes) else [_memory_line(a.peaks, a.weight_bytes)]
+    undefined = [] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"]
+    return [total, _work_line(c), *memory, *ceiling_lines(a.results), *undefined]
 
+# %% ../nbs/analysis/roofline.ipynb #43318aef
 @patch
 def _profiled(self:RooflineAnalyzer, what):
     if self.results is None: raise RuntimeError(f"there is nothing to {what} yet: profile() has not run")
+
+def _where(a):
+    "What a summary is of, in words"
+    if a.totals is None:
+        dtype = str(a.dtype).removeprefix('torch.')
+        return f"on paper, {dtype}, under the roof of {a.peaks.device_name or a.peaks.device}"
+    dtype = str(model_dtype(a.model)).removeprefix('torch.')
+    return f"on {a.device} ({device_name(a.device)}), {dtype}, {a.threads} threads"
 
 # %% ../nbs/analysis/roofline.ipynb #b57974a4
 @patch
@@ -477,12 +598,11 @@ def summary(self:RooflineAnalyzer,
     "Print the rows, slowest first, and the totals"
     self._profiled('summarize')
     if top is not None: check_count('top', top, 1)
-    name = str(model_dtype(self.model)).removeprefix('torch.')
-    where = f"on {self.device} ({device_name(self.device)}), {name}, {self.threads} threads" if self.totals else f"on paper, {str(self.dtype).removeprefix('torch.')}, under the roof of {self.peaks.device_name or self.peaks.device}"
     lines = _totals_lines(self) if self.totals else _paper_lines(self)
     large = '' if self.totals else unfit(self.peaks, self.weight_bytes)
+    first = [as_text(f"{type(self.model).__name__} {_where(self)}"), *[large]*bool(large), self.peaks]
     with any_console():
-        print(as_text(f"{type(self.model).__name__} {where}"), *[large]*bool(large), self.peaks, end='\n\n', sep='\n')
+        print(*first, end='\n\n', sep='\n')
         print(summary_table(self.results, top), end='\n\n')
         print(*map(as_text, lines), sep='\n')
 
@@ -495,41 +615,51 @@ def plot(self:RooflineAnalyzer,
     self._profiled('plot')
     from fasterbench.plot import plot_roofline
     where = f'on {device_name(self.device)}' if self.totals else 'on paper'
-    return plot_roofline(self.results, self.peaks, title or as_text(f'{type(self.model).__name__} {where}', markup=True))
+    usual = as_text(f'{type(self.model).__name__} {where}', markup=True)
+    return plot_roofline(self.results, self.peaks, title or usual)
 
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:
     "The rows of what was counted, without times"
     return [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
 
-def _next_on_paper(twin, call, paper, modules):
-    "Count the next forward without data; what it can't tell is said of the module that asks"
-    mode, (args, kwargs) = CostMode(), call()
-    paper.where = lambda: mode.at or type(twin).__name__
-    with paper.interrupts.open(): return count_forward(twin, args, kwargs, modules, mode)
+# %% ../nbs/analysis/roofline.ipynb #447deb12
+def _elsewhere(peaks)->str|None:
+    "The type of the device whose kernels are counted; `None`: the CPU's"
+    kind = peaks.device.partition(':')[0]
+    return None if kind=='cpu' else kind
 
+# %% ../nbs/analysis/roofline.ipynb #23fa6b8f
+def _paper_request(sample, peaks, dtype, weights):
+    "The dtype and the bytes of an element of the weights that are asked for"
+    if not isinstance(peaks, HardwarePeaks):
+        raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
+    dtype = None if dtype is None else resolve_dtype(dtype)
+    size = None if weights is None else element_bytes(weights, 'weights')
+    check_sample(sample)
+    if dtype is None or dtype.is_floating_point: return dtype, size
+    raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; "
+        "`weights` is the format that weights are kept in")
+
+# %% ../nbs/analysis/roofline.ipynb #19879086
 @patch
 def estimate(self:RooflineAnalyzer,
     peaks:HardwarePeaks|None=None, # of a machine that need not be there; `None`: those the analyzer was made with
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
-    weights:str|float|None=None, # format of the weight matrices: a name such as `"int4"`, or bytes an element; `None`: that of `dtype`
+    weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
 )->list[RooflinePoint]:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
-    peaks, meta = self.given if peaks is None else peaks, torch.device('meta')
-    if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
-    dtype = None if dtype is None else resolve_dtype(dtype)
-    size = None if weights is None else element_bytes(weights, 'weights')
-    check_sample(self.sample)
-    if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; `weights` is the format that weights are kept in")
+    peaks = self.given if peaks is None else peaks
+    dtype, size = _paper_request(self.sample, peaks, dtype, weights)
     with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
         modules, kept = visible(twin), weight_bytes(twin)
-        for _ in range(2): costs = _next_on_paper(twin, call, paper, modules)   # the first may build what others use
+        costs = counted_on_paper(twin, call, paper, modules, _elsewhere(peaks))
     kept_in = dtype or model_dtype(self.model)
     rows = paper_rows(costs, modules, peaks)
     check_ceilings(rows, peaks, 'estimate')
-    self.results, self.weight_bytes = rows, kept
-    self.totals, self.costs, self.peaks, self.device, self.threads, self.dtype = None, costs, peaks, meta, None, kept_in
+    self.results, self.weight_bytes, self.totals, self.threads = rows, kept, None, None
+    self.costs, self.peaks, self.device, self.dtype = costs, peaks, torch.device('meta'), kept_in
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
     return self.results
@@ -554,16 +684,19 @@ class Projection:
     @property
     def changes(self)->bool: return self.bound!=self.was_bound # is the row on another side of the ridge?
 
+# %% ../nbs/analysis/roofline.ipynb #4b712202
 def _projected(r, peaks, dtype):
     other = r.dtype if dtype is None or r.dtype is None or not r.dtype.is_floating_point else dtype
     nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
     ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
     known = not r.unknown and ceiling is not None
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
-    return Projection(r.name, r.type, bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined', r.bound, ai,
-        roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None, r.roof_time_s, r.time_s,
+    side = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined'
+    roof_s = roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
+    return Projection(r.name, r.type, side, r.bound, ai, roof_s, r.roof_time_s, r.time_s,
         r.flops, nbytes, r.matmul_flops, other, r.unknown)
 
+# %% ../nbs/analysis/roofline.ipynb #dffb2fea
 def project(
     results:list, # of `RooflinePoint`, from a profile, an estimate or elsewhere
     peaks:HardwarePeaks, # the other machine's
@@ -574,7 +707,8 @@ def project(
     if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
     if results is None: raise ValueError("results is None: there are no rows yet")
     dtype = None if dtype is None else resolve_dtype(dtype)
-    if dtype is not None and not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings(rows, peaks, 'project')
     warn_no_ceiling(rows, peaks)
