@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['weight_sizes', 'dims', 'overlaps', 'distinct_elements', 'element_size', 'covered_bytes', 'joint_bytes',
            'shared_bytes', 'flat', 'first', 'numel', 'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes',
-           'diagonal_bytes', 'beta_bytes', 'template_bytes', 'target_bytes', 'positions', 'arguments', 'window_bytes',
-           'bytes_in_windows', 'trues', 'is_mask', 'accumulates', 'update_bytes', 'masked_bytes', 'same_view',
-           'copy_bytes']
+           'beta_bytes', 'template_bytes', 'target_bytes', 'positions', 'arguments', 'window_bytes', 'bytes_in_windows',
+           'trues', 'is_mask', 'accumulates', 'update_bytes', 'masked_bytes', 'same_view', 'copy_bytes']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
 from functools import cache
@@ -154,12 +153,7 @@ def output_bytes(func, args, kwargs, out)->int: # bytes
 
 def no_bytes(func, args, kwargs, out)->int: return 0
 
-# %% ../nbs/counting/traffic.ipynb #4a7c34f0
-def diagonal_bytes(func, args, kwargs, out)->int: # bytes
-    "`io_bytes` of an operation that reads the diagonal of a matrix, its first argument"
-    return io_bytes(func, args, kwargs, out, {0: (min(args[0].shape)*element_size(args[0]), None)})
-
-# %% ../nbs/counting/traffic.ipynb #497ba9bf
+# %% ../nbs/counting/traffic.ipynb #fdee236e
 def beta_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of `beta*args[0]` and a product: with `beta=0` the first argument is not read"
     return io_bytes(func, args, kwargs, out, {0: (0, None)} if kwargs.get('beta', 1)==0 else {})
@@ -169,14 +163,14 @@ def template_bytes(func, args, kwargs, out)->int: # bytes
     probabilities = func._opname=='bernoulli' and all(a.name!='p' for a in func._schema.arguments)
     return io_bytes(func, args, kwargs, out, {} if probabilities else {0: (0, None)})
 
-# %% ../nbs/counting/traffic.ipynb #df5ad94c
+# %% ../nbs/counting/traffic.ipynb #f80f6fd0
 def target_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a negative log likelihood: for each target one element of the input, and one of the weights"
     x, target, weight = args[:3]
     looked_up = {i: (target.numel()*element_size(t), None) for i,t in ((0, x), (2, weight)) if t is not None}
     return io_bytes(func, args, kwargs, out, looked_up)
 
-# %% ../nbs/counting/traffic.ipynb #f2f928e5
+# %% ../nbs/counting/traffic.ipynb #8a66df38
 @cache
 def positions(
     n:int, # elements in a row
@@ -193,7 +187,7 @@ def positions(
 def arguments(func, args, kwargs)->dict: # name → what `func` was called with, or its default
     return {a.name: args[i] if i<len(args) else kwargs.get(a.name, a.default_value) for i,a in enumerate(func._schema.arguments)}
 
-# %% ../nbs/counting/traffic.ipynb #d6b80647
+# %% ../nbs/counting/traffic.ipynb #2ccff13b
 def _each(o, rank): return [o]*rank if isinstance(o, int) else [*o]*(rank//len(o))
 
 def window_bytes(func, args, kwargs, out)->int: # bytes
@@ -259,7 +253,7 @@ def update_bytes(func, args, kwargs, out)->int: # bytes
         parts[0] = (n if accumulates(func, args, kwargs) else 0, n)
     return io_bytes(func, args, kwargs, out, parts)
 
-# %% ../nbs/counting/traffic.ipynb #15333a6a
+# %% ../nbs/counting/traffic.ipynb #0b0d21ef
 def masked_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a write under a mask: in place, what the mask names is written, and nothing of the target read"
     (x, mask), parts = args[:2], {}
@@ -269,7 +263,7 @@ def masked_bytes(func, args, kwargs, out)->int: # bytes
     if func._opname.endswith('_'): parts[0] = 0, most
     return io_bytes(func, args, kwargs, out, parts)
 
-# %% ../nbs/counting/traffic.ipynb #55b55515
+# %% ../nbs/counting/traffic.ipynb #f7358237
 def same_view(a, b)->bool:
     "Do two tensors look at the same elements of the same memory in the same way?"
     def look(t): return home(t), dims(t), t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()
