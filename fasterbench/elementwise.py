@@ -10,6 +10,7 @@ __all__ = ['per_output', 'per_input', 'moved', 'created', 'looked_up_ops', 'upda
 import torch
 from .registry import Rule, free_rule, is_complex, is_float, none, rule, rules
 from .traffic import first, flat, io_bytes, lookup_bytes, no_bytes, numel, output_bytes, update_bytes
+from .traffic import beta_bytes, copy_bytes, masked_bytes, target_bytes, template_bytes
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
 def by_output(k):
@@ -22,11 +23,10 @@ def by_input(k):
 
 # %% ../nbs/counting/elementwise.ipynb #4804bed5
 per_output = { # FLOPs for each element of the output
-    0: '''clone copy _to_copy fill masked_fill where alias_copy view_copy bernoulli nan_to_num
-          upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d''',
+    0: '''clone _to_copy where alias_copy view_copy nan_to_num''',
     1: '''floor_divide remainder fmod threshold''',
     2: '''hardtanh relu6 clamp leaky_relu prelu rrelu native_dropout quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel
-          dequantize addr polar''',
+          dequantize polar''',
     3: '''lerp logit softshrink addcmul addcdiv upsample_linear1d linalg_cross''',
     4: '''sigmoid elu celu hardsigmoid hypot''',
     5: '''silu hardswish glu selu softplus mish log_sigmoid_forward''',
@@ -38,6 +38,7 @@ per_output = { # FLOPs for each element of the output
 }
 
 for k,names in per_output.items(): rule(names, f'{k} per output element')(by_output(k))
+rule('addr', '2 per output element', beta_bytes)(by_output(2))
 
 # %% ../nbs/counting/elementwise.ipynb #9111750f
 @rule('gelu')
@@ -66,36 +67,43 @@ for k,names in per_input.items(): rule(names, f'{k} per input element')(by_input
 moved = """cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
     replication_pad3d roll flip repeat tril triu im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
     nonzero nonzero_static sort topk kthvalue median nanmedian mode bincount histc unique_dim _unique2 unique_consecutive unique_dim_consecutive
-    bucketize searchsorted masked_select masked_scatter multinomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
+    bucketize searchsorted multinomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
     _local_scalar_dense item equal is_nonzero slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy
     lift_fresh_copy _copy_from _pack_padded_sequence _pad_packed_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
     nested_to_padded_tensor to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce
-    _make_per_tensor_quantized_tensor int_repr nll_loss_forward nll_loss2d_forward _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
+    _make_per_tensor_quantized_tensor int_repr _is_any_true _is_all_true _linalg_check_errors _assert_async _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
 created = """zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange linspace logspace eye
-    rand randn randint randperm rand_like randn_like randint_like normal uniform random exponential tril_indices triu_indices hann_window
+    rand randn randint randperm rand_like randn_like randint_like uniform random exponential tril_indices triu_indices hann_window
     complex_zeros range"""
 
 rule(moved, 'moves data')(none)
 rule(created, 'creates', output_bytes)(none)
+rule('bernoulli', 'creates', template_bytes)(none)
+rule('normal', 'creates')(none)   # means and deviations may be tensors
+rule('fill', 'moves data', template_bytes)(none)
+rule('copy', 'moves data', copy_bytes)(none)
 rule('reshape contiguous flatten', 'a view, or else a copy')(none)   # what they give back tells which
 
 # %% ../nbs/counting/elementwise.ipynb #c6b2644d
-looked_up_ops = 'embedding index_select index gather take _unsafe_index'
+looked_up_ops = """embedding index_select index gather take _unsafe_index masked_select
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"""
 updates = 'index_put _index_put_impl _unsafe_index_put index_copy index_fill scatter put'
 adding_updates = 'index_add scatter_add scatter_reduce index_reduce'   # 1 FLOP for each element of the source
 
 def by_source(args, kwargs, out): return args[3].numel() if is_float(args[0]) else 0
 
 rule(looked_up_ops, 'lookup', lookup_bytes)(none)
+rule('nll_loss_forward nll_loss2d_forward', 'lookup', target_bytes)(none)
 rule(updates, 'indexed write', update_bytes)(none)
+rule('masked_fill masked_scatter', 'indexed write', masked_bytes)(none)
 rule(adding_updates, 'indexed sum', update_bytes)(by_source)
 
 # %% ../nbs/counting/elementwise.ipynb #2b215009
 free = """empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set lift_fresh lift detach _unsafe_view
     unsafe_split unsafe_split_with_sizes unsafe_chunk sym_size sym_stride sym_numel sym_storage_offset size stride numel dim storage_offset
     is_contiguous sym_is_contiguous is_strides_like_format is_non_overlapping_and_dense device layout is_pinned record_stream is_same_size
-    _assert_async _assert_tensor_metadata _assert_scalar _functional_assert_async _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets
-    _is_any_true _is_all_true _fused_sdp_choice _linalg_check_errors _has_compatible_shallow_copy_type _nested_view_from_buffer _values _indices
+    _assert_tensor_metadata _assert_scalar _functional_assert_async _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets
+    _fused_sdp_choice _has_compatible_shallow_copy_type _nested_view_from_buffer _values _indices
     values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors _sparse_coo_tensor_unsafe"""
 
 for n in free.split(): rules['aten', n] = free_rule

@@ -5,13 +5,15 @@
 # %% auto #0
 __all__ = ['weight_sizes', 'dims', 'overlaps', 'distinct_elements', 'element_size', 'covered_bytes', 'joint_bytes',
            'shared_bytes', 'flat', 'first', 'numel', 'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes',
-           'update_bytes']
+           'beta_bytes', 'template_bytes', 'target_bytes', 'positions', 'arguments', 'window_bytes', 'bytes_in_windows',
+           'trues', 'is_mask', 'accumulates', 'update_bytes', 'masked_bytes', 'same_view', 'copy_bytes']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
 from functools import cache
 from math import prod
 import numpy as np, torch
 from .core import home, is_strided
+from .paper import without_data
 
 # %% ../nbs/counting/traffic.ipynb #bc751e35
 def dims(
@@ -121,28 +123,29 @@ def io_bytes(
     func:torch._ops.OpOverload, # an operation
     args:tuple, kwargs:dict, # what it was called with
     out, # what it returned
+    parts:dict={}, # position of an argument → bytes of it that are read and that are written, at most
 )->int: # bytes
     "Compulsory traffic of one call: distinct inputs read once, outputs written once, views free"
-    slots, reads, writes, owned = _slots(func), {}, {}, set()
+    slots, reads, writes, owned, some = _slots(func), {}, {}, set(), 0
     for slot,value in (*enumerate(args), *kwargs.items()):
         if not isinstance(value, (torch.Tensor, list, tuple)): continue
-        read,written = slots[slot]
         for t in flat(value):
             at = home(t)
             owned.add(at)
-            if read: reads.setdefault(at, []).append(t)
-            if written: writes.setdefault(at, []).append(t)
+            for side,is_on,most in zip((reads, writes), slots[slot], parts.get(slot, (None, None))):
+                if not is_on: continue
+                whole = side.setdefault(at, [])
+                if most is None: whole.append(t)
+                else: some += min(most, covered_bytes(t))
     outs = flat(out)
     fresh = [t for t in outs if home(t) not in owned]
     if outs and not fresh and not writes: return 0
-    groups = *reads.values(), *writes.values()
-    return sum(map(shared_bytes, groups)) + sum(map(covered_bytes, fresh))
+    return some + sum(map(shared_bytes, filter(None, (*reads.values(), *writes.values())))) + sum(map(covered_bytes, fresh))
 
 # %% ../nbs/counting/traffic.ipynb #af85885a
 def lookup_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a lookup: of the table, its first argument, only as much as the output holds is read"
-    whole = covered_bytes(args[0])
-    return io_bytes(func, args, kwargs, out) - whole + min(whole, numel(first(out))*element_size(args[0]))
+    return io_bytes(func, args, kwargs, out, {0: (numel(first(out))*element_size(args[0]), None)})
 
 def output_bytes(func, args, kwargs, out)->int: # bytes
     "Bytes of what an operation creates"
@@ -150,13 +153,82 @@ def output_bytes(func, args, kwargs, out)->int: # bytes
 
 def no_bytes(func, args, kwargs, out)->int: return 0
 
+# %% ../nbs/counting/traffic.ipynb #fdee236e
+def beta_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of `beta*args[0]` and a product: with `beta=0` the first argument is not read"
+    return io_bytes(func, args, kwargs, out, {0: (0, None)} if kwargs.get('beta', 1)==0 else {})
+
+def template_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of an operation that takes only the shape of its first argument"
+    probabilities = func._opname=='bernoulli' and all(a.name!='p' for a in func._schema.arguments)
+    return io_bytes(func, args, kwargs, out, {} if probabilities else {0: (0, None)})
+
+# %% ../nbs/counting/traffic.ipynb #f80f6fd0
+def target_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a negative log likelihood: for each target one element of the input, and one of the weights"
+    x, target, weight = args[:3]
+    looked_up = {i: (target.numel()*element_size(t), None) for i,t in ((0, x), (2, weight)) if t is not None}
+    return io_bytes(func, args, kwargs, out, looked_up)
+
+# %% ../nbs/counting/traffic.ipynb #8a66df38
+@cache
+def positions(
+    n:int, # elements in a row
+    windows:int, # how many
+    taps:int, stride:int, padding:int=0, dilation:int=1,
+)->int: # how many of the elements the windows come to
+    if stride<=taps and dilation==1: return max(min(n, (windows-1)*stride + taps - padding), 0)
+    seen, starts = np.zeros(n, bool), np.arange(windows)*stride - padding
+    for j in range(taps):
+        at = starts + j*dilation
+        seen[at[(at>=0) & (at<n)]] = True
+    return int(seen.sum())
+
+def arguments(func, args, kwargs)->dict: # name → what `func` was called with, or its default
+    return {a.name: args[i] if i<len(args) else kwargs.get(a.name, a.default_value) for i,a in enumerate(func._schema.arguments)}
+
+# %% ../nbs/counting/traffic.ipynb #2ccff13b
+def _each(o, rank): return [o]*rank if isinstance(o, int) else [*o]*(rank//len(o))
+
+def window_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a convolution or a pool: of the input, its first argument, what the windows come to"
+    a = arguments(func, args, kwargs)
+    if a.get('transposed'): return io_bytes(func, args, kwargs, out)
+    kernel = a['weight'].shape[2:] if 'weight' in a else a['kernel_size']
+    rank = len(kernel) if 'weight' in a else int(next(o for o in func._opname if o.isdigit()))   # `max_pool2d`
+    windows = [_each(o, rank) for o in (kernel, a['stride'] or kernel, a['padding'], a.get('dilation', 1))]
+    return io_bytes(func, args, kwargs, out, {0: (bytes_in_windows(args[0], first(out), *windows), None)})
+
+def bytes_in_windows(
+    x:torch.Tensor, out:torch.Tensor, # input and output
+    *windows # size, stride, padding and dilation, each for the last dimensions
+)->int: # bytes
+    "Bytes of `x` that windows over its last dimensions come to"
+    n = len(windows[0])
+    seen = map(positions, x.shape[-n:], out.shape[-n:], *windows)
+    return covered_bytes(x)*prod(seen)//max(prod(x.shape[-n:]), 1)
+
 # %% ../nbs/counting/traffic.ipynb #1d454000
+def trues(
+    mask:torch.Tensor, # of bool or uint8
+    x:torch.Tensor, # what is written to
+)->int|None: # `None`: there is no data that says it
+    "In how many places is the mask true?"
+    unknown = without_data(mask) or home(mask)==home(x)   # a mask that is written to is gone
+    return None if unknown else int(mask.count_nonzero())
+
+def is_mask(i)->bool: return i is not None and i.dtype in (torch.bool, torch.uint8)
+
 def _named(x, indices, values):
-    "Elements of `x` that a list of indices names, one for each dimension or `None`"
-    named = [i for i in indices if i is not None]
-    if any(i.dtype in (torch.bool, torch.uint8) for i in named): return values.numel() if values.numel()>1 else x.numel()
-    free = [n for n,i in zip(x.shape, [*indices, *[None]*x.dim()]) if i is None]
-    return prod(torch.broadcast_shapes(*(i.shape for i in named)))*prod(free)
+    "Elements of `x` that a list of indices names: index, mask or `None`, for one dimension or as many as the mask has"
+    d, free, places = 0, [], []
+    for i in indices:
+        if i is None: free.append(x.shape[d])
+        else: places.append(i.shape if not is_mask(i) else (trues(i, x),))
+        d += i.dim() if is_mask(i) else 1
+    free = prod(free)*prod(x.shape[d:])
+    if (None,) in places: return values.numel() if values.numel()>free else x.numel()
+    return prod(torch.broadcast_shapes(*places))*free
 
 def _touched(func, args):
     "Elements of the first argument that an indexed write goes to"
@@ -166,9 +238,38 @@ def _touched(func, args):
     return args[2].numel() if name.startswith('scatter') else args[1].numel()   # put_
 
 # %% ../nbs/counting/traffic.ipynb #02c934c0
+def accumulates(func, args, kwargs)->bool:
+    "Does an indexed write add to what is there, or combine it in another way?"
+    a = arguments(func, args, kwargs)
+    reduces = a.get('reduce') is not None and a.get('include_self', True)
+    return func._opname in ('index_add_', 'scatter_add_') or bool(a.get('accumulate')) or reduces
+
 def update_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of an indexed write; in place it writes, and if it accumulates reads, only what the indices name"
-    if not func._opname.endswith('_'): return io_bytes(func, args, kwargs, out)
-    adds = 'add' in func._opname or 'reduce' in func._opname or (len(args)>3 and args[3] is True)
-    others = joint_bytes([t for o in (*args[1:], *kwargs.values()) for t in flat(o)])
-    return others + (1+adds)*min(_touched(func, args)*element_size(args[0]), covered_bytes(args[0]))
+    size, name = element_size(args[0]), func._opname
+    parts = {3: (args[2].numel()*size, None)} if name.startswith('scatter') else {}
+    if name.endswith('_'):
+        n = _touched(func, args)*size
+        parts[0] = (n if accumulates(func, args, kwargs) else 0, n)
+    return io_bytes(func, args, kwargs, out, parts)
+
+# %% ../nbs/counting/traffic.ipynb #0b0d21ef
+def masked_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a write under a mask: in place, what the mask names is written, and nothing of the target read"
+    (x, mask), parts = args[:2], {}
+    n = trues(mask, x)
+    most = covered_bytes(x) if n is None else n*x.numel()//max(mask.numel(), 1)*element_size(x)
+    if 'scatter' in func._opname: parts[2] = most, None
+    if func._opname.endswith('_'): parts[0] = 0, most
+    return io_bytes(func, args, kwargs, out, parts)
+
+# %% ../nbs/counting/traffic.ipynb #f7358237
+def same_view(a, b)->bool:
+    "Do two tensors look at the same elements of the same memory in the same way?"
+    def look(t): return home(t), dims(t), t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()
+    return is_strided(a) and is_strided(b) and look(a)==look(b)
+
+def copy_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a copy, whose target is not read; nothing of a view onto itself"
+    if func._opname=='copy_' and same_view(*args[:2]): return 0
+    return template_bytes(func, args, kwargs, out)
