@@ -6,10 +6,13 @@
 __all__ = ['roof_cell', 'summary_table', 'ceiling_lines', 'unfit']
 
 # %% ../nbs/visualization/report.ipynb #4ff4eaf6
+from fastcore.basics import patch
 from tabulate import tabulate
-from .core import as_text, si
+from .core import any_console, as_text, si
 from .peaks import HardwarePeaks
-from .rows import no_ceiling
+from .results import Roofline
+from .rows import memory_pct, no_ceiling
+from .timing import check_count
 
 # %% ../nbs/visualization/report.ipynb #fe2d1240
 def _number(value, spec): return '–' if value is None else format(value, spec)
@@ -159,3 +162,61 @@ def _error_lines(rows, peaks=None):
         return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
     which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
     return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {which}"]
+
+# %% ../nbs/visualization/report.ipynb #ac6f4025
+def _totals_lines(r):
+    "What is to be said of a profile"
+    t = r.totals
+    roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
+        f"{100*t.roof_time_s/t.forward.median:.1f} % of the forward")
+    disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
+    return [*_time_lines(t, r.unknown), _work_line(r), roof, *ceiling_lines(r), *_row_lines(r, t), *disturbed, *_error_lines(r, r.peaks)]
+
+# %% ../nbs/visualization/report.ipynb #69cd5c0b
+def _paper_lines(r):
+    "What is to be said of an estimate"
+    share = f", {memory_pct(r):.1f} % of it in memory-bound ones" if r.roof_time_s else ''
+    total = f"roof         {si(r.roof_time_s, 's')} at least for {_rows_at_roof(r)} one after the other{share}"
+    weights = r.about.get('weight_bytes')
+    memory = [] if weights is None or unfit(r.peaks, weights) else [_memory_line(r.peaks, weights)]
+    undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
+    return [total, _work_line(r), *memory, *ceiling_lines(r), *undefined]
+
+def _lines(r): return _totals_lines(r) if r.totals else _paper_lines(r)
+
+# %% ../nbs/visualization/report.ipynb #17f3dfff
+def _where(r):
+    "What a result is of, in words"
+    a = r.about
+    if r.kind=='measured': return f"on {a['device']} ({a['device_name']}), {a['dtype']}, {a['threads']} threads"
+    return f"on paper, {a['dtype']}, under the roof of {r.peaks.device_name or r.peaks.device}"
+
+@patch
+def summary(self:Roofline,
+    top:int|None=None, # print only the slowest rows
+):
+    "Print the rows, slowest first, and the totals"
+    if top is not None: check_count('top', top, 1)
+    large = unfit(self.peaks, self.about['weight_bytes']) if 'weight_bytes' in self.about else ''
+    named = as_text(f"{self.about['model']} {_where(self)}") if 'model' in self.about else self.kind
+    with any_console():
+        print(named, *[large]*bool(large), self.peaks, end='\n\n', sep='\n')
+        print(summary_table(self, top), end='\n\n')
+        print(*map(as_text, _lines(self)), sep='\n')
+
+# %% ../nbs/visualization/report.ipynb #5cb5408a
+@patch
+def __str__(self:Roofline): return f'{self!r}\n\n{summary_table(self, 30)}'
+
+@patch
+def _repr_pretty_(self:Roofline, p, cycle): p.text(str(self))
+
+# %% ../nbs/visualization/report.ipynb #82ab4d3f
+@patch
+def plot(self:Roofline,
+    title:str|None=None, # `None`: the model and the device
+): # a plotly `Figure`
+    "Draw the rows under the roof"
+    from fasterbench.plot import plot_roofline
+    where = f"on {self.about.get('device_name', self.peaks.device)}" if self.kind=='measured' else 'on paper'
+    return plot_roofline(self, self.peaks, title or as_text(f"{self.about.get('model', '')} {where}", markup=True))

@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from torch import nn
 from .alone import Alone, LeafTimes, flushing_bytes, time_alone
 from .arithmetic import measurable
-from .core import Call, any_console, as_text, call_args, device_name, forwarding, held
+from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, ModuleCost, counted, counted_on_paper, covered_bytes, warn_unknown, weights_in
 from .observe import Forwards, Observer, own_times, time_forwards, warm_up
@@ -24,8 +24,8 @@ from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_p
 from .projection import Projection, project
 from .recheck import recheck
 from .regions import eager, visible
-from .report import ceiling_lines, summary_table, unfit
-from .report import _error_lines, _memory_line, _row_lines, _rows_at_roof, _time_lines, _work_line
+from .report import summary_table, unfit
+from .results import Roofline, circumstances
 from .rows import RooflinePoint, Totals, check_ceilings, memory_pct, roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .state import check_sample, undisturbed
@@ -47,12 +47,20 @@ class RooflineAnalyzer:
         if not isinstance(peaks, HardwarePeaks|None):
             raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
         call_args(sample)
-        self.model, self.sample, self.given, self.peaks = model, sample, peaks, peaks
-        self.results = self.totals = self.costs = self.device = self.threads = self.dtype = self.weight_bytes = None
+        self.model, self.sample, self.given = model, sample, peaks
+        self.results = None   # `Roofline` of the last profile; `None`: there is none yet
+        self.estimated = None # of the last estimate
+        self.costs = None     # `Costs` of the last of both
     def __repr__(self):
-        took = '' if self.totals is None else f', {si(self.totals.forward.median, "s")}'
-        state = 'not profiled yet' if self.results is None else f'{len(self.results)} rows{took}'
+        r = self._last()
+        took = f", {si(r.totals.forward.median, 's')}" if r is not None and r.totals else ''
+        state = 'not profiled yet' if r is None else f'{len(r)} rows{took}'
         return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
+    def _last(self): return self.estimated if self.results is None else self.results
+    @property
+    def totals(self): return self.results and self.results.totals # of the last profile
+    @property
+    def peaks(self): return self.given if self._last() is None else self._last().peaks # that the rows stand under
 
 # %% ../nbs/analysis/roofline.ipynb #33dfe9c6
 def check_peaks(
@@ -121,15 +129,17 @@ def profile(self:RooflineAnalyzer,
     steps:int=20, # timed forwards
     isolate:bool=False, # time each leaf by itself, too?
     grad:bool=False, # run with gradients on, for a model that differentiates in its forward?
-)->list[RooflinePoint]:
+)->Roofline:
     "Measure every module of the model; the model, the sample and all settings are left as they were"
     _check_request(warmup, steps, isolate=isolate, grad=grad)
     with one_at_a_time:
         device = resolve_device(model_device(self.model, self.sample) if device is None else device)
         if self.given is not None: check_peaks(self.given, device)
         costs, forwards, peaks, alone, modules = self._measured(device, warmup, steps, isolate, grad)
-    self.results, self.totals = self._join(costs, forwards, peaks, alone, modules)
-    self.peaks, self.costs, self.device, self.threads = peaks, costs, device, torch.get_num_threads()
+    about = circumstances(self.model, self.sample, device, model_dtype(self.model),
+        threads=torch.get_num_threads(), device_name=device_name(device))
+    rows, totals = self._join(costs, forwards, peaks, alone, modules)
+    self.results, self.costs = Roofline(rows, 'measured', peaks, totals, about), costs
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
     warn_other_path(costs, forwards)
@@ -193,54 +203,19 @@ def weight_bytes(model:nn.Module)->float: # bytes
     "What the parameters and buffers of `model` take; inside of `weights_in` in that format"
     return sum(covered_bytes(t) for t in held(model) if not nn.parameter.is_lazy(t))
 
-# %% ../nbs/analysis/roofline.ipynb #302eed97
-def _totals_lines(a):
-    "What is to be said of a profile"
-    t = a.totals
-    roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(a.results)} one after the other, "
-        f"{100*t.roof_time_s/t.forward.median:.1f} % of the forward")
-    disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
-    return [*_time_lines(t, a.costs.unknown), _work_line(t), roof, *ceiling_lines(a.results), *_row_lines(a.results, t),
-        *disturbed, *_error_lines(a.results, a.peaks)]
-
-# %% ../nbs/analysis/roofline.ipynb #0dbd4619
-def _paper_lines(a):
-    "What is to be said of an estimate"
-    c, roof = a.costs, sum(r.roof_time_s or 0. for r in a.results)
-    share = f", {memory_pct(a.results):.1f} % of it in memory-bound ones" if roof else ''
-    total = f"roof         {si(roof, 's')} at least for {_rows_at_roof(a.results)} one after the other{share}"
-    memory = [] if unfit(a.peaks, a.weight_bytes) else [_memory_line(a.peaks, a.weight_bytes)]
-    undefined = [] if c.complete else [f"undefined    operations of unknown cost: {', '.join(c.unknown)}"]
-    return [total, _work_line(c), *memory, *ceiling_lines(a.results), *undefined]
-
-# %% ../nbs/analysis/roofline.ipynb #43318aef
-@patch
-def _profiled(self:RooflineAnalyzer, what):
-    if self.results is None: raise RuntimeError(f"there is nothing to {what} yet: profile() has not run")
-
-def _where(a):
-    "What a summary is of, in words"
-    if a.totals is None:
-        dtype = str(a.dtype).removeprefix('torch.')
-        return f"on paper, {dtype}, under the roof of {a.peaks.device_name or a.peaks.device}"
-    dtype = str(model_dtype(a.model)).removeprefix('torch.')
-    return f"on {a.device} ({device_name(a.device)}), {dtype}, {a.threads} threads"
-
 # %% ../nbs/analysis/roofline.ipynb #b57974a4
+@patch
+def _made(self:RooflineAnalyzer, what)->Roofline:
+    "The rows of the last profile; of the last estimate, where there was no profile"
+    if self._last() is None: raise RuntimeError(f"there is nothing to {what} yet: profile() has not run")
+    return self._last()
+
 @patch
 def summary(self:RooflineAnalyzer,
     top:int|None=None, # print only the slowest rows
 ):
     "Print the rows, slowest first, and the totals"
-    self._profiled('summarize')
-    if top is not None: check_count('top', top, 1)
-    lines = _totals_lines(self) if self.totals else _paper_lines(self)
-    large = '' if self.totals else unfit(self.peaks, self.weight_bytes)
-    first = [as_text(f"{type(self.model).__name__} {_where(self)}"), *[large]*bool(large), self.peaks]
-    with any_console():
-        print(*first, end='\n\n', sep='\n')
-        print(summary_table(self.results, top), end='\n\n')
-        print(*map(as_text, lines), sep='\n')
+    self._made('summarize').summary(top)
 
 # %% ../nbs/analysis/roofline.ipynb #2f834352
 @patch
@@ -248,11 +223,7 @@ def plot(self:RooflineAnalyzer,
     title:str|None=None, # `None`: the model and the device
 ): # a plotly `Figure`
     "Draw the rows under the roof"
-    self._profiled('plot')
-    from fasterbench.plot import plot_roofline
-    where = f'on {device_name(self.device)}' if self.totals else 'on paper'
-    usual = as_text(f'{type(self.model).__name__} {where}', markup=True)
-    return plot_roofline(self.results, self.peaks, title or usual)
+    return self._made('plot').plot(title)
 
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:
@@ -284,21 +255,21 @@ def estimate(self:RooflineAnalyzer,
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
     weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
-)->list[RooflinePoint]:
+)->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
     peaks = self.given if peaks is None else peaks
     dtype, size = _paper_request(self.sample, peaks, dtype, weights)
     with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
         modules, kept = visible(twin), weight_bytes(twin)
         costs = counted_on_paper(twin, call, paper, modules, _elsewhere(peaks))
-    kept_in = dtype or model_dtype(self.model)
     rows = paper_rows(costs, modules, peaks)
     check_ceilings(rows, peaks, 'estimate')
-    self.results, self.weight_bytes, self.totals, self.threads = rows, kept, None, None
-    self.costs, self.peaks, self.device, self.dtype = costs, peaks, torch.device('meta'), kept_in
+    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
+        device_name=peaks.device_name or peaks.device, weight_bytes=kept)
+    self.estimated, self.costs = Roofline(rows, 'estimated', peaks, about=about), costs
     warn_unknown(costs)
-    warn_no_ceiling(self.results, peaks)
-    return self.results
+    warn_no_ceiling(rows, peaks)
+    return self.estimated
 
 # %% ../nbs/analysis/roofline.ipynb #0df1c893
 __getattr__ = forwarding('roofline', 'rows', 'report', 'projection')
