@@ -22,8 +22,10 @@ from .state import undisturbed
 from .costs import Costs, count_forward, element_size, register_cost, warn_unknown, weight_sizes, weights_in
 from .operations import arithmetic_intensity, element_bytes
 from .peaks import HardwarePeaks
-from .roofline import RooflinePoint, ceiling_lines, check_ceilings, paper_rows, unfit, warn_no_ceiling
-from .roofline import memory_pct, weight_bytes
+from .report import ceiling_lines, unfit
+from .results import Roofline
+from .rows import RooflinePoint, check_ceilings, memory_pct, warn_no_ceiling
+from .roofline import paper_rows, weight_bytes
 from .timing import check_count
 
 # %% ../nbs/analysis/language.ipynb #b8a5e5f2
@@ -287,7 +289,9 @@ def _phase(name, model, tokens, length, batch, size, cached, peaks):
 # %% ../nbs/analysis/language.ipynb #1e6d4930
 def _placed(name, tokens, costs, causal, modules, cached, kept, peaks):
     "What was counted, under `peaks`; `cached`, `kept`: bytes of the cache and of the weights"
-    rows, causal_rows = (None if c is None else paper_rows(c, modules, peaks) for c in (costs, causal))
+    about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=kept)
+    def placed(c): return Roofline(paper_rows(c, modules, peaks), 'estimated', peaks, about=about)
+    rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
     check_ceilings(rows, peaks, 'estimate_language')
     warn_unknown(costs)
     warn_no_ceiling(rows, peaks)

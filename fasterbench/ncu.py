@@ -20,7 +20,8 @@ from .ncu_files import decimal_mark, parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
 from .operations import arithmetic_intensity, bound, roof_time, utilization_pct
 from .peaks import HardwarePeaks
-from .roofline import RooflinePoint
+from .results import Roofline
+from .rows import RooflinePoint
 from .timing import check_count
 
 # %% ../nbs/analysis/ncu.ipynb #08e81ac0
@@ -222,7 +223,7 @@ def kernel_rows(
     peaks:HardwarePeaks,
     *,
     levels:bool=False, # a row for the bytes of each cache, too?
-)->list[RooflinePoint]:
+)->Roofline:
     "Kernels whose FLOPs, bytes and time were counted, as rows for the tables and figures of layers"
     res, total = [], sum(k.time_s or 0 for k in kernels)
     for k in kernels:
@@ -236,7 +237,7 @@ def kernel_rows(
             res.append(RooflinePoint(k.name if level=='DRAM' else f'{k.name} ({level})', 'kernel', round(flops), round(nbytes), k.time_s, ai, flops/k.time_s/1e9,
                 side, utilization_pct(roof, k.time_s) if roof else None, k.calls, dtype=peaks.dtype, time_pct=100*k.time_s/total, roof_time_s=roof, cache_time_s=roof,
                 roof={'memory': level, 'compute': peaks.name}.get(side)))   # counted bytes leave nothing for a cache to explain: above this roof is a measurement error
-    return res
+    return Roofline(res, 'kernels', peaks)
 
 def kernel_table(
     kernels:list, # of `Kernel`

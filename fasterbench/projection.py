@@ -6,32 +6,21 @@
 __all__ = ['Projection', 'project']
 
 # %% ../nbs/analysis/projection.ipynb #808c6c3a
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 import torch
 from .core import resolve_dtype
 from .operations import arithmetic_intensity, bound, ridge_point, roof_time
 from .peaks import HardwarePeaks
-from .rows import ceiling_for, check_ceilings, warn_no_ceiling
+from .results import Roofline
+from .rows import RooflinePoint, ceiling_for, check_ceilings, warn_no_ceiling
 
 # %% ../nbs/analysis/projection.ipynb #7fa1f9a0
 @dataclass
-class Projection:
-    "A row under another roof"
-    name:str                 # of the module
-    type:str                 # class of the module
-    bound:str                # `"memory"`, `"compute"` or `"undefined"`, under the new roof
-    was_bound:str            # under the old one
-    arithmetic_intensity:float|None # FLOP/byte
-    roof_time_s:float|None   # seconds that the new roof allows, with all data from memory
-    was_roof_time_s:float|None # seconds that the old one allows
-    time_s:float|None        # seconds measured, if any
-    flops:int                # FLOP
-    bytes_moved:float        # bytes
-    matmul_flops:int = 0     # FLOP in matrix products
-    dtype:torch.dtype|None = None # that the arithmetic runs in there
-    unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
+class Projection(RooflinePoint):
+    "A row under another roof; `time_s` and its share are those of where it was measured"
+    was_bound:str|None = None          # under the old roof
+    was_roof_time_s:float|None = None  # seconds that the old roof allows
     @property
     def changes(self)->bool: return self.bound!=self.was_bound # is the row on another side of the ridge?
 
@@ -44,16 +33,16 @@ def _projected(r, peaks, dtype):
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
     side = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined'
     roof_s = roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
-    return Projection(r.name, r.type, side, r.bound, ai, roof_s, r.roof_time_s, r.time_s,
-        r.flops, nbytes, r.matmul_flops, other, r.unknown)
+    return Projection(r.name, r.type, r.flops, nbytes, r.time_s, ai, None, side, None, r.calls, r.matmul_flops, other,
+        r.time_pct, r.params, roof_s, unknown=r.unknown, was_bound=r.bound, was_roof_time_s=r.roof_time_s)
 
 # %% ../nbs/analysis/projection.ipynb #dffb2fea
 def project(
-    results:list, # of `RooflinePoint`, from a profile, an estimate or elsewhere
+    results:list, # a `Roofline`, or rows from elsewhere
     peaks:HardwarePeaks, # the other machine's
     *,
     dtype:torch.dtype|str|None=None, # run in this dtype there; `None`: as here
-)->list[Projection]:
+)->Roofline: # of `Projection`
     "Put rows under other peaks"
     if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
     if results is None: raise ValueError("results is None: there are no rows yet")
@@ -63,4 +52,4 @@ def project(
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings(rows, peaks, 'project')
     warn_no_ceiling(rows, peaks)
-    return rows
+    return Roofline(rows, 'projected', peaks, about=getattr(results, 'about', None))
