@@ -42,11 +42,18 @@ def _by_tags(func):
     if torch.Tag.pointwise in func.tags: return Rule('1 per output element', by_output(1))
     return _twin_rule(func) or Rule('unknown')
 
+def _overloads(packet):
+    "The overloads that return a new tensor, of those that the dispatcher has: some are TorchScript's alone"
+    overloads = [getattr(packet, o) for o in packet.overloads()] if packet else []
+    return [o for o in overloads if torch._C._dispatch_has_kernel(o.name()) and not any(a.is_out for a in o._schema.arguments)]
+
 def _twin_rule(func):
-    "The rule of `abs` for `abs_`: in place an operation does what it does otherwise"
-    plain = func.namespace=='aten' and func._opname.endswith('_') and getattr(torch.ops.aten, func._opname[:-1], None)
-    rules = [rule_for(getattr(plain, o)) for o in plain.overloads()] if plain else []
-    return next((r for r in rules if r is not None and r.flops is not None), None)
+    "The rule of `abs` for `abs_` and for `abs.out`: an operation does the same wherever it writes"
+    name, packets = func._opname, []
+    if name.endswith('_'): packets.append(getattr(getattr(torch.ops, func.namespace), name[:-1], None))
+    if any(a.is_out for a in func._schema.arguments): packets.append(func._overloadpacket)
+    found = [rule_for(o) for p in packets for o in _overloads(p)]
+    return next((r for r in found if r is not None and r.flops is not None), None)
 
 # %% ../nbs/counting/rules.ipynb #98b5436f
 sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells of formulas', 'free': 'nothing is read or written',
