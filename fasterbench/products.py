@@ -10,7 +10,7 @@ from math import prod
 import torch
 from torch.utils.flop_counter import flop_registry
 from .paper import without_data
-from .registry import Rule, is_complex, rule
+from .registry import Rule, rule
 from .traffic import covered_bytes, first, io_bytes
 
 # %% ../nbs/counting/products.ipynb #3b72a602
@@ -26,8 +26,7 @@ def _torch_product(formula):
         sparse = [i for i,t in enumerate(args[:-1]) if isinstance(t, torch.Tensor) and t.layout is not torch.strided]
         if sparse: return _sparse_product(sparse[0])(args, kwargs, out)
         shape = _shape(out) if isinstance(out, torch.Tensor) else [*map(_shape, out)]
-        flops = inner(*map(_shape, args), **{k:_shape(v) for k,v in kwargs.items()}, out_shape=shape)
-        return flops*(4 if is_complex(args) else 1)
+        return inner(*map(_shape, args), **{k:_shape(v) for k,v in kwargs.items()}, out_shape=shape)
     return count
 
 # %% ../nbs/counting/products.ipynb #9d3370c8
@@ -42,7 +41,7 @@ def torch_rule(func:torch._ops.OpOverload)->Rule|None:
     "The rule that torch's registry of products has for an operation"
     aten, name = torch.ops.aten, func._opname
     for p in (func._overloadpacket, getattr(aten, counted_as.get(name, name), None)):
-        if p in flop_registry: return Rule('product', _torch_product(flop_registry[p]), matmul=True)
+        if p in flop_registry: return Rule('product', _torch_product(flop_registry[p]), matmul=True, if_complex=4)
 
 # %% ../nbs/counting/products.ipynb #4429ab0f
 def _lengths(t):
