@@ -86,7 +86,7 @@ per_input = { # FLOPs for each element of the first input
     2: 'aminmax norm linalg_vector_norm',
     3: 'mse_loss renorm', 6: 'smooth_l1_loss huber_loss soft_margin_loss', 9: 'binary_cross_entropy binary_cross_entropy_with_logits',   # with their sum
     4: 'var std var_mean std_mean logsumexp _weight_norm_interface logcumsumexp _softmax_backward_data _log_softmax_backward_data',
-    5: '_softmax _log_softmax _masked_softmax _safe_softmax',
+    5: '_softmax _log_softmax softmax log_softmax _masked_softmax _safe_softmax',   # those without _ by `out=` only
 }
 
 rules_of(per_input, by_input, 'input')
@@ -98,12 +98,12 @@ moved = """cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflectio
     _histogramdd_from_bin_tensors isin hash_tensor unique_dim _unique2 unique_consecutive unique_dim_consecutive
     bucketize searchsorted masked_select masked_scatter multinomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
     _local_scalar_dense equal slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy
-    complex lu_unpack _chunk_cat lift_fresh_copy _copy_from _pack_padded_sequence _pad_packed_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
-    nested_to_padded_tensor to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce
-    _make_per_tensor_quantized_tensor int_repr nll_loss_forward nll_loss2d_forward _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
+    complex lu_unpack _chunk_cat lift_fresh_copy _copy_from _pack_padded_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
+    to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce
+    _make_per_tensor_quantized_tensor int_repr _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
 created = """zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange linspace logspace eye
     rand randn randint randperm rand_like randn_like randint_like normal uniform random exponential log_normal cauchy geometric tril_indices triu_indices hann_window
-    complex_zeros range"""
+    range"""
 
 view_copies = """as_strided_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy
     squeeze_copy t_copy transpose_copy unbind_copy unsqueeze_copy _unsafe_masked_index"""
@@ -116,7 +116,6 @@ def view_copy_bytes(func, args, kwargs, out)->int: # bytes
 rule(moved, 'moves data')(none)
 rule(view_copies, 'moves data', view_copy_bytes)(none)
 rule(created, 'creates', output_bytes)(none)
-rule('reshape contiguous flatten', 'a view, or else a copy')(none)   # what they give back tells which
 
 # %% ../nbs/counting/elementwise.ipynb #c6b2644d
 def accumulates(which, elements, each=lambda args, kwargs: 1):
@@ -159,10 +158,10 @@ def _embedding_renorm(args, kwargs, out): return 3*args[1].numel()*args[0].shape
 
 # %% ../nbs/counting/elementwise.ipynb #2b215009
 free = """empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set lift_fresh lift detach _unsafe_view
-    unsafe_split unsafe_split_with_sizes sym_size sym_stride sym_numel sym_storage_offset size stride numel dim storage_offset
+    unsafe_split unsafe_split_with_sizes sym_size sym_stride sym_numel sym_storage_offset dim
     is_contiguous sym_is_contiguous is_strides_like_format is_non_overlapping_and_dense device layout is_pinned record_stream is_same_size
     _assert_async _assert_tensor_metadata _assert_scalar _functional_assert_async _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets
-    _is_any_true _is_all_true _fused_sdp_choice _linalg_check_errors _has_compatible_shallow_copy_type _nested_view_from_buffer _values _indices
-    values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors _sparse_coo_tensor_unsafe"""
+    _is_any_true _is_all_true _fused_sdp_choice _linalg_check_errors _nested_view_from_buffer _values _indices
+    values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
 
 for n in free.split(): rules['aten', n] = free_rule

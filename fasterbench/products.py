@@ -84,10 +84,13 @@ rule('quantized_gru', 'product', matmul=True)(_quantized_rnn(3))
 def _vector_product(i): return lambda args, kwargs, out: 2*_nnz(args[i])
 def _rows_times(i): return lambda args, kwargs, out: 2*args[i].numel()*first(out).shape[-1]   # each element of a row meets each column
 
+@rule('linear', 'product', matmul=True)   # met by itself with `out=` only
+def _linear(args, kwargs, out): return 2*args[0].numel()*(len(args[1]) if args[1].dim()==2 else 1)
+
 rule('mv dot vdot', 'product', matmul=True)(_vector_product(0))
 rule('addmv', 'product', matmul=True)(_vector_product(1))
 rule('addbmm _addmm_activation', 'product', matmul=True)(_rows_times(1))
-rule("""_int_mm _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu _mixed_dtypes_linear
+rule("""_int_mm _scaled_mm_v2 _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu _mixed_dtypes_linear
     _dyn_quant_matmul_4bit mkldnn_linear""", 'product', matmul=True)(_rows_times(0))
 
 # %% ../nbs/counting/products.ipynb #4bcc3091
@@ -115,7 +118,10 @@ def _trilinear(args, kwargs, out):
     return 2*full + 2*full//torch.broadcast_shapes(*shapes)[args[6][0]]
 
 rule('_sparse_addmm', 'product', matmul=True)(_sparse_product(1))
-rule('_sparse_mm', 'product', matmul=True)(_sparse_product(0))
+rule('_sparse_mm_reduce_impl', 'product', matmul=True)(_sparse_product(0))
+
+@rule('sparse_sampled_addmm', 'product', matmul=True)
+def _sampled(args, kwargs, out): return 2*_nnz(args[0])*args[1].shape[-1]   # a row by a column for each element that is stored
 
 # %% ../nbs/counting/products.ipynb #ca2d9b80
 def packed_linear_bytes(size):
