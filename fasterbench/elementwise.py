@@ -51,6 +51,8 @@ def rules_of(table, by, of_what):
         for n in names.split(): rule(n, f'{k} per {of_what} element')(by(k, of_complex.get(n)))
 
 rules_of(per_output, by_output, 'output')
+rule("""bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 cbrt erf_inv erfcx ndtri spherical_bessel_j0 shift_left
+    shift_right_arithmetic zeta""", '1 per output element', library='prims')(by_output(1))   # others have their namesake's rule
 
 # %% ../nbs/counting/elementwise.ipynb #9111750f
 @rule('gelu')
@@ -114,6 +116,8 @@ def view_copy_bytes(func, args, kwargs, out)->int: # bytes
     return io_bytes(func, args, kwargs, out) - whole + min(whole, numel(out)*element_size(args[0]))
 
 rule(moved, 'moves data')(none)
+rule('rev collapse reshape convert_element_type device_put copy_strided copy_to item', 'moves data', library='prims')(none)
+rule('iota', 'creates', output_bytes, library='prims')(none)
 rule(view_copies, 'moves data', view_copy_bytes)(none)
 rule(created, 'creates', output_bytes)(none)
 
@@ -165,3 +169,4 @@ free = """empty empty_like empty_strided new_empty new_empty_strided empty_permu
     values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
 
 for n in free.split(): rules['aten', n] = free_rule
+for n in 'maximum_value minimum_value _make_token _sink_tokens'.split(): rules['prims', n] = free_rule

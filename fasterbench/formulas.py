@@ -57,6 +57,10 @@ def _fft(args, kwargs, out):
     n = prod(x.shape[d] for d in args[1])
     return round((5 if x.is_complex() else 2.5)*x.numel()*log2(n)) if n>1 else 0
 
+# %% ../nbs/counting/formulas.ipynb #1582b891
+for n in 'fft_r2c fft_c2r fft_c2c'.split():
+    rule(n, library='prims')(lambda args, kwargs, out: _fft((args[0], kwargs['dim']), {}, out))
+
 # %% ../nbs/counting/formulas.ipynb #93389c6f
 @rule('_cdist_forward _euclidean_dist _pdist_forward')
 def _cdist(args, kwargs, out): return 3*out.numel()*args[0].shape[-1]

@@ -78,6 +78,8 @@ _full, _with_uv, _with_v = _argument(1, 'full_matrices', False), _argument(2, 'c
 @matrix_rule('_linalg_svd')
 def _svd(args, kwargs, out): b,m,n = batch(args); return round(b*svd_flops(m, n, _full(args, kwargs), _with_uv(args, kwargs)))
 
+rule('svd', library='prims', if_complex=4)(_svd)
+
 @matrix_rule('_linalg_eigh')
 def _eigh(args, kwargs, out): b,n,_ = batch(args); return round(b*eigh_flops(n, _with_v(args, kwargs)))
 

@@ -11,11 +11,12 @@ from functools import cache
 import torch
 from tabulate import tabulate
 from torch.utils.flop_counter import flop_registry
-from . import elementwise, formulas, matrices, products
+from . import elementwise, formulas, matrices, products, updates
 from .elementwise import by_output
 from .paper import in_cpp
 from .products import torch_rule
 from .registry import Rule, free_rule, named_rule, rules
+from .updates import foreach_rule
 
 # %% ../nbs/counting/rules.ipynb #bf244819
 registered = {}   # operation or overload → `Rule`, of operations from elsewhere
@@ -40,7 +41,7 @@ def _by_tags(func):
     if _is_composite(func): return None
     if func.is_view or torch.Tag.inplace_view in func.tags: return free_rule
     if torch.Tag.pointwise in func.tags: return Rule('1 per output element', by_output(1))
-    return _twin_rule(func) or Rule('unknown')
+    return _twin_rule(func) or _namesake_rule(func) or Rule('unknown')
 
 def _overloads(packet):
     "The overloads that return a new tensor, of those that the dispatcher has: some are TorchScript's alone"
@@ -52,8 +53,17 @@ def _twin_rule(func):
     name, packets = func._opname, []
     if name.endswith('_'): packets.append(getattr(getattr(torch.ops, func.namespace), name[:-1], None))
     if any(a.is_out for a in func._schema.arguments): packets.append(func._overloadpacket)
-    found = [rule_for(o) for p in packets for o in _overloads(p)]
-    return next((r for r in found if r is not None and r.flops is not None), None)
+    return _first_known(rule_for(o) for p in packets for o in _overloads(p))
+
+def _first_known(found): return next((r for r in found if r is not None and r.flops is not None), None)
+
+def _namesake_rule(func):
+    "The rule of `add` for `_foreach_add`, which adds lists, and for `prims::add`, which torch's own decompositions use"
+    lists, name = func._opname.startswith('_foreach_'), func._opname.removeprefix('_foreach_')
+    if not lists and func.namespace!='prims': return None
+    if lists: name = name.removesuffix('_')
+    found = rules.get(('aten', name)) or _first_known(map(rule_for, _overloads(getattr(torch.ops.aten, name, None))))
+    return foreach_rule(func, found) if found and lists else found
 
 # %% ../nbs/counting/rules.ipynb #98b5436f
 sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells of formulas', 'free': 'nothing is read or written',
