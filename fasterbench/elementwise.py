@@ -52,7 +52,7 @@ def rules_of(table, by, of_what):
 
 rules_of(per_output, by_output, 'output')
 rule("""bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 cbrt erf_inv erfcx ndtri spherical_bessel_j0 shift_left
-    shift_right_arithmetic zeta""", '1 per output element', library='prims')(by_output(1))   # others have their namesake's rule
+    shift_right_arithmetic zeta isfinite""", '1 per output element', library='prims')(by_output(1))   # others have their namesake's rule
 
 # %% ../nbs/counting/elementwise.ipynb #9111750f
 @rule('gelu')
@@ -92,23 +92,26 @@ per_input = { # FLOPs for each element of the first input
 }
 
 rules_of(per_input, by_input, 'input')
+rule('xor_sum', '1 per input element', library='prims')(by_input(1))
 
 # %% ../nbs/counting/elementwise.ipynb #5cf7c6c0
 moved = """cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
     replication_pad3d roll flip repeat tril triu im2col pixel_shuffle pixel_unshuffle channel_shuffle
     nonzero nonzero_static sort topk kthvalue median nanmedian mode histc histogram _histogramdd_bin_edges _histogramdd_from_bin_cts
     _histogramdd_from_bin_tensors isin hash_tensor unique_dim _unique2 unique_consecutive unique_dim_consecutive
-    bucketize searchsorted masked_select masked_scatter multinomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
+    bucketize searchsorted masked_select masked_scatter multinomial poisson binomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
     _local_scalar_dense equal slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy
     complex lu_unpack _chunk_cat lift_fresh_copy _copy_from _pack_padded_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
     to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce
     _make_per_tensor_quantized_tensor int_repr _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
 created = """zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange linspace logspace eye
     rand randn randint randperm rand_like randn_like randint_like normal uniform random exponential log_normal cauchy geometric tril_indices triu_indices hann_window
+    hamming_window blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq
     range"""
 
 view_copies = """as_strided_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy
-    squeeze_copy t_copy transpose_copy unbind_copy unsqueeze_copy _unsafe_masked_index"""
+    squeeze_copy t_copy transpose_copy unbind_copy unsqueeze_copy detach_copy view_as_complex_copy view_as_real_copy
+    _reshape_alias_copy _neg_view_copy _conj_copy values_copy indices_copy crow_indices_copy col_indices_copy _unsafe_masked_index"""
 
 def view_copy_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a copied view: of the input only as much as the copies hold is read"
@@ -166,7 +169,7 @@ free = """empty empty_like empty_strided new_empty new_empty_strided empty_permu
     is_contiguous sym_is_contiguous is_strides_like_format is_non_overlapping_and_dense device layout is_pinned record_stream is_same_size
     _assert_async _assert_tensor_metadata _assert_scalar _functional_assert_async _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets
     _is_any_true _is_all_true _fused_sdp_choice _linalg_check_errors _nested_view_from_buffer _values _indices
-    values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
+    is_coalesced _nnz sparse_dim dense_dim values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
 
 for n in free.split(): rules['aten', n] = free_rule
 for n in 'maximum_value minimum_value _make_token _sink_tokens'.split(): rules['prims', n] = free_rule

@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from tabulate import tabulate
 from torch.utils.flop_counter import flop_registry
-from . import elementwise, formulas, matrices, products, updates
+from . import elementwise, formulas, matrices, products, quantized, updates
 from .elementwise import by_output
 from .paper import in_cpp
 from .products import torch_rule
