@@ -124,8 +124,9 @@ def _multi_margin(args, kwargs, out):
 @rule('multilabel_margin_loss_forward')
 def _multilabel(args, kwargs, out):
     if without_data(args[1]): return None
-    labels = (args[1]>=0).int().cumprod(-1).sum(-1)   # up to the first that is negative
-    return 4*int((labels*(args[1].shape[-1]-labels)).sum())
+    targets = torch.atleast_1d(args[1])
+    labels = (targets>=0).int().cumprod(-1).sum(-1)   # up to the first that is negative
+    return 4*int((labels*(targets.shape[-1]-labels)).sum())
 
 @rule('segment_reduce')
 def _segments(args, kwargs, out): return args[0].numel() + (args[1]=='mean')*out.numel()

@@ -20,29 +20,29 @@ def q_flops(m, n, k): return 4*m*n*k - 2*(m+n)*k**2 + 4/3*k**3   # n columns fro
 def qr_flops(m, n): return q_flops(m, n, min(m, n))               # R and the reflections
 
 @matrix_rule('linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet')
-def _lu(args, kwargs, out): b,m,n = batch(args); return round(b*lu_flops(m, n))
+def _lu(args, kwargs, out): b,m,n = batch(args); return b*lu_flops(m, n)
 
 @matrix_rule('linalg_inv_ex')
 def _inverse(args, kwargs, out): b,n,_ = batch(args); return 2*b*n**3
 
 @matrix_rule('linalg_cholesky_ex linalg_ldl_factor_ex')
-def _cholesky(args, kwargs, out): b,n,_ = batch(args); return round(b*n**3/3)
+def _cholesky(args, kwargs, out): b,n,_ = batch(args); return b*n**3/3
 
 @matrix_rule('cholesky_inverse')
-def _cholesky_inverse(args, kwargs, out): b,n,_ = batch(args); return round(2*b*n**3/3)
+def _cholesky_inverse(args, kwargs, out): b,n,_ = batch(args); return 2*b*n**3/3
 
 # %% ../nbs/counting/matrices.ipynb #6c28e2bf
 @matrix_rule('linalg_qr')
 def _qr(args, kwargs, out):
     (b,m,n), mode = batch(args), args[1] if len(args)>1 else kwargs.get('mode', 'reduced')
     k = min(m, n)
-    return round(b*(qr_flops(m, n) + (0 if mode=='r' else q_flops(m, m if mode=='complete' else k, k))))
+    return b*(qr_flops(m, n) + (0 if mode=='r' else q_flops(m, m if mode=='complete' else k, k)))
 
 @matrix_rule('geqrf')
-def _geqrf(args, kwargs, out): b,m,n = batch(args); return round(b*qr_flops(m, n))
+def _geqrf(args, kwargs, out): b,m,n = batch(args); return b*qr_flops(m, n)
 
 @matrix_rule('linalg_householder_product')
-def _columns(args, kwargs, out): b,m,n = batch(args); return round(b*q_flops(m, n, args[1].shape[-1]))
+def _columns(args, kwargs, out): b,m,n = batch(args); return b*q_flops(m, n, args[1].shape[-1])
 
 # %% ../nbs/counting/matrices.ipynb #316956a3
 def _triangular(of):
@@ -56,7 +56,7 @@ matrix_rule('linalg_lu_solve linalg_ldl_solve')(_two_triangular(0))
 matrix_rule('cholesky_solve')(_two_triangular(1))
 
 @matrix_rule('_linalg_solve_ex')
-def _solve(args, kwargs, out): b,n,_ = batch(args); return round(b*lu_flops(n, n)) + 2*n*first(out).numel()
+def _solve(args, kwargs, out): b,n,_ = batch(args); return b*lu_flops(n, n) + 2*n*first(out).numel()
 
 @matrix_rule('ormqr')
 def _times_q(args, kwargs, out):
@@ -76,12 +76,12 @@ def _argument(i, name, default): return lambda args, kwargs: args[i] if len(args
 _full, _with_uv, _with_v = _argument(1, 'full_matrices', False), _argument(2, 'compute_uv', True), _argument(2, 'compute_v', True)
 
 @matrix_rule('_linalg_svd')
-def _svd(args, kwargs, out): b,m,n = batch(args); return round(b*svd_flops(m, n, _full(args, kwargs), _with_uv(args, kwargs)))
+def _svd(args, kwargs, out): b,m,n = batch(args); return b*svd_flops(m, n, _full(args, kwargs), _with_uv(args, kwargs))
 
 rule('svd', library='prims', if_complex=4)(_svd)
 
 @matrix_rule('_linalg_eigh')
-def _eigh(args, kwargs, out): b,n,_ = batch(args); return round(b*eigh_flops(n, _with_v(args, kwargs)))
+def _eigh(args, kwargs, out): b,n,_ = batch(args); return b*eigh_flops(n, _with_v(args, kwargs))
 
 @matrix_rule('linalg_eig')
 def _eig(args, kwargs, out): b,n,_ = batch(args); return 25*b*n**3
@@ -93,10 +93,10 @@ def _eigvals(args, kwargs, out): b,n,_ = batch(args); return 10*b*n**3
 @matrix_rule('linalg_pinv')
 def _pinv(args, kwargs, out):
     (b,m,n), symmetric = batch(args), kwargs.get('hermitian', args[2] if len(args)>2 else False)
-    return round(b*((eigh_flops(n) if symmetric else svd_flops(m, n)) + 2*m*n*min(m, n)))
+    return b*((eigh_flops(n) if symmetric else svd_flops(m, n)) + 2*m*n*min(m, n))
 
 @matrix_rule('linalg_polar')
-def _polar(args, kwargs, out): b,m,n = batch(args); return round(b*(svd_flops(m, n) + 2*m*n**2 + 2*n**3))
+def _polar(args, kwargs, out): b,m,n = batch(args); return b*(svd_flops(m, n) + 2*m*n**2 + 2*n**3)
 
 @matrix_rule('linalg_matrix_sqrth')
 def _sqrth(args, kwargs, out): b,n,_ = batch(args); return b*(eigh_flops(n) + 2*n**3)
@@ -106,4 +106,4 @@ def _lstsq(args, kwargs, out):
     b,m,n = batch(args)
     big, k, r = max(m, n), min(m, n), first(out).numel()//max(b*n, 1)
     if kwargs.get('driver') in ('gelss', 'gelsd'): return b*(4*big*k**2 + 8*k**3)
-    return round(b*(qr_flops(m, n) + r*(4*big*k - 2*k**2) + r*k**2))
+    return b*(qr_flops(m, n) + r*(4*big*k - 2*k**2) + r*k**2)

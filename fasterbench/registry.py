@@ -31,7 +31,7 @@ class Rule(NamedTuple):
         if flops is None: return Cost(None, nbytes)
         products = self.matmul(args, kwargs, out) if callable(self.matmul) else flops*self.matmul
         times = self.if_complex if self.if_complex>1 and is_complex(args) else 1
-        return Cost(times*flops, nbytes, times*products)
+        return Cost(round(times*flops), nbytes, round(times*products))
 
 def is_float(*xs)->bool: return any(t.is_floating_point() or t.is_complex() or t.is_quantized for x in xs for t in flat(x))
 def is_complex(*xs)->bool: return any(t.is_complex() for x in xs for t in flat(x))
