@@ -165,8 +165,24 @@ def _roi_align(args, kwargs, out):
     samples = _samples_of(args, first(out))
     return None if samples is None else 8*samples
 
-@rule('roi_pool ps_roi_pool', library='torchvision')
-def _roi_pool(args, kwargs, out): return args[0].numel()
+def _covered(start, end, bins, limit, size):
+    "Pixels of a side that bins of equal width cover, together, by region"
+    i = torch.arange(bins, device=start.device)
+    width = (end - start + size).clamp(min=1)[:, None]/bins
+    lo, hi = (i*width).floor() + start[:, None], ((i+1)*width).ceil() + start[:, None]
+    return (hi.clamp(0, limit) - lo.clamp(0, limit)).clamp(min=0).sum(1)
+
+def _roi_windows(size): # of a region from pixel to pixel: 1 if the last one belongs to it
+    def formula(args, kwargs, out):
+        x, rois, scale, ph, pw = args[:5]
+        if without_data(rois): return None
+        x1, y1, x2, y2 = (rois[:, 1:5].double()*scale + .5).floor().unbind(1)
+        pixels = _covered(x1, x2, pw, x.shape[3], size)*_covered(y1, y2, ph, x.shape[2], size)
+        return int(pixels.sum())*first(out).shape[1]
+    return formula
+
+rule('roi_pool', library='torchvision')(_roi_windows(1))
+rule('ps_roi_pool', library='torchvision')(_roi_windows(0))
 
 @rule('nms', library='torchvision')
 def _nms(args, kwargs, out): n = len(args[0]); return n*(n-1)//2*13

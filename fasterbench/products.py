@@ -16,7 +16,19 @@ from .traffic import covered_bytes, first, io_bytes
 # %% ../nbs/counting/products.ipynb #3b72a602
 def _shape(x): return x.shape if isinstance(x, torch.Tensor) else x
 def _nnz(t): return t._nnz() if t.layout is not torch.strided else t.numel()
-def _sparse_product(i): return lambda args, kwargs, out: 2*_nnz(args[i])*args[i+1].shape[-1]
+def _sparse_product(i):
+    def formula(args, kwargs, out):
+        met = _met(args[i], args[i+1])
+        return None if met is None else 2*met
+    return formula
+
+def _met(a, b):
+    "Products of two elements in `a @ b`, of which `a` is sparse: each that it stores meets a row of `b`; `None` without data"
+    if b.layout is torch.strided: return _nnz(a)*b.shape[-1]
+    if without_data(a) or without_data(b): return None
+    if a.layout is torch.sparse_coo: columns, rows = a._indices()[1], b._indices()[0].bincount(minlength=b.shape[0])
+    else: columns, rows = a.to_sparse_csr().col_indices(), b.to_sparse_csr().crow_indices().diff()
+    return int(rows[columns].sum())
 
 def _torch_product(formula):
     "One of torch's formulas, as a formula of `(args, kwargs, out)`"
@@ -129,6 +141,7 @@ def _trilinear(args, kwargs, out):
     return 2*full + 2*full//torch.broadcast_shapes(*shapes)[args[6][0]]
 
 rule('_sparse_addmm', 'product', matmul=True)(_sparse_product(1))
+rule('_sparse_sparse_matmul', 'product', matmul=True)(_sparse_product(0))
 rule('_sparse_mm_reduce_impl', 'product', matmul=True)(_sparse_product(0))
 
 @rule('sparse_sampled_addmm', 'product', matmul=True)
