@@ -65,7 +65,9 @@ for n in 'fft_r2c fft_c2r fft_c2c'.split():
 @rule('_cdist_forward _euclidean_dist _pdist_forward')
 def _cdist(args, kwargs, out): return 3*out.numel()*args[0].shape[-1]
 
-def _pairs(args): return prod(torch.broadcast_shapes(args[0].shape, args[1].shape))*is_float(args[:2])*(1 + is_complex(args[:2]))
+def _pairs(args):
+    pair = args[:2]
+    return prod(torch.broadcast_shapes(*(t.shape for t in pair)))*is_float(pair)*(1 + is_complex(pair))
 
 @rule('dist')
 def _dist(args, kwargs, out): return 3*_pairs(args)
@@ -132,7 +134,9 @@ def _multilabel(args, kwargs, out):
 def _segments(args, kwargs, out): return args[0].numel() + (args[1]=='mean')*out.numel()
 
 # %% ../nbs/counting/formulas.ipynb #62d81dd5
-def _lengths(x)->list|None: return ([int(o) for o in x] if not isinstance(x, torch.Tensor) else None if without_data(x) else x.flatten().tolist())
+def _lengths(x)->list|None:
+    if isinstance(x, torch.Tensor): return None if without_data(x) else x.flatten().tolist()
+    return [int(o) for o in x]
 
 @rule('_ctc_loss')
 def _ctc(args, kwargs, out):
@@ -165,6 +169,8 @@ def _roi_align(args, kwargs, out):
     samples = _samples_of(args, first(out))
     return None if samples is None else 8*samples
 
+
+# %% ../nbs/counting/formulas.ipynb #58203dec
 def _covered(start, end, bins, limit, size):
     "Pixels of a side that bins of equal width cover, together, by region"
     i = torch.arange(bins, device=start.device)

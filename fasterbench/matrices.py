@@ -73,7 +73,8 @@ def svd_flops(m, n, full=False, vectors=True):
 def eigh_flops(n, vectors=True): return 9*n**3 if vectors else 4/3*n**3
 
 def _argument(i, name, default): return lambda args, kwargs: args[i] if len(args)>i else kwargs.get(name, default)
-_full, _with_uv, _with_v = _argument(1, 'full_matrices', False), _argument(2, 'compute_uv', True), _argument(2, 'compute_v', True)
+_full, _with_uv = _argument(1, 'full_matrices', False), _argument(2, 'compute_uv', True)
+_with_v = _argument(2, 'compute_v', True)
 
 @matrix_rule('_linalg_svd')
 def _svd(args, kwargs, out): b,m,n = batch(args); return b*svd_flops(m, n, _full(args, kwargs), _with_uv(args, kwargs))

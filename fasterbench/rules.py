@@ -43,16 +43,20 @@ def _by_tags(func):
     if torch.Tag.pointwise in func.tags: return Rule('1 per output element', by_output(1))
     return _twin_rule(func) or _namesake_rule(func) or Rule('unknown')
 
+
+# %% ../nbs/counting/rules.ipynb #e8b95ceb
+def _has_out(op): return any(a.is_out for a in op._schema.arguments)
+
 def _overloads(packet):
     "The overloads that return a new tensor, of those that the dispatcher has: some are TorchScript's alone"
     overloads = [getattr(packet, o) for o in packet.overloads()] if packet else []
-    return [o for o in overloads if torch._C._dispatch_has_kernel(o.name()) and not any(a.is_out for a in o._schema.arguments)]
+    return [o for o in overloads if torch._C._dispatch_has_kernel(o.name()) and not _has_out(o)]
 
 def _twin_rule(func):
     "The rule of `abs` for `abs_` and for `abs.out`: an operation does the same wherever it writes"
     name, packets = func._opname, []
     if name.endswith('_'): packets.append(getattr(getattr(torch.ops, func.namespace), name[:-1], None))
-    if any(a.is_out for a in func._schema.arguments): packets.append(func._overloadpacket)
+    if _has_out(func): packets.append(func._overloadpacket)
     return _first_known(rule_for(o) for p in packets for o in _overloads(p))
 
 def _first_known(found): return next((r for r in found if r is not None and r.flops is not None), None)

@@ -25,11 +25,12 @@ def _calls(func, args, kwargs, out):
     for i,result in enumerate(results):
         each = {k:_nth(v, i, k) for k,v in given.items()}
         named = {'value' if k=='scalars' else k: each.pop(k) for k in by_name if k in each}
-        # what a tensor holds is not looked at: it counts as some number other than 1
-        yield tuple(each.values()), {k: None if isinstance(v, torch.Tensor) else v for k,v in named.items()}, result
+        named = {k: None if isinstance(v, torch.Tensor) else v for k,v in named.items()}   # not 1, as far as one can see
+        yield tuple(each.values()), named, result
 
 # %% ../nbs/counting/updates.ipynb #9cb6c78f
-def overwritten_bytes(func, args, kwargs, out)->int: return joint_bytes(flat(args))   # bytes, where the first list is not read
+def overwritten_bytes(func, args, kwargs, out)->int: # bytes
+    return joint_bytes(flat(args))   # the first list is written, the second read
 
 def foreach_rule(
     func:torch._ops.OpOverload, # `_foreach_…`
