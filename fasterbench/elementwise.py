@@ -19,8 +19,9 @@ def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it st
 
 compressed = torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
 
+# %% ../nbs/counting/elementwise.ipynb #8617da3c
 def by_output(k, if_complex=None):
-    "A formula: for each element of the first output `k` FLOPs, if anything is floating point; if complex `if_complex`, or twice `k`"
+    "A formula: `k` FLOPs for each element of the first output; of complex ones `if_complex`, or twice `k`; of integers none"
     def formula(args, kwargs, out):
         if not k or not is_float(args, out): return 0
         if if_complex: return stored(first(out))*(if_complex if is_complex(args, out) else k)
@@ -28,7 +29,7 @@ def by_output(k, if_complex=None):
     return formula
 
 def by_input(k, if_complex=None):
-    "A formula: `k` FLOPs for each element of the first argument, if it or the output is floating point"
+    "A formula: `k` FLOPs for each element of the first argument, unless it and the output are integers"
     def formula(args, kwargs, out):
         if not is_float(args[0], out): return 0
         return sum(map(stored, flat(args[0])))*((if_complex or 2*k) if is_complex(args[0], out) else k)
@@ -43,7 +44,7 @@ per_output = { # FLOPs for each element of the output
           quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel dequantize''',
     3: '''lerp logit softshrink upsample_linear1d linalg_cross''',
     4: '''sigmoid elu celu hardsigmoid hypot''',
-    5: '''silu hardswish glu selu softplus mish log_sigmoid_forward''',
+    5: '''silu hardswish glu softplus mish log_sigmoid_forward''',
     6: '''affine_grid_generator''',   # a product with a vector of three
     8: '''logaddexp logaddexp2''',
     9: '''upsample_bilinear2d''',    # three interpolations of three: two products, a sum
@@ -59,8 +60,8 @@ def rules_of(table, by, of_what):
         for n in names.split(): rule(n, f'{k} per {of_what} element')(by(k, of_complex.get(n)))
 
 rules_of(per_output, by_output, 'output')
-prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spherical_bessel_j0 cbrt erf_inv erfcx ndtri zeta isfinite
-    shift_left shift_right_arithmetic"""   # primitives without a namesake in aten; others have its rule
+prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spherical_bessel_j0 cbrt erf_inv erfcx ndtri
+    zeta isfinite shift_left shift_right_arithmetic"""   # primitives without a namesake in aten; others have its rule
 rule(prims, '1 per output element', library='prims')(by_output(1))
 
 # %% ../nbs/counting/elementwise.ipynb #9111750f
@@ -72,6 +73,8 @@ def _add(args, kwargs, out):
     "`a + alpha*b`; the product is there only when `alpha` is not 1"
     return by_output(1 + (kwargs.get('alpha', 1)!=1))(args, kwargs, out)
 
+
+# %% ../nbs/counting/elementwise.ipynb #81b9e7f4
 def _with_value(k, if_complex):
     "`a + value*(b∘c)`; the product with `value` is there only when that is not 1"
     def formula(args, kwargs, out):

@@ -11,7 +11,7 @@ from .registry import rule
 from .traffic import first
 
 # %% ../nbs/counting/matrices.ipynb #5fedcb10
-def matrix_rule(names): return rule(names, if_complex=4)
+def matrix_rule(names, **kw): return rule(names, 'linear algebra', if_complex=4, **kw)
 def batch(args)->tuple: # how many matrices the first argument is, and their rows and columns
     return prod(args[0].shape[:-2]), *args[0].shape[-2:]
 
@@ -79,7 +79,7 @@ _with_v = _argument(2, 'compute_v', True)
 @matrix_rule('_linalg_svd')
 def _svd(args, kwargs, out): b,m,n = batch(args); return b*svd_flops(m, n, _full(args, kwargs), _with_uv(args, kwargs))
 
-rule('svd', library='prims', if_complex=4)(_svd)
+matrix_rule('svd', library='prims')(_svd)
 
 @matrix_rule('_linalg_eigh')
 def _eigh(args, kwargs, out): b,n,_ = batch(args); return b*eigh_flops(n, _with_v(args, kwargs))

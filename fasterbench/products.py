@@ -30,6 +30,8 @@ def _met(a, b):
     else: columns, rows = a.to_sparse_csr().col_indices(), b.to_sparse_csr().crow_indices().diff()
     return int(rows[columns].sum())
 
+
+# %% ../nbs/counting/products.ipynb #d8aa79ba
 def _torch_product(formula):
     "One of torch's formulas, as a formula of `(args, kwargs, out)`"
     inner = getattr(formula, '__wrapped__', None)

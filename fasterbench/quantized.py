@@ -27,14 +27,16 @@ for size,names in packed_linear.items():
 
 rule('linear_dynamic_fp16_unpacked_weight', 'product', matmul=True, library='quantized')(_quantized_linear)
 
+
+# %% ../nbs/counting/quantized.ipynb #8cca3360
 def _packed(args): return next(a for a in args if hasattr(a, 'weight')).weight()
 def packed_conv_bytes(func, args, kwargs, out)->int: # bytes
     return joint_bytes(flat(args)) + covered_bytes(out) + covered_bytes(_packed(args))
 
 convs = """conv1d conv2d conv3d conv1d_relu conv2d_relu conv3d_relu conv2d_add conv2d_add_relu conv1d_dynamic
     conv2d_dynamic conv3d_dynamic"""
-transposed_convs = """conv_transpose1d conv_transpose2d conv_transpose3d conv_transpose1d_dynamic conv_transpose2d_dynamic
-    conv_transpose3d_dynamic"""
+transposed_convs = """conv_transpose1d conv_transpose2d conv_transpose3d conv_transpose1d_dynamic
+    conv_transpose2d_dynamic conv_transpose3d_dynamic"""
 
 @rule(convs, 'product', packed_conv_bytes, True, 'quantized')
 def _quantized_conv(args, kwargs, out): return 2*out.numel()*prod(_packed(args).shape[1:])

@@ -71,7 +71,7 @@ def _namesake_rule(func):
 
 # %% ../nbs/counting/rules.ipynb #98b5436f
 sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells of formulas', 'free': 'nothing is read or written',
-    'indexed sum': 'one addition for each element named', 'indexed write': 'none, or one for each element accumulated'}
+    'linear algebra': 'LAPACK Working Note 41; Golub and Van Loan', 'indexed sum': 'one addition for each element named', 'indexed write': 'none, or one for each element accumulated'}
 sources.update(dict.fromkeys(['moves data', 'creates', 'lookup'], 'no arithmetic'))
 more = {'1 per output element': ', and every operation that torch tags pointwise', 'free': ', and every view'}
 

@@ -25,7 +25,7 @@ def _calls(func, args, kwargs, out):
     for i,result in enumerate(results):
         each = {k:_nth(v, i, k) for k,v in given.items()}
         named = {'value' if k=='scalars' else k: each.pop(k) for k in by_name if k in each}
-        named = {k: None if isinstance(v, torch.Tensor) else v for k,v in named.items()}   # not 1, as far as one can see
+        named = {k: None if isinstance(v, torch.Tensor) else v for k,v in named.items()}   # other than 1
         yield tuple(each.values()), named, result
 
 # %% ../nbs/counting/updates.ipynb #9cb6c78f
