@@ -1,9 +1,10 @@
-"""What every result says first: the device, the threads and the versions"""
+"""What every result says first: the device, the threads and the versions; and torch's own counter"""
 import platform
 from importlib import import_module
 from pathlib import Path
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from fasterbench.core import device_name
 from fasterbench.datasheets import find_core
@@ -31,3 +32,15 @@ def write_result(
     text = f'{processor()}, {torch.get_num_threads()} threads; Python {platform.python_version()}, {versions}\n{what}\n\n{table}\n'
     print(text)
     (here/'results'/f'{name}.txt').write_text(text)
+
+class WholeModel:
+    "In place of FlopCounterMode's tracker of modules, whose hooks fail on some models"
+    parents = {'Global'}
+    def __enter__(self): return self
+    def __exit__(self, *args): pass
+
+class TorchCounter(FlopCounterMode):
+    "FlopCounterMode, of the model as a whole"
+    def __init__(self):
+        super().__init__(display=False)
+        self.mod_tracker = WholeModel()

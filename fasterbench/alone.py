@@ -8,9 +8,10 @@ __all__ = ['Alone', 'LeafTimes', 'time_alone', 'flushing_bytes']
 # %% ../nbs/analysis/alone.ipynb #9c455626
 import copy, time
 import torch
+from fastcore.basics import patch
 from threading import get_ident
 from torch.utils._pytree import tree_leaves
-from .core import held, progress, tensors
+from .core import held, is_strided, progress, tensors
 from .regions import watching
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
@@ -28,28 +29,33 @@ class Alone:
         start = self.clock.mark()
         f()
         return self.clock.seconds([start, self.clock.mark()])[1]
-    def times(self, f)->tuple: # seconds: warm, cold
-        host = time.perf_counter()
-        f()
-        host = time.perf_counter() - host   # at least what a launch takes
-        feed = (lambda: None) if self.feeder is None else lambda: self.feeder.feed(4*host)
-        def warm(): feed(); f()
-        def cold(): feed(); self.sweep.add_(1)
-        return Timing([self.sample(f, warm) for _ in range(9)]).median, Timing([self.sample(f, cold) for _ in range(3)]).median
+
+# %% ../nbs/analysis/alone.ipynb #bfffc9e9
+@patch
+def times(self:Alone, f)->tuple: # seconds: warm, cold
+    "Medians of nine calls right after the same one, and of three after other data went through the caches"
+    host = time.perf_counter()
+    f()
+    host = time.perf_counter() - host   # at least what a launch takes
+    feed = (lambda: None) if self.feeder is None else lambda: self.feeder.feed(4*host)
+    def warm(): feed(); f()
+    def cold(): feed(); self.sweep.add_(1)
+    warms = [self.sample(f, warm) for _ in range(9)]
+    colds = [self.sample(f, cold) for _ in range(3)]
+    return Timing(warms).median, Timing(colds).median
 
 # %% ../nbs/analysis/alone.ipynb #1f2db9db
-def _signature(o): return (o.shape, o.stride(), o.dtype) if isinstance(o, torch.Tensor) and o.layout is torch.strided and not o.is_nested else (type(o), o if isinstance(o, (int, float, str, bool)) else id(o))
+def _signature(o):
+    "What two arguments have in common that take a layer the same time"
+    if isinstance(o, torch.Tensor) and is_strided(o): return o.shape, o.stride(), o.dtype
+    return type(o), o if isinstance(o, (int, float, str, bool)) else id(o)
 
+# %% ../nbs/analysis/alone.ipynb #537fbf09
 class LeafTimes:
     "Sums of the times of leaves, each call on copies of its arguments"
     def __init__(self, alone:Alone): self.alone, self.known, self.sums, self.busy = alone, {}, {}, False
-    def add(self, name, module, call, args, kwargs):
-        "Time a call of the leaf `name` by itself, unless one like it has been timed"
-        key = name, *map(_signature, tree_leaves((args, kwargs)))
-        if key not in self.known: self.known[key] = self.times(module, call, args, kwargs)
-        if self.known[key] and self.sums.get(name, True): self.sums[name] = tuple(map(sum, zip(self.sums.get(name, (0., 0.)), self.known[key])))
-        else: self.sums[name] = None   # one of the calls can't be made alone
-    def times(self, module, call, args, kwargs):
+    def times(self, module, call, args, kwargs)->tuple|None: # seconds: warm, cold; `None`: it can't be called alone
+        "Time a call by itself; what it does to the module is undone"
         if torch._C._functorch.peek_interpreter_stack() is not None: return None
         try: given, named = copy.deepcopy((args, kwargs), {id(t):t.clone() for t in tensors(args, kwargs)})
         except Exception: return None
@@ -59,14 +65,27 @@ class LeafTimes:
             with putting_back(kept): return self.alone.times(lambda: call(*given, **named))
         finally: self.busy = False
 
-def time_alone(
-    run, # a `Run` on `device`
-    device, nbytes, costs, modules,
-)->dict: # name of a leaf → seconds of its calls in a forward: warm, cold
-    "Time each leaf of the model that does some work by itself"
-    times, inner = LeafTimes(Alone(device, nbytes)), {id(m) for m in modules.values()}
-    leaves = {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and not any(id(c) in inner for c in m._modules.values())}
-    bar, thread = iter(progress(range(sum(costs.by_module[n].calls for n in leaves)), 'alone')), get_ident()
+# %% ../nbs/analysis/alone.ipynb #0f38a174
+@patch
+def add(self:LeafTimes, name, module, call, args, kwargs):
+    "Time a call of the leaf `name` by itself, unless one like it has been timed"
+    key = name, *map(_signature, tree_leaves((args, kwargs)))
+    if key not in self.known: self.known[key] = self.times(module, call, args, kwargs)
+    seconds, before = self.known[key], self.sums.get(name, (0., 0.))
+    both = seconds and before   # else one of the calls can't be made alone
+    self.sums[name] = tuple(map(sum, zip(before, seconds))) if both else None
+
+# %% ../nbs/analysis/alone.ipynb #b66c4177
+def _working_leaves(modules, costs):
+    "The modules that have no other one in them, and do some work"
+    inner = {id(m) for m in modules.values()}
+    def is_leaf(m): return not any(id(c) in inner for c in m._modules.values())
+    return {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and is_leaf(m)}
+
+# %% ../nbs/analysis/alone.ipynb #2e321982
+def _timing(times, leaves, bar):
+    "For `watching`: time each call of a leaf in this thread by itself, then make it"
+    thread = get_ident()
     def around(name, call):
         def timed(*args, **kwargs):
             if get_ident()==thread and not times.busy:
@@ -74,11 +93,22 @@ def time_alone(
                 times.add(name, leaves[name], call, args, kwargs)
             return call(*args, **kwargs)
         return timed
+    return around
+
+# %% ../nbs/analysis/alone.ipynb #1f02a91a
+def time_alone(
+    run, # a `Run` on `device`
+    device, nbytes, costs, modules,
+)->dict: # name of a leaf → seconds of its calls in a forward: warm, cold
+    "Time each leaf of the model that does some work by itself"
+    times, leaves = LeafTimes(Alone(device, nbytes)), _working_leaves(modules, costs)
+    bar = iter(progress(range(sum(costs.by_module[n].calls for n in leaves)), 'alone'))
     run.reset()
     args, kwargs = run.call()
-    with watching(leaves, around), run.open(): run.model(*args, **kwargs)
+    with watching(leaves, _timing(times, leaves, bar)), run.open(): run.model(*args, **kwargs)
     return {n:t for n,t in times.sums.items() if t}
 
+# %% ../nbs/analysis/alone.ipynb #a3dd608c
 def flushing_bytes(peaks:HardwarePeaks, device:torch.device)->int: # bytes
     "How much data drives everything else out of the caches"
     if peaks.working_set: return peaks.working_set   # as the measured bandwidth needed

@@ -15,9 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
-from .core import DeviceError, any_console, as_text, device_name, resolve_device, resolve_dtype
+from .core import DeviceError, any_console, as_text, device_name, resolve_device, resolve_dtype, write_file
 from .settings import num_threads
-from .core import write_file
 from .timing import check_count
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .peaks import datasheet_peaks
@@ -35,13 +34,16 @@ def contained(
 
 # %% ../nbs/cli.ipynb #dc386611
 def _torchvision_builder(name):
-    if find_spec('torchvision') is None: raise ValueError(f"{name!r} is a model of torchvision, which is not installed: pip install 'fasterbench[models]'")
+    if find_spec('torchvision') is None:
+        raise ValueError(f"{name!r} is a model of torchvision, which is not installed: "
+            "pip install 'fasterbench[models]'")
     from torchvision import models
     known = models.list_models()
     if name in known: return models.get_model_builder(name)
-    near = difflib.get_close_matches(name, known)
-    raise ValueError(f"{name!r} is not a model of torchvision" + (f"; near to it are {', '.join(near)}" if near else ''))
+    near = ', '.join(difflib.get_close_matches(name, known))
+    raise ValueError(f"{name!r} is not a model of torchvision" + (f"; near to it are {near}" if near else ''))
 
+# %% ../nbs/cli.ipynb #af24ffd6
 def model_builder(
     name:str # a torchvision model, or `package.module:function`
 ): # a function that returns the model
@@ -55,18 +57,25 @@ def model_builder(
     finally:
         if '' in sys.path: sys.path.remove('')   # unless the module itself did
 
-def build_model(builder)->torch.nn.Module:
-    "Call `builder` without weights, wherever it takes them"
+# %% ../nbs/cli.ipynb #081be67c
+def _arguments(builder):
+    "The arguments of a function that can do without all of them"
     try: takes = inspect.signature(builder).parameters
     except TypeError: raise ValueError(f"{builder!r} is not a function that returns a model") from None
     needed = [k for k,p in takes.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if needed: raise ValueError(f"{builder.__name__} can't be called without {', '.join(needed)}: name a function that takes no arguments")
+    if needed: raise ValueError(f"{builder.__name__} can't be called without {', '.join(needed)}: "
+        "name a function that takes no arguments")
+    return takes
+
+def build_model(builder)->torch.nn.Module:
+    "Call `builder` without weights, wherever it takes them"
+    takes = _arguments(builder)
     without = {k:None for k in ('weights', 'weights_backbone') if k in takes}
     try:
         with contained(builder.__name__): model = builder(**without)
     except Exception as e: raise ValueError(f"{builder.__name__} builds no model: {type(e).__name__}: {e}") from e
-    if not isinstance(model, torch.nn.Module): raise ValueError(f"{builder.__name__} returned a {type(model).__name__}, not a torch.nn.Module")
-    return model
+    if isinstance(model, torch.nn.Module): return model
+    raise ValueError(f"{builder.__name__} returned a {type(model).__name__}, not a torch.nn.Module")
 
 # %% ../nbs/cli.ipynb #e66330e9
 def _published_size(builder):
@@ -75,11 +84,14 @@ def _published_size(builder):
     weights = list(models.get_model_weights(builder))
     if not weights: return 224
     prepare = weights[-1].transforms()
-    size = getattr(prepare, 'crop_size', None) or getattr(prepare, 'resize_size', None) or dict(detection=[800], optical_flow=[520])[_task(builder)]
-    return size[0]
+    for name in ('crop_size', 'resize_size'):
+        if size := getattr(prepare, name, None): return size[0]
+    return dict(detection=800, optical_flow=520)[_task(builder)]
 
-def _task(builder): return next((t for t in ('segmentation', 'detection', 'video', 'optical_flow') if f'.{t}.' in builder.__module__), 'classification')
+_tasks = 'segmentation', 'detection', 'video', 'optical_flow'
+def _task(builder): return next((t for t in _tasks if f'.{t}.' in builder.__module__), 'classification')
 
+# %% ../nbs/cli.ipynb #0934c3a5
 def example_sample(
     builder, # of a torchvision model
     batch:int=1,
@@ -149,12 +161,18 @@ def write_page(fig, path):
 def _sample(name, builder, input, batch, size, dtype):
     if input or ':' in name: check_unused(f'beside --input {input}' if input else f'to {name}', batch=batch, size=size)
     if input: sample = (torch.rand(parse_shape(input)),)
-    elif ':' in name: raise ValueError(f"{name!r} is not torchvision's: its input is not known; give its shape, as in --input 1,3,224,224")
+    elif ':' in name: raise ValueError(f"{name!r} is not torchvision's: its input is not known; "
+        "give its shape, as in --input 1,3,224,224")
     else: sample = example_sample(builder, batch or 1, size)
     return tuple(o.to(dtype) if isinstance(o, torch.Tensor) else [t.to(dtype) for t in o] for o in sample)
 
 def _title(text): return as_text(text, markup=True)
 
+def _check_counts(least, **counts): # name → number; `None`: not given
+    for k,v in counts.items():
+        if v is not None: check_count(k, v, least)
+
+# %% ../nbs/cli.ipynb #0b0b710c
 def roofline(
     model:str, # a torchvision model, or package.module:function
     device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
@@ -175,8 +193,7 @@ def roofline(
     if not dtype.is_floating_point: raise ValueError(f"dtype={dtype}: parameters and input are floating point")
     check_targets([peaks], html=html); check_threads(threads)
     given = HardwarePeaks.load(peaks) if peaks else None
-    for k,v,least in [('batch', batch, 1), ('size', size, 1), ('warmup', warmup, 0), ('steps', steps, 1), ('top', top, 1)]:
-        if v is not None: check_count(k, v, least)
+    _check_counts(1, batch=batch, size=size); _check_counts(0, warmup=warmup); _check_counts(1, steps=steps, top=top)
     sample = _sample(model, builder, input, batch, size, dtype)
     with num_threads(threads):
         torch.manual_seed(0)
@@ -199,7 +216,8 @@ def peaks(
     check_threads(threads); check_targets(save=save, html=html)
     device, dtypes = resolve_device(device), dtype.split(',')
     if device.type!='cuda': check_unused(f'on {device}', allow_tf32=allow_tf32)
-    with num_threads(threads): p = measure_peaks(device, dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
+    asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
+    with num_threads(threads): p = measure_peaks(device, **asked)
     print(f'{device_name(device)}\n{p}\n\n{p.table()}', *p.notes(), sep='\n')
     if save: print(f'saved  {p.save(save)}')
     if html: write_page(p.plot(), html)
@@ -210,24 +228,39 @@ def named_peaks(
     dtype:torch.dtype
 )->HardwarePeaks:
     "The peaks of a machine that need not be there"
-    if not name: raise ValueError("whose roof? Name a device of the datasheets or a file with peaks, as in --peaks H100-SXM")
+    if not name:
+        raise ValueError("whose roof? Name a device of the datasheets or a file with peaks, as in --peaks H100-SXM")
     if Path(name).suffix=='.json' or Path(name).exists(): return HardwarePeaks.load(name)
     return datasheet_peaks(name, dtype=dtype)
 
+# %% ../nbs/cli.ipynb #b3574f04
 def _or(value, default): return default if value is None else value
-
-def _estimate_language(model, peaks, dtype, top, **kw):
-    from fasterbench.language import by_kind, estimate_language, phase_table, unfit_lines
-    e = estimate_language(model, peaks, dtype=dtype, **kw)
-    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}, under the roof of {as_text(peaks.device_name or peaks.device)}")
-    print(*unfit_lines(e), peaks, sep='\n')
-    print(f'\n{phase_table(e)}\n\ndecode, by kind of layer\n{summary_table(by_kind(e.decode.rows), top)}\n')
-    return by_kind(e.decode.rows)
 
 def _format(text):
     "A format of weights as it is written on a command line: a name, or a number of bytes"
     try: return float(text)
     except (TypeError, ValueError): return text
+
+# %% ../nbs/cli.ipynb #788d84d8
+def _estimate_language(model, peaks, dtype, top, **kw):
+    from fasterbench.language import by_kind, estimate_language, phase_table, unfit_lines
+    e = estimate_language(model, peaks, dtype=dtype, **kw)
+    how = f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {str(dtype).removeprefix('torch.')}"
+    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {how}, "
+        f"under the roof of {as_text(peaks.device_name or peaks.device)}")
+    print(*unfit_lines(e), peaks, sep='\n')
+    print(f'\n{phase_table(e)}\n\ndecode, by kind of layer\n{summary_table(by_kind(e.decode.rows), top)}\n')
+    return by_kind(e.decode.rows)
+
+def _estimate_model(model, peaks, dtype, top, weights, input, batch, size):
+    builder = model_builder(model)
+    _check_counts(1, batch=batch, size=size)
+    built, sample = build_model(builder), _sample(model, builder, input, batch, size, torch.float32)
+    analyzer = RooflineAnalyzer(built, sample, peaks)
+    with contained(model): rows = analyzer.estimate(dtype=dtype, weights=_format(weights))
+    analyzer.summary(top=top)
+    print()
+    return rows
 
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
@@ -255,21 +288,27 @@ def estimate(
     if language:
         of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)
         rows = _estimate_language(model, roof, dtype, top, batch=_or(batch, 1), context=_or(context, 4096), **of)
-    else:
-        builder = model_builder(model)
-        for k,v in [('batch', batch), ('size', size)]:
-            if v is not None: check_count(k, v, 1)
-        analyzer = RooflineAnalyzer(build_model(builder), _sample(model, builder, input, batch, size, torch.float32), roof)
-        with contained(model): rows = analyzer.estimate(dtype=dtype, weights=_format(weights))
-        analyzer.summary(top=top)
-        print()
+    else: rows = _estimate_model(model, roof, dtype, top, weights, input, batch, size)
     print(text_roofline(rows, roof))
     if html: write_page(plot_roofline(rows, roof, _title(f'{Path(model).stem} under the roof of {peaks}')), html)
 
 # %% ../nbs/cli.ipynb #7b58f2af
+def _print_kernels(kernels, top):
+    print(kernel_table(kernels[:top]) + (f'\n… and {len(kernels)-top} more' if len(kernels)>top else ''))
+    for k in kernels[:top]:
+        if k.missing: print(f'missing      {as_text(k.name)[:48]}: {", ".join(k.missing[:5])}')
+
+def _rows_under(roof, kernels, file):
+    rows = kernel_rows(kernels, roof, levels=bool(roof.memory_levels))
+    if rows: return rows
+    raise ValueError(f"{file!r} has no counters of FLOPs and bytes, so its kernels have no point under a roof; "
+        "`fasterbench ncu --collect \"PROGRAM\"` prints how to collect them")
+
+# %% ../nbs/cli.ipynb #a3e3eac2
 def ncu(
     file:str, # what `ncu --csv` wrote, gzipped or not, or a report (.ncu-rep)
-    peaks:str=None, # whose roof to draw: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks --save`
+    # whose roof to draw: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks --save`
+    peaks:str=None,
     dtype:str=None, # of that roof (default: float32)
     launches:store_true=False, # a line for each launch, not for each kernel
     top:int=None, # kernels to print (default: 20)
@@ -286,13 +325,10 @@ def ncu(
     roof = named_peaks(peaks, resolve_dtype(dtype or 'float32')) if peaks else None
     found = read_ncu(file)
     kernels = found if launches else by_kernel(found)
-    print(kernel_table(kernels[:top]) + (f'\n… and {len(kernels)-top} more' if len(kernels)>top else ''))
-    for k in kernels[:top]:
-        if k.missing: print(f'missing      {as_text(k.name)[:48]}: {", ".join(k.missing[:5])}')
+    _print_kernels(kernels, top)
     if roof is None: return
     from fasterbench.plot import plot_roofline, text_roofline
-    rows = kernel_rows(kernels, roof, levels=bool(roof.memory_levels))
-    if not rows: raise ValueError(f"{file!r} has no counters of FLOPs and bytes, so its kernels have no point under a roof; `fasterbench ncu --collect \"PROGRAM\"` prints how to collect them")
+    rows = _rows_under(roof, kernels, file)
     print(f'\n{text_roofline(rows, roof)}')
     if html: write_page(plot_roofline(rows, roof, _title(f'{Path(file).name} under the roof of {peaks}')), html)
 
@@ -301,12 +337,14 @@ commands = dict(roofline=roofline, peaks=peaks, estimate=estimate, ncu=ncu)
 
 def make_parser()->argparse.ArgumentParser:
     "One parser, with a subcommand for each of `commands`"
-    p = argparse.ArgumentParser('fasterbench', description="How close is a PyTorch model to what this machine can do, layer by layer?")
+    what = "How close is a PyTorch model to what this machine can do, layer by layer?"
+    p = argparse.ArgumentParser('fasterbench', description=what)
     sub = p.add_subparsers(dest='command', metavar='command', required=True)
     for name,f in commands.items():
         own = anno_parser(f, f'fasterbench {name}')
         own.add_argument('--traceback', action='store_true', help="show where in the code an error was raised")
-        sub.add_parser(name, parents=[own], add_help=False, help=f.__doc__, description=f.__doc__, formatter_class=own.formatter_class)
+        described = dict(help=f.__doc__, description=f.__doc__, formatter_class=own.formatter_class)
+        sub.add_parser(name, parents=[own], add_help=False, **described)
     return p
 
 # %% ../nbs/cli.ipynb #b02f0bb2
@@ -319,6 +357,7 @@ def failure(
     if isinstance(e, (ValueError, DeviceError, OSError, ModuleNotFoundError)): return 2, f'fasterbench: {text}\n'
     return 1, f'fasterbench: {type(e).__name__}: {text} (--traceback shows where)\n'
 
+# %% ../nbs/cli.ipynb #a585b87d
 def main(argv:list|None=None):
     "The `fasterbench` command"
     with any_console():

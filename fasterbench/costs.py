@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'op_dtype', 'is_fused', 'whole_rule',
-           'nested_rule', 'CostMode', 'Costs', 'count_forward', 'counted', 'next_on_paper', 'counted_on_paper',
+           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'count_forward', 'counted', 'counted_on_paper',
            'count_costs', 'weights_in', 'warn_unknown']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
-import warnings
+import re, warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from contextlib import contextmanager, nullcontext
@@ -16,8 +16,8 @@ from math import inf, prod
 from threading import get_ident
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
-from .core import held, model_device
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
+from .core import forwarding, held, model_device
 from .nodes import Nodes
 from .paper import in_parts, on_paper, resolved
 from .regions import eager, visible, watching
@@ -25,7 +25,7 @@ from .registry import Cost, Rule, free_rule, is_complex, none
 from .rules import cost_table, register_cost, rule_for
 from .settings import one_at_a_time
 from .state import Run, undisturbed
-from .traffic import covered_bytes, element_size, flat, io_bytes, is_strided, weight_sizes
+from .traffic import covered_bytes, element_size, flat, io_bytes, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #7250108e
 @dataclass
@@ -111,6 +111,15 @@ def _laid_out(out, q, k, v):
     "The result as a fused kernel lays it out: whether heads can be joined without a copy depends on that"
     return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0] if q.is_meta and q.shape[-1]==v.shape[-1] else out
 
+# %% ../nbs/counting/costs.ipynb #2011f74d
+_spelled_out = 'flex_attention', 'while_loop', 'map_impl'   # whose plain definition runs under a mode
+
+def _in_the_open(func, args, kwargs):
+    "What a higher-order operation runs, as a function; `None`: not known"
+    if func.name()=='cond': return lambda: (args[1] if args[0] else args[2])(*args[3])
+    plain = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    if func.name() in _spelled_out and plain: return lambda: plain(*args, **kwargs)
+
 # %% ../nbs/counting/costs.ipynb #d7e6ef27
 class CostMode(TorchDispatchMode):
     "Adds the cost of every operation to `rows[at]`"
@@ -143,8 +152,11 @@ class CostMode(TorchDispatchMode):
         with self: mask = torch.where(mask, *(torch.scalar_tensor(v, dtype=args[0].dtype, device=args[0].device) for v in (0., -inf)))
         return (*args[:3], mask, *args[4:]), {k:v for k,v in kwargs.items() if k!='attn_mask'}
     def higher_order(self, func, args, kwargs):
-        self.rows[self.here()].unknown[str(func)] += 1
-        return func(*args, **kwargs)
+        run = _in_the_open(func, args, kwargs)
+        if run is None:
+            self.rows[self.here()].unknown[str(func)] += 1
+            return func(*args, **kwargs)
+        with self: return run()
     def here(self)->str:
         "The module that an operation belongs to: the innermost, or in a backward pass the one that made the node"
         node = None if self.nodes is None else torch._C._current_autograd_node()
@@ -177,6 +189,13 @@ class Costs:
     @property
     def calls(self)->Counter: return Counter({n:c.calls for n,c in self.by_module.items() if c.calls}) # name → calls
 
+# %% ../nbs/counting/costs.ipynb #57f2cf0e
+_not_dispatched = re.compile(r'prim::(?!Constant)\w*(?:mkldnn|Fusion|TensorExpr)\w*', re.IGNORECASE)
+
+def hidden_in(graph)->Counter: # kind of node → how many there are
+    "What in a graph of TorchScript runs without being dispatched"
+    with _disable_current_modes(): return Counter(_not_dispatched.findall(str(graph)))   # whose constants are printed by operations
+
 # %% ../nbs/counting/costs.ipynb #2a63abba
 def count_forward(
     model, args, kwargs,
@@ -185,6 +204,7 @@ def count_forward(
 )->Costs:
     "Count one forward of `model`, as it is and where it is"
     modules = visible(model) if modules is None else modules
+    last_graph = torch.jit.last_executed_optimized_graph
     mode, thread, callers = mode or CostMode(), get_ident(), defaultdict(set)
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
     def go(name):
@@ -198,7 +218,9 @@ def count_forward(
             callers[name].add(caller)
             go(name)
             try: return call(*args, **kwargs)
-            finally: go(caller)
+            finally:
+                if isinstance(modules[name], torch.jit.ScriptModule): mode.rows[name].unknown += hidden_in(last_graph())
+                go(caller)
         return counted
     with watching(modules, around), eager(), mode: model(*args, **kwargs)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
@@ -214,32 +236,28 @@ def counted(
     with run.open(): return count_forward(run.model, args, kwargs, modules)
 
 # %% ../nbs/counting/costs.ipynb #1ffe9e71
-def next_on_paper(
+def counted_on_paper(
     twin, call, paper, # of `on_paper`
     modules:dict, # to tell apart
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
 )->Costs:
-    "Count the next forward without data; what it can't tell is said of the module that asks"
-    mode, (args, kwargs) = CostMode(device), call()
-    paper.where = lambda: mode.at or type(twin).__name__
-    with paper.interrupts.open(): return count_forward(twin, args, kwargs, modules, mode)
-
-def counted_on_paper(model, sample)->Costs:
-    "Count a forward where no data is"
-    with on_paper(model, sample) as (twin, call, paper):
-        modules = visible(twin)
-        for _ in range(2): costs = next_on_paper(twin, call, paper, modules)   # the first may build what others use
+    "Count a forward without data; what it can't tell is said of the module that asks"
+    for _ in range(2):   # the first may build what others use
+        mode, (args, kwargs) = CostMode(device), call()
+        paper.where = lambda: mode.at or type(twin).__name__
+        with paper.interrupts.open(): costs = count_forward(twin, args, kwargs, modules, mode)
     return costs
 
 # %% ../nbs/counting/costs.ipynb #efb38bce
 def count_costs(
     model:nn.Module, # left as it is found
-    sample, # a tensor, a tuple of positional arguments, or a dict of keyword arguments
+    sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
     grad:bool=False, # with gradients on, for a model that differentiates in its forward?
 )->Costs:
     "FLOPs and bytes of one forward of `model`, by module, in evaluation mode"
     device = model_device(model, sample)
-    if device.type=='meta' and not grad: costs = counted_on_paper(model, sample)
+    if device.type=='meta' and not grad:
+        with on_paper(model, sample) as (twin, call, paper): costs = counted_on_paper(twin, call, paper, visible(twin))
     else:
         with one_at_a_time, undisturbed(model, sample, device, grad) as run:
             run.rehearse()
@@ -264,3 +282,6 @@ def warn_unknown(costs):
     "One warning that names the operations without a rule"
     if not costs.complete: warnings.warn("no cost is known for " + ', '.join(f'{k} (×{n})' for k,n in costs.unknown.items()) +
         "; rows with these are undefined. `register_cost` takes their FLOPs and bytes", stacklevel=3)
+
+# %% ../nbs/counting/costs.ipynb #61d5c628
+__getattr__ = forwarding('costs', 'traffic', 'registry', 'elementwise', 'formulas', 'products', 'rules')

@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['compressed', 'per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created', 'prims_moved', 'view_copies',
-           'free', 'stored', 'by_output', 'by_input', 'rules_of', 'view_copy_bytes', 'accumulates', 'renorm_bytes']
+           'looked_up_ops', 'free', 'stored', 'by_output', 'by_input', 'rules_of', 'view_copy_bytes', 'accumulated',
+           'renorm_bytes']
 
 # %% ../nbs/counting/elementwise.ipynb #36bee31e
 import torch
 from .registry import Rule, free_rule, is_complex, is_float, none, rule, rules
-from .traffic import _named, covered_bytes, element_size, first, flat, io_bytes, lookup_bytes
-from .traffic import numel, output_bytes, update_bytes
+from .traffic import _named, beta_bytes, copy_bytes, covered_bytes, element_size, first, flat, io_bytes, lookup_bytes
+from .traffic import masked_bytes, numel, output_bytes, target_bytes, template_bytes, update_bytes
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
 def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
@@ -37,10 +38,9 @@ def by_input(k, if_complex=None):
 
 # %% ../nbs/counting/elementwise.ipynb #4804bed5
 per_output = { # FLOPs for each element of the output
-    0: '''clone copy _to_copy fill masked_fill where alias_copy view_copy bernoulli nan_to_num
-          upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d''',
+    0: '''clone _to_copy where alias_copy view_copy nan_to_num''',
     1: '''abs mul div reciprocal floor_divide remainder fmod threshold''',
-    2: '''hardtanh leaky_relu _prelu_kernel rrelu_with_noise rrelu_with_noise_functional addr polar
+    2: '''hardtanh leaky_relu _prelu_kernel rrelu_with_noise rrelu_with_noise_functional polar
           quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel dequantize''',
     3: '''lerp logit softshrink upsample_linear1d linalg_cross''',
     4: '''sigmoid elu celu hardsigmoid hypot''',
@@ -60,6 +60,7 @@ def rules_of(table, by, of_what):
         for n in names.split(): rule(n, f'{k} per {of_what} element')(by(k, of_complex.get(n)))
 
 rules_of(per_output, by_output, 'output')
+rule('addr', '2 per output element', beta_bytes)(by_output(2, of_complex['addr']))
 prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spherical_bessel_j0 cbrt erf_inv erfcx ndtri
     zeta isfinite shift_left shift_right_arithmetic"""   # primitives without a namesake in aten; others have its rule
 rule(prims, '1 per output element', library='prims')(by_output(1))
@@ -115,22 +116,31 @@ moved = """cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflectio
     replication_pad3d roll flip repeat tril triu im2col pixel_shuffle pixel_unshuffle channel_shuffle
     nonzero nonzero_static sort topk kthvalue median nanmedian mode histc histogram _histogramdd_bin_edges _histogramdd_from_bin_cts
     _histogramdd_from_bin_tensors isin hash_tensor unique_dim _unique2 unique_consecutive unique_dim_consecutive
-    bucketize searchsorted masked_select masked_scatter multinomial poisson binomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
+    bucketize searchsorted multinomial poisson binomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
     _local_scalar_dense equal slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy
     complex lu_unpack _chunk_cat lift_fresh_copy _copy_from _pack_padded_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
     to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce
-    _make_per_tensor_quantized_tensor int_repr _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
+    _make_per_tensor_quantized_tensor int_repr _is_any_true _is_all_true _linalg_check_errors _assert_async _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
 created = """zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange linspace logspace eye
-    rand randn randint randperm rand_like randn_like randint_like normal uniform random exponential log_normal cauchy geometric tril_indices triu_indices hann_window
+    rand randn randint randperm rand_like randn_like randint_like uniform random exponential log_normal cauchy geometric tril_indices triu_indices hann_window
     hamming_window blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq
     range"""
 
 rule(moved, 'moves data')(none)
 rule(created, 'creates', output_bytes)(none)
+rule('bernoulli', 'creates', template_bytes)(none)
+rule('fill', 'moves data', template_bytes)(none)
+rule('copy', 'moves data', copy_bytes)(none)
 
 prims_moved = 'rev collapse reshape convert_element_type device_put copy_strided copy_to item'
 rule(prims_moved, 'moves data', library='prims')(none)
 rule('iota', 'creates', output_bytes, library='prims')(none)
+
+# %% ../nbs/counting/elementwise.ipynb #cc1633b1
+@rule('normal', 'creates')
+def _normal(args, kwargs, out):
+    given = *args[:2], kwargs.get('mean'), kwargs.get('std')
+    return sum(isinstance(t, torch.Tensor) and t is not out for t in given)*first(out).numel()   # in place: the target
 
 # %% ../nbs/counting/elementwise.ipynb #9d5f73f6
 view_copies = """as_strided_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy slice_copy split_copy
@@ -146,7 +156,7 @@ def view_copy_bytes(func, args, kwargs, out)->int: # bytes
 rule(view_copies, 'moves data', view_copy_bytes)(none)
 
 # %% ../nbs/counting/elementwise.ipynb #c6b2644d
-def accumulates(which, elements, each=lambda args, kwargs: 1):
+def accumulated(which, elements, each=lambda args, kwargs: 1):
     "A formula: `each` FLOPs (complex: twice that, of products 6) for each of the `elements`, if it `which` accumulates"
     def formula(args, kwargs, out):
         if not is_float(args[0]) or not which(args, kwargs): return 0
@@ -162,14 +172,17 @@ def _of_index(args): return args[2].numel()
 def _of_source(args): return args[3].numel()
 def _of_values(args): return _named(args[0], args[1], args[2])
 
-rule('embedding index_select index gather take _unsafe_index', 'lookup', lookup_bytes)(none)
+looked_up_ops = """embedding index_select index gather take _unsafe_index masked_select upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"""
+rule(looked_up_ops, 'lookup', lookup_bytes)(none)
+rule('masked_fill masked_scatter', 'indexed write', masked_bytes)(none)
 rule('index_copy index_fill', 'indexed write', update_bytes)(none)
-rule('scatter', 'indexed write', update_bytes)(accumulates(_if_reducing, _of_index))
-rule('put', 'indexed write', update_bytes)(accumulates(_if_asked, lambda args: args[1].numel()))
-rule('index_put _index_put_impl _unsafe_index_put', 'indexed write', update_bytes)(accumulates(_if_asked, _of_values))
-rule('scatter_add scatter_reduce', 'indexed sum', update_bytes)(accumulates(_always, _of_index))
-rule('index_add index_reduce', 'indexed sum', update_bytes)(accumulates(_always, _of_source, _scaled))
-rule('_unsafe_masked_index_put_accumulate', 'indexed sum')(accumulates(_always, _of_source))
+rule('scatter', 'indexed write', update_bytes)(accumulated(_if_reducing, _of_index))
+rule('put', 'indexed write', update_bytes)(accumulated(_if_asked, lambda args: args[1].numel()))
+rule('index_put _index_put_impl _unsafe_index_put', 'indexed write', update_bytes)(accumulated(_if_asked, _of_values))
+rule('scatter_add scatter_reduce', 'indexed sum', update_bytes)(accumulated(_always, _of_index))
+rule('index_add index_reduce', 'indexed sum', update_bytes)(accumulated(_always, _of_source, _scaled))
+rule('_unsafe_masked_index_put_accumulate', 'indexed sum')(accumulated(_always, _of_source))
 
 # %% ../nbs/counting/elementwise.ipynb #e1793c47
 @rule('bincount')
@@ -189,8 +202,8 @@ def _embedding_renorm(args, kwargs, out): return 3*args[1].numel()*args[0].shape
 free = """empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set lift_fresh lift detach _unsafe_view
     unsafe_split unsafe_split_with_sizes sym_size sym_stride sym_numel sym_storage_offset dim
     is_contiguous sym_is_contiguous is_strides_like_format is_non_overlapping_and_dense device layout is_pinned record_stream is_same_size
-    _assert_async _assert_tensor_metadata _assert_scalar _functional_assert_async _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets
-    _is_any_true _is_all_true _fused_sdp_choice _linalg_check_errors _nested_view_from_buffer _values _indices
+    _assert_tensor_metadata _assert_scalar _functional_assert_async _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets
+    _fused_sdp_choice _nested_view_from_buffer _values _indices
     is_coalesced _nnz sparse_dim dense_dim values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
 
 for n in free.split(): rules['aten', n] = free_rule

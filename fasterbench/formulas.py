@@ -10,7 +10,7 @@ from math import ceil, log2, prod
 import torch
 from .paper import without_data
 from .registry import is_complex, is_float, rule
-from .traffic import covered_bytes, element_size, first, flat, io_bytes, joint_bytes
+from .traffic import arguments, covered_bytes, element_size, first, io_bytes, numel, target_bytes, window_bytes
 
 # %% ../nbs/counting/formulas.ipynb #6ae0944c
 def _pool(rank):
@@ -19,9 +19,11 @@ def _pool(rank):
         return first(out).numel()*prod(kernel*rank if len(kernel)==1 else kernel) if is_float(args[0]) else 0
     return formula
 
-rule('avg_pool1d')(_pool(1))
-rule('avg_pool2d max_pool2d_with_indices mkldnn_max_pool2d quantized_max_pool2d fractional_max_pool2d')(_pool(2))
-rule('avg_pool3d max_pool3d_with_indices fractional_max_pool3d')(_pool(3))
+rule('avg_pool1d', bytes=window_bytes)(_pool(1))
+rule('avg_pool2d max_pool2d_with_indices mkldnn_max_pool2d quantized_max_pool2d', bytes=window_bytes)(_pool(2))
+rule('avg_pool3d max_pool3d_with_indices', bytes=window_bytes)(_pool(3))
+rule('fractional_max_pool2d')(_pool(2))
+rule('fractional_max_pool3d')(_pool(3))
 
 # %% ../nbs/counting/formulas.ipynb #d2e2fdb9
 def _adaptive_pool(rank):
@@ -115,7 +117,7 @@ def _lstm_cell(args, kwargs, out): return 30*out[0].numel()
 def _gru_cell(args, kwargs, out): return 23*out[0].numel()
 
 # %% ../nbs/counting/formulas.ipynb #27cc9da4
-@rule('nll_loss_forward nll_loss2d_forward')
+@rule('nll_loss_forward nll_loss2d_forward', bytes=target_bytes)
 def _nll(args, kwargs, out): return (1 + (args[2] is not None))*args[1].numel()
 
 @rule('multi_margin_loss')
@@ -147,8 +149,16 @@ def _ctc(args, kwargs, out):
 # %% ../nbs/counting/formulas.ipynb #4c892d7c
 def bag_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of an embedding bag: the rows that the indices name, the indices, the bags"
-    rows = min(covered_bytes(args[0]), args[1].numel()*args[0].shape[-1]*element_size(args[0]))
-    return rows + joint_bytes([t for o in args[1:] for t in flat(o)]) + covered_bytes(first(out))
+    rows = args[1].numel()*args[0].shape[-1]*element_size(args[0])
+    notes = _noted(func, arguments(func, args, kwargs), out) if without_data(out[0]) else numel(out[1:])
+    return io_bytes(func, args, kwargs, out[0], {0: (rows, None)}) + notes*element_size(out[2])
+
+def _noted(func, a, out):
+    "Elements of the integers that are written beside the bags"
+    fast = a['mode']==0 and a['padding_idx']<0 and out[0].element_size()<=4 and a['weight'].stride(1)==1
+    with_end = a['mode']==0 and 'forward_only' in func._opname   # of the last bag
+    bags = a['offsets'].numel() if with_end else len(out[0])
+    return (not fast)*a['indices'].numel() + bags + (out[0].numel() if a['mode']==2 else bags)
 
 @rule('_embedding_bag _embedding_bag_forward_only', bytes=bag_bytes)
 def _bag(args, kwargs, out):

@@ -21,9 +21,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from .core import call_args, held, walk
+from .core import call_args, captured, held, in_cell, is_strided, leaves, mapped, walk
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
-from .snapshot import Snapshot, module_hooks, putting_back
+from .snapshot import Snapshot, module_hooks, putting_back, written_by
 from .twin import Counterparts, Memo, _check, _copied, _inner, _opaque, deep_stack, reachable
 
 # %% ../nbs/core/paper.ipynb #43d64396
@@ -33,21 +33,14 @@ few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26   # known at most: float
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
 
 def _is_float(t): return t.is_floating_point() or t.is_complex()
-def _strided(t): return t.layout is torch.strided and not t.is_nested
 
 def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
     if is_traceable_wrapper_subclass(t):
         return [s for o in _inner(t).values() if isinstance(o, torch.Tensor) for s in _storages(o)]
-    return [t.untyped_storage()] if _strided(t) else []
+    return [t.untyped_storage()] if is_strided(t) else []
 
 # %% ../nbs/core/paper.ipynb #ad3663ab
-@cache
-def _written_to(func):
-    "Positions and names of the arguments that `func` writes to"
-    named = enumerate(func._schema.arguments)
-    return [(i, a.name) for i,a in named if a.alias_info is not None and a.alias_info.is_write]
-
 @cache
 def in_cpp(func):
     "Is `func` put together from others in C++?"
@@ -88,16 +81,16 @@ class Paper(TorchDispatchMode):
         self.kept = {s._cdata: s for t in kept for s in _storages(t)}
     def known(self, t):
         if without_data(t) or t.is_nested: return False
-        return not (_strided(t) and t.untyped_storage()._cdata in self.unknown)
+        return not (is_strided(t) and t.untyped_storage()._cdata in self.unknown)
     def forget(self, t):
         "From now on the values of `t`, and of all that shares its memory, are unknown"
-        if without_data(t) or not _strided(t): return
+        if without_data(t) or not is_strided(t): return
         s = t.untyped_storage()
         self.unknown[s._cdata] = StorageWeakRef(s)
     def faked(self, t):
         "A tensor like `t`, without data"
         if isinstance(t, FakeTensor) or t.is_nested: return t
-        if not t.is_meta and not _strided(t): return self.fake.from_tensor(t)
+        if not t.is_meta and not is_strided(t): return self.fake.from_tensor(t)
         bare = t if t.is_meta else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_meta)
         return FakeTensor(self.fake, bare, _cpu)
 
@@ -107,8 +100,7 @@ def __torch_dispatch__(self:Paper, func, types, args=(), kwargs=None):
     kwargs, op = kwargs or {}, isinstance(func, torch._ops.OpOverload)
     if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
     given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    places = [args[i] if i<len(args) else kwargs.get(n) for i,n in _written_to(func)] if op else []
-    written = [t for t in tree_leaves(places) if isinstance(t, torch.Tensor)]
+    written = [*written_by(func, args, kwargs)] if op else []
     if self.is_elsewhere(given) or self.runs(func, op, given, written, args, kwargs): return func(*args, **kwargs)
     for t in written: self.forget(t)
     if op and in_cpp(func):
@@ -281,12 +273,8 @@ _containers = dict, list, set
 
 def _inside(f)->list: # what a function closes over, and its defaults
     "The objects that come with a function"
-    cells = [c for c in f.__closure__ or () if c is not None]
-    return [o for o in (*map(_contents, cells), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())]
-
-def _contents(cell):
-    try: return cell.cell_contents
-    except ValueError: return None   # not set yet
+    cells, defaults, named = captured(f)
+    return [*(in_cell(c) for c in cells or ()), *(defaults or ()), *(named or {}).values()]
 
 def program_of(*xs)->list: # containers
     "The dictionaries, lists and sets that come with the classes, functions and Python modules some modules are written in"
@@ -347,7 +335,7 @@ def _new_samples(sample, memo, uncopied):
     def call():
         memo.counterpart.storages, new = dict(storages), Memo([*memo.originals.values()], memo.counterpart)
         new.update(made)
-        return call_args(tree_map(lambda o: _own(o, new, uncopied), sample))
+        return call_args(mapped(lambda o: _own(o, new, uncopied), sample))
     return call
 
 def _samples(sample, memo):
@@ -355,14 +343,14 @@ def _samples(sample, memo):
     uncopied = []
     call = _new_samples(sample, memo, uncopied)
     call()
-    functions = [f for f in tree_leaves(sample) if isinstance(f, FunctionType)]
-    inside = [o for f in functions for o in (f.__closure__, f.__defaults__, f.__kwdefaults__)]
+    functions = [f for f in leaves(sample) if isinstance(f, FunctionType)]
+    inside = [o for f in functions for o in captured(f)]
     return call, Snapshot(*uncopied, *inside)
 
 @contextmanager
 def on_paper(
     model:nn.Module, # stays as it is
-    sample, # a tensor, a tuple of positional arguments, or a dict of keyword arguments; stays as it is
+    sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both; stays as it is
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
 ):
     "A copy of `model` without data, in evaluation and inference mode, what gives `args, kwargs` for a call, and its `Paper`"

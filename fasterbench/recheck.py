@@ -9,7 +9,6 @@ __all__ = ['through_ceiling', 'row_of', 'Retimer', 'raised', 'recheck']
 from dataclasses import replace
 import torch
 from torch.utils._pytree import tree_leaves
-from .core import si
 from .timing import time_for
 from .costs import CostMode, count_forward, op_dtype
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name

@@ -10,6 +10,8 @@ __all__ = ['switches', 'one_at_a_time', 'same_rng', 'num_threads', 'tf32_allowed
 import os, random, signal, sys, threading, warnings
 import numpy as np, torch
 from contextlib import contextmanager
+from fastcore.basics import patch
+from .core import first_line
 
 # %% ../nbs/core/settings.ipynb #3345d7ff
 @contextmanager
@@ -17,8 +19,9 @@ def same_rng(device:torch.device=torch.device('cpu')):
     "The random state of torch, NumPy and Python is the same after the block as before"
     py, numpy_ = random.getstate(), np.random.get_state()
     own = device.type not in ('cpu', 'meta')   # does the device have a generator of its own?
+    kind = dict(device_type=device.type) if own else {}
     try:
-        with torch.random.fork_rng(devices=[device] if own else [], **(dict(device_type=device.type) if own else {})): yield
+        with torch.random.fork_rng(devices=[device] if own else [], **kind): yield
     finally:
         random.setstate(py)
         np.random.set_state(numpy_)
@@ -49,6 +52,17 @@ def _set_legacy(matmul, cudnn):
     torch.set_float32_matmul_precision(matmul)
     torch.backends.cudnn.allow_tf32 = cudnn
 
+# %% ../nbs/core/settings.ipynb #be350979
+def _precision():
+    "Both views: the older switches, if they can be read, and the newer one of each backend"
+    return _legacy_precision(), [h.fp32_precision for h in _precision_holders()]
+
+def _set_precision(values):
+    legacy, each = values
+    if legacy: _set_legacy(*legacy)
+    for h,v in zip(_precision_holders(), each):
+        if h.fp32_precision!=v: h.fp32_precision = v
+
 # %% ../nbs/core/settings.ipynb #a1b3c663
 def tf32_allowed()->bool:
     "Does the program let float32 matrix products run in TF32 on a GPU that has it?"
@@ -60,17 +74,13 @@ def float32_precision(
     tf32:bool=False # let float32 products run in TF32 where the device has it?
 ):
     "float32 arithmetic in float32 (or in TF32) for the time of the block"
-    holders, legacy = _precision_holders(), _legacy_precision()
-    old = [h.fp32_precision for h in holders]
+    old = _precision()
     try:
-        if legacy: _set_legacy('high' if tf32 else 'highest', tf32)
+        if old[0]: _set_legacy('high' if tf32 else 'highest', tf32)
         else:
-            for h in holders: h.fp32_precision = 'tf32' if tf32 else 'ieee'
+            for h in _precision_holders(): h.fp32_precision = 'tf32' if tf32 else 'ieee'
         yield
-    finally:
-        if legacy: _set_legacy(*legacy)
-        for h,v in zip(holders, old):
-            if h.fp32_precision!=v: h.fp32_precision = v
+    finally: _set_precision(old)
 
 # %% ../nbs/core/settings.ipynb #f1d61c5d
 def _attributes(holder, *names):
@@ -86,12 +96,6 @@ def _each(*switches):
     return lambda: [read() for read,_ in switches], write
 
 # %% ../nbs/core/settings.ipynb #ca4374b7
-def _set_precision(values):
-    legacy, each = values
-    if legacy: _set_legacy(*legacy)
-    for h,v in zip(_precision_holders(), each):
-        if h.fp32_precision!=v: h.fp32_precision = v
-
 def _default_device():
     "The device that was made the default, or `None`"
     return getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, 'device_context', None), 'device', None)
@@ -103,7 +107,8 @@ def _autocast(kind): # of device
 # %% ../nbs/core/settings.ipynb #7dccc8b0
 def _stance():
     "How `torch.compile` stands to its regions; `None` while Dynamo is not loaded"
-    return vars(sys.modules['torch._dynamo.eval_frame'])['_stance'] if 'torch._dynamo.eval_frame' in sys.modules else None
+    frames = sys.modules.get('torch._dynamo.eval_frame')
+    return None if frames is None else vars(frames)['_stance']
 
 def _set_stance(stance):
     from torch._dynamo import eval_frame
@@ -114,21 +119,28 @@ def _leave_modes(n):
     "End the dispatch modes above the first `n`, which an interrupt kept from ending"
     while torch._C._len_torch_dispatch_stack()>n: torch._C._pop_torch_dispatch_stack(None)
 
+def _anomaly(): return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+_cuda, _mha, _future = torch.backends.cuda, torch.backends.mha, torch.__future__
+_attention = _each(
+    (_cuda.flash_sdp_enabled, _cuda.enable_flash_sdp),
+    (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
+    (_cuda.mem_efficient_sdp_enabled, _cuda.enable_mem_efficient_sdp))
+_swapping = _future.get_swap_module_params_on_conversion, _future.set_swap_module_params_on_conversion
+
 # %% ../nbs/core/settings.ipynb #6656af67
-_cuda, _mha = torch.backends.cuda, torch.backends.mha
 switches = { # name → reader, writer
     'dispatch modes':           (torch._C._len_torch_dispatch_stack, _leave_modes),
     'default dtype':            (torch.get_default_dtype, torch.set_default_dtype),
     'default device':           (_default_device, torch.set_default_device),
     'gradients':                (torch.is_grad_enabled, torch.set_grad_enabled),
-    'anomaly detection':        (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), lambda v: torch.set_anomaly_enabled(*v)),
+    'anomaly detection':        (_anomaly, lambda v: torch.set_anomaly_enabled(*v)),
     'deterministic algorithms': (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     'cuDNN':                    _attributes(torch.backends.cudnn, 'enabled', 'benchmark', 'deterministic'),
-    'float32 precision':        (lambda: (_legacy_precision(), [h.fp32_precision for h in _precision_holders()]), _set_precision),
-    'fused attention':          _each((_cuda.flash_sdp_enabled, _cuda.enable_flash_sdp), (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
-                                      (_cuda.mem_efficient_sdp_enabled, _cuda.enable_mem_efficient_sdp)),
+    'float32 precision':        (_precision, _set_precision),
+    'fused attention':          _attention,
     'fused encoder layers':     (_mha.get_fastpath_enabled, _mha.set_fastpath_enabled),
-    'parameters are swapped':   (torch.__future__.get_swap_module_params_on_conversion, torch.__future__.set_swap_module_params_on_conversion),
+    'parameters are swapped':   _swapping,
     'autocast':                 _autocast('cpu'),
     'autocast on CUDA':         _autocast('cuda'),
     'autocast keeps copies':    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
@@ -149,6 +161,7 @@ def put_back(
         except BaseException as e: failed.append((name, e))
     return failed
 
+# %% ../nbs/core/settings.ipynb #43a0cc8e
 def report(
     failed:list, # names and errors
     quietly:bool, # warn only: another error is on its way
@@ -157,7 +170,7 @@ def report(
     if not failed: return
     for _,e in failed:
         if not isinstance(e, Exception): raise e
-    what = 'not put back as it was: ' + '; '.join(f'{k} ({str(e).splitlines()[0] if str(e) else type(e).__name__})' for k,e in failed)
+    what = 'not put back as it was: ' + '; '.join(f'{k} ({first_line(e)})' for k,e in failed)
     if not quietly: raise RuntimeError(what) from failed[0][1]
     warnings.warn(what, stacklevel=3)
 
@@ -178,18 +191,6 @@ def same_settings():
 class Interrupts:
     "A context in which SIGINT is held, except within `open`"
     def __init__(self): self.held, self.came, self.old = True, False, None
-    def __enter__(self):
-        if threading.current_thread() is not threading.main_thread(): return self
-        try:
-            if callable(signal.getsignal(signal.SIGINT)): self.old = signal.signal(signal.SIGINT, self.handle)
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-    def __exit__(self, *args):
-        if self.old is None: return
-        signal.signal(signal.SIGINT, self.old)
-        if self.came: signal.raise_signal(signal.SIGINT)
     def handle(self, number, frame):
         "What happens on SIGINT: it is noted, or done as it would be without this context"
         if self.held: self.came = True
@@ -207,6 +208,23 @@ class Interrupts:
                 signal.raise_signal(signal.SIGINT)
             yield
         finally: self.held = True
+
+# %% ../nbs/core/settings.ipynb #8cfc465c
+@patch
+def __enter__(self:Interrupts):
+    if threading.current_thread() is not threading.main_thread(): return self
+    try:
+        if callable(signal.getsignal(signal.SIGINT)): self.old = signal.signal(signal.SIGINT, self.handle)
+        return self
+    except BaseException:
+        self.__exit__()
+        raise
+
+@patch
+def __exit__(self:Interrupts, *args):
+    if self.old is None: return
+    signal.signal(signal.SIGINT, self.old)
+    if self.came: signal.raise_signal(signal.SIGINT)
 
 # %% ../nbs/core/settings.ipynb #ec3c5db6
 class Turns:

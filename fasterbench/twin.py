@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import held, walk
+from .core import captured, check_initialized, first_line, held, home, is_strided, walk
 from .regions import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc
@@ -34,7 +34,7 @@ def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list:
         seen.add(id(o))
         if isinstance(o, kinds) or _stays(o): res.append(o)
         if isinstance(o, torch.Tensor) or _stays(o): continue
-        if isinstance(o, types.FunctionType): todo += [o.__closure__, o.__defaults__, o.__kwdefaults__, vars(o)]
+        if isinstance(o, types.FunctionType): todo += [*captured(o), vars(o)]
         elif isinstance(o, nn.Module): todo += [v for k,v in vars(o).items() if k!='_compiled_call_impl']
         else: todo += gc.get_referents(o)
     return res
@@ -68,15 +68,15 @@ class Counterparts:
     def _kind(self, t):
         if is_traceable_wrapper_subclass(t): return self.parts
         if not _behaves(t): raise ValueError(f"a {type(t).__name__} is a tensor that can't be taken apart")
-        odd = t.layout is not torch.strided or t.is_nested or t.is_quantized or t.is_conj() or t.is_neg()
-        return self.unusual if odd else self.strided
+        usual = is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg())
+        return self.strided if usual else self.unusual
 
 # %% ../nbs/core/twin.ipynb #db8bc65f
 @patch
 def storage(self:Counterparts, t, device, dtype):
     "The counterpart of the memory of `t`, as if it held `dtype`"
     s, cast = t.untyped_storage(), dtype is not t.dtype
-    key, size = (s._cdata, device, (t.dtype, dtype) if cast else None), s.nbytes()
+    key, size = (home(t), device, (t.dtype, dtype) if cast else None), s.nbytes()
     if key not in self.storages:
         if cast: size = size//t.itemsize*dtype.itemsize
         if device.type=='meta': new = torch.empty(size, dtype=torch.uint8, device=device)
@@ -143,13 +143,8 @@ def _rebind(new, memo, live):
 def _check(model):
     "Refuse what is known not to be copied"
     scripted = [n for n,m in walk(model).items() if isinstance(m, torch.jit.ScriptModule)]
-    name = type(model).__name__
-    if scripted: raise ValueError(f"{name} can't be copied: {scripted[0] or 'the model'} is TorchScript")
-    lazy = [n for t,n in held(model).items() if nn.parameter.is_lazy(t)]
-    if lazy: raise ValueError(f"{name} has parameters that are not initialized yet: {', '.join(lazy)}; "
-        "a first forward does that")
-
-def _first_line(e): return (str(e).splitlines() or [''])[0] or type(e).__name__
+    if scripted: raise ValueError(f"{type(model).__name__} can't be copied: {scripted[0] or 'the model'} is TorchScript")
+    check_initialized(model)
 
 def _copied(model, memo):
     "A deep copy of `model`"
@@ -159,7 +154,7 @@ def _copied(model, memo):
         with deep_stack(8), torch.inference_mode(False), torch.no_grad():
             new = copy.deepcopy(model, memo)
             _rebind(new, memo, live)
-    except Exception as e: raise ValueError(f"{what}: {_first_line(e)}") from e
+    except Exception as e: raise ValueError(f"{what}: {first_line(e)}") from e
     live |= {id(t) for t in held(model)}
     shared = [n for o,n in (*((m, n) for n,m in walk(new).items()), *held(new).items()) if id(o) in live]
     if shared: raise ValueError(f"{what}: its copy shares {shared[0] or 'everything'} with it")
