@@ -163,8 +163,10 @@ class CostMode(TorchDispatchMode):
         return self.at if node is None else self.nodes.owner(node)
     def count(self, func, rule, args, kwargs, out):
         row = self.rows[self.here()]
-        if rule.flops is None: row.unknown[str(func)] += 1
         cost = rule.cost(func, args, kwargs, out)
+        if cost.flops is None:
+            row.unknown[str(func)] += 1
+            cost = cost._replace(flops=0)
         if cost.flops or cost.bytes: row.add(cost, op_dtype(func, args, out))
 
 # %% ../nbs/counting/costs.ipynb #795e9842

@@ -11,11 +11,12 @@ from functools import cache
 import torch
 from tabulate import tabulate
 from torch.utils.flop_counter import flop_registry
-from . import formulas, elementwise, products
+from . import elementwise, formulas, matrices, products, quantized, updates
 from .elementwise import by_output
 from .paper import in_cpp
 from .products import torch_rule
 from .registry import Rule, free_rule, named_rule, rules
+from .updates import foreach_rule
 
 # %% ../nbs/counting/rules.ipynb #bf244819
 registered = {}   # operation or overload → `Rule`, of operations from elsewhere
@@ -40,18 +41,38 @@ def _by_tags(func):
     if _is_composite(func): return None
     if func.is_view or torch.Tag.inplace_view in func.tags: return free_rule
     if torch.Tag.pointwise in func.tags: return Rule('1 per output element', by_output(1))
-    return _twin_rule(func) or Rule('unknown')
+    return _twin_rule(func) or _namesake_rule(func) or Rule('unknown')
+
+
+# %% ../nbs/counting/rules.ipynb #e8b95ceb
+def _has_out(op): return any(a.is_out for a in op._schema.arguments)
+
+def _overloads(packet):
+    "The overloads that return a new tensor, of those that the dispatcher has: some are TorchScript's alone"
+    overloads = [getattr(packet, o) for o in packet.overloads()] if packet else []
+    return [o for o in overloads if torch._C._dispatch_has_kernel(o.name()) and not _has_out(o)]
 
 def _twin_rule(func):
-    "The rule of `abs` for `abs_`: in place an operation does what it does otherwise"
-    plain = func.namespace=='aten' and func._opname.endswith('_') and getattr(torch.ops.aten, func._opname[:-1], None)
-    rules = [rule_for(getattr(plain, o)) for o in plain.overloads()] if plain else []
-    return next((r for r in rules if r is not None and r.flops is not None), None)
+    "The rule of `abs` for `abs_` and for `abs.out`: an operation does the same wherever it writes"
+    name, packets = func._opname, []
+    if name.endswith('_'): packets.append(getattr(getattr(torch.ops, func.namespace), name[:-1], None))
+    if _has_out(func): packets.append(func._overloadpacket)
+    return _first_known(rule_for(o) for p in packets for o in _overloads(p))
+
+def _first_known(found): return next((r for r in found if r is not None and r.flops is not None), None)
+
+def _namesake_rule(func):
+    "The rule of `add` for `_foreach_add`, which adds lists, and for `prims::add`, which torch's own decompositions use"
+    lists, name = func._opname.startswith('_foreach_'), func._opname.removeprefix('_foreach_')
+    if not lists and func.namespace!='prims': return None
+    if lists: name = name.removesuffix('_')
+    found = rules.get(('aten', name)) or _first_known(map(rule_for, _overloads(getattr(torch.ops.aten, name, None))))
+    return foreach_rule(func, found) if found and lists else found
 
 # %% ../nbs/counting/rules.ipynb #98b5436f
 sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells of formulas', 'free': 'nothing is read or written',
-    'indexed sum': 'one addition for each element of the source'}
-sources.update(dict.fromkeys(['moves data', 'creates', 'lookup', 'a view, or else a copy', 'indexed write'], 'no arithmetic'))
+    'linear algebra': 'LAPACK Working Note 41; Golub and Van Loan', 'indexed sum': 'one addition for each element named', 'indexed write': 'none, or one for each element accumulated'}
+sources.update(dict.fromkeys(['moves data', 'creates', 'lookup'], 'no arithmetic'))
 more = {'1 per output element': ', and every operation that torch tags pointwise', 'free': ', and every view'}
 
 def _order(row): return not row[0][0].isdigit(), row[0].partition(' ')[2], len(row[0]), row[0]
