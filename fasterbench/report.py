@@ -108,23 +108,26 @@ def _many_marks(t):
     return f": much, since {t.module_calls} module calls take {si(t.plain.median/t.module_calls, 's')} each"
 
 def _marks_line(t):
-    return (f"marks        add {t.overhead_pct:.1f} % to a forward ({len(t.plain.samples)} without marks, "
-        f"median {si(t.plain.median, 's')}){_many_marks(t)}")
+    "What the marks add to a forward, if that can be told"
+    lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
+    beside = f"{len(t.plain.samples)} forwards without marks beside, median {si(t.plain.median, 's')}"
+    if lo<=0<=hi: return f"marks        add nothing that can be told from 0: {lo:.1f} to {hi:.1f} % ({beside})"
+    return f"marks        add {t.overhead_pct:.1f} % to a forward, {lo:.1f} to {hi:.1f} % ({beside}){_many_marks(t)}"
 
 def _device_line(t):
     return (f"device       idle for {t.device_idle_pct:.1f} % of a forward; "
         f"the host takes {si(t.launch.median, 's')} to launch one")
 
 # %% ../nbs/visualization/report.ipynb #1baa5bc4
-def _timed(t, seconds): return f"{si(seconds, 's')} ({100*seconds/t.forward.median:.1f} %)" # and part of the forward
+def _timed(t, seconds): return f"{si(seconds, 's')} ({100*seconds/t.mean_s:.1f} %)" # and part of the forward
 
 def _time_lines(t, unknown):
     "How long a forward takes, and what that is made of"
     undefined = (f"undefined    {_timed(t, t.undefined_s)} in rows with operations of unknown cost: "
         f"{', '.join(unknown)}")
-    remainder = (f"remainder    {_timed(t, t.remainder_s)}: {si(t.outside.median, 's')} outside of the rows "
-        f"(Python, dispatch), {si(t.jitter_s, 's')} jitter")
-    lines = [f"forward      {t.forward!r}", f"rows         {_timed(t, t.rows_s)}"]
+    forward = f"forward      {si(t.mean_s, 's')}, mean of the middle half; {t.forward!r}"
+    remainder = f"remainder    {_timed(t, t.remainder_s)} outside of the rows (Python, dispatch)"
+    lines = [forward, f"rows         {_timed(t, t.rows_s)}"]
     lines += [undefined]*(not t.complete) + [remainder, _marks_line(t)]
     return lines + ([_device_line(t)] if t.launch else [])
 
@@ -141,12 +144,12 @@ def _row_lines(rows, t):
     explained = above and above[0].roof!='memory'
     how = ("the data came from a cache, of whose roof the row reached that much" if explained else
         "the peaks hold no caches that could explain it")
-    share = f"{100*sum(r.time_s for r in noisy)/t.forward.median:.1f} %"
+    share = f"{100*sum(r.time_s for r in noisy)/t.mean_s:.1f} %"
     said = [
         (noisy, f"~            noisy: the IQR of {len(noisy)} rows' samples ({share}) is more than a tenth of "
                 "their median"),
         (some,  f"paths        {len(some)} rows were not called in every forward as often as counted; "
-                "their times are those of the forwards in which they were"),
+                "their utilization is that of the forwards in which they were"),
         (above, f"↑            above the memory's roof: {how}")]
     return [line for rows,line in said if rows]
 
@@ -156,7 +159,7 @@ def _error_lines(rows, peaks=None):
     odd = sorted((r for r in rows if r.impossible), key=lambda r: -r.cache_pct)
     if not odd: return []
     def numbers(r):
-        rate = si(r.flops/r.time_s, 'FLOP/s') if r.bound=='compute' else si(r.bytes_moved/r.time_s, 'B/s')
+        rate = si(r.flops/r.run_s, 'FLOP/s') if r.bound=='compute' else si(r.bytes_moved/r.run_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
         by = f" ({kernel})" if kernel else ''
         return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
@@ -168,7 +171,7 @@ def _totals_lines(r):
     "What is to be said of a profile"
     t = r.totals
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
-        f"{100*t.roof_time_s/t.forward.median:.1f} % of the forward")
+        f"{100*t.roof_time_s/t.mean_s:.1f} % of the forward")
     disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
     return [*_time_lines(t, r.unknown), _work_line(r), roof, *ceiling_lines(r), *_row_lines(r, t), *disturbed, *_error_lines(r, r.peaks)]
 

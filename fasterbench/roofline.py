@@ -26,7 +26,7 @@ from .recheck import recheck
 from .regions import eager, visible
 from .report import summary_table, unfit
 from .results import Roofline, circumstances
-from .rows import RooflinePoint, Totals, check_ceilings, memory_pct, roofline_point, sum_rows, warn_no_ceiling
+from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .state import check_sample, undisturbed
 from .system import Disturbance, usable_cpus
@@ -164,12 +164,13 @@ def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad):
 # %% ../nbs/analysis/roofline.ipynb #71c7a22c
 @patch
 def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
-    forward_s, rows = Timing(forwards.totals).median, []
+    middle, rows = middle_half(forwards.totals), []
+    forward_s = mean_of(forwards.totals, middle)
     for name,cost in costs.by_module.items():
         if not cost.worked: continue
         ran = [path[name]==cost.calls for path in forwards.paths]
         samples = [own.get(name, 0.) for own in forwards.owns]
-        row = roofline_point(name, modules[name], cost, samples, forward_s, peaks, ran)
+        row = roofline_point(name, modules[name], cost, samples, forward_s, peaks, ran, middle)
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)
