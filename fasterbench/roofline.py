@@ -197,7 +197,7 @@ def warn_other_path(costs, forwards):
     odd = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()]
     called = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
     if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed forwards took the path of the counted one: "
-        f"as often as counted they called {called}; the times of these rows are of those forwards", stacklevel=3)
+        f"as often as counted they called {called}; the utilization of these rows is of those forwards", stacklevel=3)
 
 # %% ../nbs/analysis/roofline.ipynb #386fad90
 def weight_bytes(model:nn.Module)->float: # bytes
