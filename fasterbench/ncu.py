@@ -18,7 +18,7 @@ from .core import as_text, si
 from .ncu_files import Kernel, by_kernel, counter_value, read_ncu, read_report
 from .ncu_files import decimal_mark, parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
-from .operations import arithmetic_intensity, bound, roof_time, utilization_pct
+from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .rows import RooflinePoint
@@ -232,8 +232,8 @@ def kernel_rows(
             nbytes = kernel_bytes(k.metrics, level)
             if flops is None or nbytes is None or not k.time_s: continue
             bandwidth = next((l.bandwidth for l in peaks.memory_levels if l.name==level), peaks.peak_bandwidth if level=='DRAM' else None)
-            roof, ai = roof_time(flops, nbytes, peaks.peak_flops, bandwidth) if bandwidth else None, arithmetic_intensity(flops, nbytes)
-            side = bound(ai, peaks.peak_flops/bandwidth) if bandwidth else 'undefined'
+            at, ai = place(flops, nbytes, peaks.peak_flops, bandwidth) if bandwidth else None, arithmetic_intensity(flops, nbytes)
+            side, roof = (at.bound, at.roof_time_s) if at else ('undefined', None)
             res.append(RooflinePoint(k.name if level=='DRAM' else f'{k.name} ({level})', 'kernel', round(flops), round(nbytes), k.time_s, ai, flops/k.time_s/1e9,
                 side, utilization_pct(roof, k.time_s) if roof else None, k.calls, dtype=peaks.dtype, time_pct=100*k.time_s/total, roof_time_s=roof, cache_time_s=roof,
                 roof={'memory': level, 'compute': peaks.name}.get(side)))   # counted bytes leave nothing for a cache to explain: above this roof is a measurement error

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
-           'bound', 'utilization_pct', 'read_text', 'roofline_analysis', 'element_bytes', 'estimate_layer']
+           'bound', 'utilization_pct', 'Place', 'place', 'read_text', 'roofline_analysis', 'element_bytes',
+           'estimate_layer']
 
 # %% ../nbs/analysis/operations.ipynb #6c760328
 import csv, gzip, inspect, io, zlib
@@ -12,6 +13,7 @@ from collections import Counter
 from math import inf, isfinite, prod
 from numbers import Integral, Real
 from pathlib import Path
+from typing import NamedTuple
 
 # %% ../nbs/analysis/operations.ipynb #5439907e
 def arithmetic_intensity(
@@ -65,6 +67,25 @@ def utilization_pct(
 )->float: # percent, not clipped
     "How much of the measured time the roof accounts for"
     return 100*roof_s/time_s
+
+# %% ../nbs/analysis/operations.ipynb #13d8930f
+class Place(NamedTuple):
+    "Where work stands under a roof"
+    arithmetic_intensity:float|None # FLOP/byte
+    bound:str                       # `"memory"`, `"compute"` or `"undefined"`
+    roof_time_s:float               # seconds that the roof allows
+    attainable_flops:float|None     # FLOP/s
+
+def place(
+    flops:float,          # FLOP
+    nbytes:float,         # bytes
+    peak_flops:float,     # FLOP/s
+    peak_bandwidth:float, # byte/s
+)->Place:
+    "Put work under a roof"
+    ai = arithmetic_intensity(flops, nbytes)
+    rate = None if ai is None else attainable_flops(ai, peak_flops, peak_bandwidth)
+    return Place(ai, bound(ai, ridge_point(peak_flops, peak_bandwidth)), roof_time(flops, nbytes, peak_flops, peak_bandwidth), rate)
 
 # %% ../nbs/analysis/operations.ipynb #5e485a65
 text_limit = 2**28 # bytes that an archive may hold
@@ -160,10 +181,10 @@ def roofline_analysis(
     res = []
     for i,record in enumerate(_records(operations)):
         name, flops, nbytes = _checked(i, record)
-        ai = flops/nbytes if nbytes else inf
-        rate = attainable_flops(ai, *peaks)
-        row = dict(name=name, arithmetic_intensity=ai, attainable_flops=rate, bound=f'{bound(ai, ridge_point(*peaks))}-bound',
-                   efficiency=100*rate/peaks[0], estimated_time_s=roof_time(flops, nbytes, *peaks))
+        p = place(flops, nbytes, *peaks)
+        ai, rate = (inf, peaks[0]) if not nbytes else (p.arithmetic_intensity, p.attainable_flops)
+        row = dict(name=name, arithmetic_intensity=ai, attainable_flops=rate, bound=f"{p.bound if nbytes else 'compute'}-bound",
+                   efficiency=100*rate/peaks[0], estimated_time_s=p.roof_time_s)
         res.append({k:round(v, _digits[k]) if rounded and k in _digits else v for k,v in row.items()})
     return res
 

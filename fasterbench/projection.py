@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 import torch
 from .core import resolve_dtype
-from .operations import arithmetic_intensity, bound, ridge_point, roof_time
+from .operations import arithmetic_intensity, place
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .rows import RooflinePoint, ceiling_for, check_ceilings, warn_no_ceiling
@@ -31,8 +31,8 @@ def _projected(r, peaks, dtype):
     ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
     known = not r.unknown and ceiling is not None
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
-    side = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if known else 'undefined'
-    roof_s = roof_time(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
+    at = place(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
+    side, roof_s = (at.bound, at.roof_time_s) if at else ('undefined', None)
     return Projection(r.name, r.type, r.flops, nbytes, r.time_s, ai, None, side, None, r.calls, r.matmul_flops, other,
         r.time_pct, r.params, roof_s, unknown=r.unknown, was_bound=r.bound, was_roof_time_s=r.roof_time_s)
 

@@ -16,7 +16,7 @@ import torch
 from fastcore.basics import patch
 from .arithmetic import measurable
 from .core import as_text, held
-from .operations import arithmetic_intensity, bound, ridge_point, roof_time, utilization_pct
+from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks, arithmetic_dtype, dtype_name
 from .regions import one_region
 from .system import Disturbance
@@ -159,8 +159,8 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle
     run_s, known, ceiling = time_s if called_s is None else called_s, not cost.unknown, ceiling_for(cost, peaks)
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
     under = known and ceiling is not None
-    roof = roof_time(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth) if under else None
-    what = bound(ai, ridge_point(ceiling, peaks.peak_bandwidth)) if under else 'undefined'
+    at = place(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth) if under else None
+    roof, what = (at.roof_time_s, at.bound) if at else (None, 'undefined')
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
         cost.flops/run_s/1e9 if known and run_s else None, what,
         utilization_pct(roof, run_s) if under and run_s else None,
