@@ -72,7 +72,9 @@ def op_dtype(func, args, out)->torch.dtype|None:
 # %% ../nbs/counting/costs.ipynb #c9268ebf
 aten = torch.ops.aten
 
-def _sdpa(args, kwargs, out): return 2*prod(args[0].shape[:-1])*args[1].shape[-2]*(args[1].shape[-1] + args[2].shape[-1])
+def _sdpa(args, kwargs, out):
+    q, k, v = (t.shape for t in args[:3])
+    return 2*prod(q[:-1])*k[-2]*(k[-1] + v[-1])
 
 def _sdpa_bytes(func, args, kwargs, out):
     return io_bytes(func, args, kwargs, out) + 4*prod(args[0].shape[:-1])   # a statistic in float32
@@ -114,11 +116,13 @@ linear_rule = Rule('product', lambda args, kwargs, out: 2*args[0].numel()*args[1
 
 def nested_rule(func)->Rule:
     "The rule for a composite operation on nested tensors"
-    return linear_rule if func._opname=='linear' else Rule('moves data', none) if func._opname in ('to', 'dropout') else Rule('unknown')
+    if func._opname=='linear': return linear_rule
+    return Rule('moves data', none) if func._opname in ('to', 'dropout') else Rule('unknown')
 
 def _laid_out(out, q, k, v):
     "The result as a fused kernel lays it out: whether heads can be joined without a copy depends on that"
-    return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0] if q.is_meta and q.shape[-1]==v.shape[-1] else out
+    fused = q.is_meta and q.shape[-1]==v.shape[-1]
+    return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0] if fused else out
 
 # %% ../nbs/counting/costs.ipynb #2011f74d
 _spelled_out = 'flex_attention', 'while_loop', 'map_impl'   # whose plain definition runs under a mode
@@ -137,10 +141,11 @@ class CostMode(TorchDispatchMode):
     ):
         super().__init__()
         self.device = device
-        self.rows, self.at, self.nodes = defaultdict(ModuleCost), '', None   # `nodes`: with gradients, which module made which
+        self.rows, self.at = defaultdict(ModuleCost), ''
+        self.nodes = None   # with gradients: which module made which
     supports_higher_order_operators = True
     @classmethod
-    def _should_skip_dynamo(cls): return False   # nothing is compiled in here, and the guard against it costs two calls an operation
+    def _should_skip_dynamo(cls): return False   # nothing is compiled in here
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload): return self.higher_order(func, args, kwargs)
@@ -158,7 +163,8 @@ class CostMode(TorchDispatchMode):
         "The arguments of an attention, whose boolean mask is written out as numbers first, whichever kernel runs"
         mask = args[3] if len(args)>3 else kwargs.get('attn_mask')
         if mask is None or mask.dtype is not torch.bool: return args, kwargs
-        with self: mask = torch.where(mask, *(torch.scalar_tensor(v, dtype=args[0].dtype, device=args[0].device) for v in (0., -inf)))
+        def number(v): return torch.scalar_tensor(v, dtype=args[0].dtype, device=args[0].device)
+        with self: mask = torch.where(mask, number(0.), number(-inf))
         return (*args[:3], mask, *args[4:]), {k:v for k,v in kwargs.items() if k!='attn_mask'}
     def higher_order(self, func, args, kwargs):
         run = _in_the_open(func, args, kwargs)
@@ -192,7 +198,8 @@ class Costs:
     @property
     def bytes_moved(self)->int: return self._sum('bytes_moved')   # bytes
     @property
-    def unknown(self)->Counter: return sum((c.unknown for c in self.by_module.values()), Counter()) # operation → calls
+    def unknown(self)->Counter: # operation → calls
+        return sum((c.unknown for c in self.by_module.values()), Counter())
     @property
     def complete(self)->bool: return not self.unknown             # has every operation a rule?
     @property
@@ -203,7 +210,8 @@ _not_dispatched = re.compile(r'prim::(?!Constant)\w*(?:mkldnn|Fusion|TensorExpr)
 
 def hidden_in(graph)->Counter: # kind of node → how many there are
     "What in a graph of TorchScript runs without being dispatched"
-    with _disable_current_modes(): return Counter(_not_dispatched.findall(str(graph)))   # whose constants are printed by operations
+    with _disable_current_modes(): text = str(graph)   # whose constants are printed by operations
+    return Counter(_not_dispatched.findall(text))
 
 # %% ../nbs/counting/costs.ipynb #2a63abba
 def count_forward(
@@ -281,7 +289,8 @@ def weights_in(
     nbytes:float|None # an element; `None`: as they are
 ):
     "While the block lasts, weights of two and more dimensions count as `nbytes` bytes an element, whatever their dtype"
-    new = {p.untyped_storage()._cdata: nbytes for p in held(model, '_parameters') if p.dim()>1 and p.is_floating_point()} if nbytes else {}
+    kept = [p for p in held(model, '_parameters') if p.dim()>1 and p.is_floating_point()] if nbytes else []
+    new = {p.untyped_storage()._cdata: nbytes for p in kept}
     weight_sizes.update(new)
     try: yield
     finally:
@@ -289,8 +298,9 @@ def weights_in(
 
 def warn_unknown(costs):
     "One warning that names the operations without a rule"
-    if not costs.complete: warnings.warn("no cost is known for " + ', '.join(f'{k} (×{n})' for k,n in costs.unknown.items()) +
-        "; rows with these are undefined. `register_cost` takes their FLOPs and bytes", stacklevel=3)
+    which = ', '.join(f'{k} (×{n})' for k,n in costs.unknown.items())
+    if which: warnings.warn(f"no cost is known for {which}; rows with these are undefined. "
+        "`register_cost` takes their FLOPs and bytes", stacklevel=3)
 
 # %% ../nbs/counting/costs.ipynb #61d5c628
 __getattr__ = forwarding('costs', 'traffic', 'registry', 'elementwise', 'formulas', 'products', 'rules')

@@ -22,7 +22,7 @@ compressed = torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_
 
 # %% ../nbs/counting/elementwise.ipynb #8617da3c
 def by_output(k, if_complex=None):
-    "A formula: `k` FLOPs for each element of the first output; of complex ones `if_complex`, or twice `k`; of integers none"
+    "`k` FLOPs for each element of the first output; of complex ones `if_complex`, or `2*k`; of integers none"
     def formula(args, kwargs, out):
         if not k or not is_float(args, out): return 0
         if if_complex: return stored(first(out))*(if_complex if is_complex(args, out) else k)
@@ -112,19 +112,24 @@ rules_of(per_input, by_input, 'input')
 rule('xor_sum', '1 per input element', library='prims')(by_input(1))
 
 # %% ../nbs/counting/elementwise.ipynb #5cf7c6c0
-moved = """cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
-    replication_pad3d roll flip repeat tril triu im2col pixel_shuffle pixel_unshuffle channel_shuffle
-    nonzero nonzero_static sort topk kthvalue median nanmedian mode histc histogram _histogramdd_bin_edges _histogramdd_from_bin_cts
-    _histogramdd_from_bin_tensors isin hash_tensor unique_dim _unique2 unique_consecutive unique_dim_consecutive
-    bucketize searchsorted multinomial poisson binomial repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d
-    _local_scalar_dense equal slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy
-    complex lu_unpack _chunk_cat lift_fresh_copy _copy_from _pack_padded_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
-    to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce
-    _make_per_tensor_quantized_tensor int_repr _is_any_true _is_all_true _linalg_check_errors _assert_async _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward"""
-created = """zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange linspace logspace eye
-    rand randn randint randperm rand_like randn_like randint_like uniform random exponential log_normal cauchy geometric tril_indices triu_indices hann_window
-    hamming_window blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq
-    range"""
+moved = """
+    cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
+    replication_pad2d replication_pad3d roll flip repeat tril triu im2col pixel_shuffle pixel_unshuffle
+    channel_shuffle nonzero nonzero_static sort topk kthvalue median nanmedian mode histc histogram
+    _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors isin hash_tensor unique_dim
+    _unique2 unique_consecutive unique_dim_consecutive bucketize searchsorted multinomial poisson binomial
+    repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d _local_scalar_dense equal
+    slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy complex lu_unpack _chunk_cat
+    lift_fresh_copy _copy_from _pack_padded_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
+    to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse
+    _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce _make_per_tensor_quantized_tensor
+    int_repr _is_any_true _is_all_true _linalg_check_errors _assert_async _jagged_to_padded_dense_forward
+    _padded_dense_to_jagged_forward"""
+created = """
+    zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange
+    linspace logspace eye rand randn randint randperm rand_like randn_like randint_like uniform random
+    exponential log_normal cauchy geometric tril_indices triu_indices hann_window hamming_window
+    blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq range"""
 
 rule(moved, 'moves data')(none)
 rule(created, 'creates', output_bytes)(none)
@@ -143,10 +148,11 @@ def _normal(args, kwargs, out):
     return sum(isinstance(t, torch.Tensor) and t is not out for t in given)*first(out).numel()   # in place: the target
 
 # %% ../nbs/counting/elementwise.ipynb #9d5f73f6
-view_copies = """as_strided_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy slice_copy split_copy
-    split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unsqueeze_copy detach_copy view_as_complex_copy
-    view_as_real_copy _reshape_alias_copy _neg_view_copy _conj_copy values_copy indices_copy crow_indices_copy
-    col_indices_copy _unsafe_masked_index"""
+view_copies = """
+    as_strided_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy slice_copy split_copy
+    split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unsqueeze_copy detach_copy
+    view_as_complex_copy view_as_real_copy _reshape_alias_copy _neg_view_copy _conj_copy values_copy
+    indices_copy crow_indices_copy col_indices_copy _unsafe_masked_index"""
 
 def view_copy_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a copied view: of the input only as much as the copies hold is read"
@@ -172,8 +178,10 @@ def _of_index(args): return args[2].numel()
 def _of_source(args): return args[3].numel()
 def _of_values(args): return _named(args[0], args[1], args[2])
 
-looked_up_ops = """embedding index_select index gather take _unsafe_index masked_select upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"""
+looked_up_ops = """
+    embedding index_select index gather take _unsafe_index masked_select upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    _upsample_nearest_exact3d"""
 rule(looked_up_ops, 'lookup', lookup_bytes)(none)
 rule('masked_fill masked_scatter', 'indexed write', masked_bytes)(none)
 rule('index_copy index_fill', 'indexed write', update_bytes)(none)
@@ -199,12 +207,14 @@ def renorm_bytes(func, args, kwargs, out)->int: # bytes
 def _embedding_renorm(args, kwargs, out): return 3*args[1].numel()*args[0].shape[1]
 
 # %% ../nbs/counting/elementwise.ipynb #2b215009
-free = """empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set lift_fresh lift detach _unsafe_view
-    unsafe_split unsafe_split_with_sizes sym_size sym_stride sym_numel sym_storage_offset dim
-    is_contiguous sym_is_contiguous is_strides_like_format is_non_overlapping_and_dense device layout is_pinned record_stream is_same_size
-    _assert_tensor_metadata _assert_scalar _functional_assert_async _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets
-    _fused_sdp_choice _nested_view_from_buffer _values _indices
-    is_coalesced _nnz sparse_dim dense_dim values indices crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
+free = """
+    empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set lift_fresh lift
+    detach _unsafe_view unsafe_split unsafe_split_with_sizes sym_size sym_stride sym_numel sym_storage_offset
+    dim is_contiguous sym_is_contiguous is_strides_like_format is_non_overlapping_and_dense device layout
+    is_pinned record_stream is_same_size _assert_tensor_metadata _assert_scalar _functional_assert_async
+    _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets _fused_sdp_choice
+    _nested_view_from_buffer _values _indices is_coalesced _nnz sparse_dim dense_dim values indices
+    crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
 
 for n in free.split(): rules['aten', n] = free_rule
 for n in 'maximum_value minimum_value _make_token _sink_tokens'.split(): rules['prims', n] = free_rule

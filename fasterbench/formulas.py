@@ -55,7 +55,7 @@ rule('_upsample_bicubic2d_aa')(_resize_antialiased(2))
 # %% ../nbs/counting/formulas.ipynb #5247c3d1
 @rule('_fft_r2c _fft_c2r _fft_c2c')
 def _fft(args, kwargs, out):
-    x = args[0] if args[0].is_complex() and not out.is_floating_point() else (out if out.is_floating_point() else args[0])
+    x = out if out.is_floating_point() else args[0]
     n = prod(x.shape[d] for d in args[1])
     return round((5 if x.is_complex() else 2.5)*x.numel()*log2(n)) if n>1 else 0
 
@@ -97,7 +97,7 @@ def _rms_norm(args, kwargs, out): return (4 if len(args)>2 and args[2] is not No
 
 # %% ../nbs/counting/formulas.ipynb #8b414e02
 def norm_bytes(func, args, kwargs, out)->int: # bytes
-    "`io_bytes` of a batch norm: in evaluation the statistics are not written, though the meta device makes room for them"
+    "`io_bytes` of a batch norm: in evaluation no statistics are written, though the meta device makes room for them"
     return io_bytes(func, args, kwargs, out if 'no_' not in func._opname and args[5] else out[0])
 
 @rule('_native_batch_norm_legit_no_training _batch_norm_no_update', bytes=norm_bytes)

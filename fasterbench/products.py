@@ -52,14 +52,16 @@ counted_as = {   # operation → the one whose formula it has
     'slow_conv3d_forward': '_slow_conv2d_forward', '_conv_depthwise2d': '_slow_conv2d_forward'}
 
 byte_rules = {getattr(torch.ops.aten, n): f for names,f in [('addmm baddbmm', beta_bytes),
-    ('convolution _convolution convolution_overrideable cudnn_convolution _slow_conv2d_forward', window_bytes)] for n in names.split()}
+    ('convolution _convolution convolution_overrideable cudnn_convolution _slow_conv2d_forward', window_bytes)]
+    for n in names.split()}
 
 def torch_rule(func:torch._ops.OpOverload)->Rule|None:
     "The rule that torch's registry of products has for an operation"
     name, packets = func._opname, [func._overloadpacket]
     if func.namespace=='aten': packets.append(getattr(torch.ops.aten, counted_as.get(name, name), None))
     for p in packets:
-        if p in flop_registry: return Rule('product', _torch_product(flop_registry[p]), byte_rules.get(p, io_bytes), True, 4)
+        if p not in flop_registry: continue
+        return Rule('product', _torch_product(flop_registry[p]), byte_rules.get(p, io_bytes), True, 4)
 
 # %% ../nbs/counting/products.ipynb #4429ab0f
 def _lengths(t):
@@ -100,7 +102,8 @@ rule('quantized_gru', 'product', matmul=True)(_quantized_rnn(3))
 
 # %% ../nbs/counting/products.ipynb #f59d05b4
 def _vector_product(i): return lambda args, kwargs, out: 2*_nnz(args[i])
-def _rows_times(i): return lambda args, kwargs, out: 2*args[i].numel()*first(out).shape[-1]   # each element of a row meets each column
+def _rows_times(i):   # each element of a row meets each column
+    return lambda args, kwargs, out: 2*args[i].numel()*first(out).shape[-1]
 
 @rule('linear', 'product', matmul=True)   # met by itself with `out=` only
 def _linear(args, kwargs, out): return 2*args[0].numel()*(len(args[1]) if args[1].dim()==2 else 1)

@@ -16,7 +16,9 @@ from .traffic import bytes_in_windows, covered_bytes, first, flat, joint_bytes
 # %% ../nbs/counting/quantized.ipynb #31cd2061
 def packed_linear_bytes(size):
     "`io_bytes` of a linear layer whose packed weight is no tensor: `size` bytes an element"
-    return lambda func, args, kwargs, out: covered_bytes(args[0]) + covered_bytes(out) + size*args[0].shape[-1]*out.shape[-1]
+    def count(func, args, kwargs, out):
+        return covered_bytes(args[0]) + covered_bytes(out) + size*args[0].shape[-1]*out.shape[-1]
+    return count
 
 def _quantized_linear(args, kwargs, out): return 2*args[0].numel()*out.shape[-1]
 packed_linear = {1: """linear linear_relu linear_leaky_relu linear_tanh linear_dynamic linear_relu_dynamic

@@ -33,7 +33,8 @@ class Rule(NamedTuple):
         times = self.if_complex if self.if_complex>1 and is_complex(args) else 1
         return Cost(round(times*flops), nbytes, round(times*products))
 
-def is_float(*xs)->bool: return any(t.is_floating_point() or t.is_complex() or t.is_quantized for x in xs for t in flat(x))
+def _is_float(t): return t.is_floating_point() or t.is_complex() or t.is_quantized
+def is_float(*xs)->bool: return any(_is_float(t) for x in xs for t in flat(x))
 def is_complex(*xs)->bool: return any(t.is_complex() for x in xs for t in flat(x))
 
 # %% ../nbs/counting/registry.ipynb #7d67ea91

@@ -41,7 +41,9 @@ class Roofline(list):
 # %% ../nbs/results/results.ipynb #1c7907d1
 def _shaped(o):
     "A part of a sample, in words"
-    if isinstance(o, torch.Tensor): return f"{str(o.dtype).removeprefix('torch.')}{[*o.shape]}"
+    if isinstance(o, torch.Tensor):
+        shape = '[nested]' if o.is_nested else [*o.shape]
+        return f"{str(o.dtype).removeprefix('torch.')}{shape}"
     inside = [t for t in leaves(o) if isinstance(t, torch.Tensor)]
     return f"{type(o).__name__}({', '.join(map(_shaped, inside))})" if inside else type(o).__name__
 
@@ -55,8 +57,9 @@ def circumstances(
     "What a result is of, and where and when it was made"
     args, kwargs = call_args(sample)
     given = [*map(_shaped, args), *(f'{k}={_shaped(v)}' for k,v in kwargs.items())]
-    return dict(model=type(model).__name__, sample=', '.join(given), device=str(device), dtype=str(dtype).removeprefix('torch.'),
-        date=datetime.now(timezone.utc).isoformat(timespec='seconds'), versions=software(), **more)
+    what = dict(model=type(model).__name__, sample=', '.join(given), dtype=str(dtype).removeprefix('torch.'))
+    date = datetime.now(timezone.utc).isoformat(timespec='seconds')
+    return dict(what, device=str(device), date=date, versions=software(), **more)
 
 # %% ../nbs/results/results.ipynb #3e66772b
 @patch
@@ -127,8 +130,8 @@ def joined(
         arithmetic_intensity(flops, nbytes) if known else None, flops/time_s/1e9 if known and time_s else None,
         _largest(rows, 'bound'), utilization_pct(roof_s, time_s) if roof_s is not None and time_s else None,
         total('calls'), total('matmul_flops'), _only(r.dtype for r in rows), whole('time_pct'), total('params'), roof_s,
-        max(r.working_set for r in rows), _largest(rows, 'roof'), whole('cache_time_s'), whole('warm_s'), whole('cold_s'),
-        samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()))
+        max(r.working_set for r in rows), _largest(rows, 'roof'), whole('cache_time_s'),
+        whole('warm_s'), whole('cold_s'), samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()))
 
 # %% ../nbs/results/results.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof'
@@ -157,6 +160,7 @@ def by(self:Roofline,
 @patch
 def tree(self:Roofline)->Roofline:
     "A row for every module, with all that is in it"
-    names = dict.fromkeys(['', *('.'.join(r.name.split('.')[:i+1]) for r in self for i in range(r.name.count('.')+1) if r.name)])
+    def above(name): return ['.'.join(name.split('.')[:i+1]) for i in range(name.count('.')+1)] if name else []
+    names = dict.fromkeys(['', *(n for r in self for n in above(r.name))])
     def inside(name): return [r for r in self if not name or r.name==name or r.name.startswith(name + '.')]
     return self.like([joined(n, inside(n)) for n in names if inside(n)])

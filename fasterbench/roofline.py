@@ -40,7 +40,7 @@ class RooflineAnalyzer:
     "Measures where each layer of a model stands under the roof of a machine"
     def __init__(self,
         model:nn.Module, # stays as it is
-        sample, # of a call: a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
+        sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
         peaks:HardwarePeaks|None=None, # `None`: measured for the profile's device and its rows' dtypes, with the caches
     ):
         if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")

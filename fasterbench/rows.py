@@ -237,7 +237,8 @@ def warn_no_ceiling(rows, peaks):
         more = f"; measure_peaks(dtype=[…, {dtype_name(own)!r}]) measures it too" if own and measurable(own) else ''
         why = peaks.unsupported.get(k, f"the peaks hold {', '.join(peaks.compute_peaks)}{more}")
         where = as_text(name) or 'the model'
-        warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}", stacklevel=3)
+        warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}",
+            stacklevel=3)
 
 # %% ../nbs/results/rows.ipynb #8fcfe78e
 def memory_pct(

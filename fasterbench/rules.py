@@ -70,8 +70,11 @@ def _namesake_rule(func):
     return foreach_rule(func, found) if found and lists else found
 
 # %% ../nbs/counting/rules.ipynb #98b5436f
-sources = {'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells of formulas', 'free': 'nothing is read or written',
-    'linear algebra': 'LAPACK Working Note 41; Golub and Van Loan', 'indexed sum': 'one addition for each element named', 'indexed write': 'none, or one for each element accumulated'}
+sources = {
+    'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells of formulas',
+    'free': 'nothing is read or written', 'linear algebra': 'LAPACK Working Note 41; Golub and Van Loan',
+    'indexed sum': 'one addition for each element named',
+    'indexed write': 'none, or one for each element accumulated'}
 sources.update(dict.fromkeys(['moves data', 'creates', 'lookup'], 'no arithmetic'))
 more = {'1 per output element': ', and every operation that torch tags pointwise', 'free': ', and every view'}
 
@@ -82,7 +85,8 @@ def cost_table()->str:
     groups = defaultdict(list)
     for (lib,n),r in rules.items(): groups[r.family].append(n if lib=='aten' else f'{lib}::{n}')
     groups['product'] += [str(p).removeprefix('aten.') for p in flop_registry if 'backward' not in str(p)]
-    rows = [(k, sources.get(k, 'terms of the definition'), ' '.join(sorted(v)) + more.get(k, '')) for k,v in groups.items()]
+    def row(k): return k, sources.get(k, 'terms of the definition'), ' '.join(sorted(groups[k])) + more.get(k, '')
+    rows = [row(k) for k in groups]
     return tabulate(sorted(rows, key=_order), headers=['family', 'source', 'operations'], maxcolwidths=[None, 24, 90])
 
 # %% ../nbs/counting/rules.ipynb #38f5aa49
@@ -111,6 +115,9 @@ def register_cost(
     if not isinstance(op, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         raise TypeError(f"op={op!r} is not an operation such as torch.ops.aten.add")
     _check_unknown(op)
-    rule, by = Rule('registered', _formula(op, 'FLOPs', flops), matmul=matmul), None if bytes is None else _formula(op, 'bytes', bytes)
-    registered[op] = rule if by is None else rule._replace(bytes=lambda func, args, kwargs, out: by(args, kwargs, out))
+    rule = Rule('registered', _formula(op, 'FLOPs', flops), matmul=matmul)
+    if bytes is not None:
+        by = _formula(op, 'bytes', bytes)
+        rule = rule._replace(bytes=lambda func, args, kwargs, out: by(args, kwargs, out))
+    registered[op] = rule
     rule_for.cache_clear()

@@ -75,7 +75,9 @@ _compressed = {torch.sparse_csr: ('crow', 'col'), torch.sparse_bsr: ('crow', 'co
 def _irregular_bytes(t):
     if t.is_nested: return t.numel()*t.element_size()
     if t.layout is torch.sparse_coo: return t._values().nbytes + t._indices().nbytes
-    if t.layout in _compressed: return t.values().nbytes + sum(getattr(t, f'{o}_indices')().nbytes for o in _compressed[t.layout])
+    if t.layout in _compressed:
+        indices = [getattr(t, f'{o}_indices')() for o in _compressed[t.layout]]
+        return t.values().nbytes + sum(o.nbytes for o in indices)
     return t.numel()*t.element_size()   # a backend's opaque layout
 
 # %% ../nbs/counting/traffic.ipynb #604d8858
@@ -98,7 +100,8 @@ def shared_bytes(ts:list)->int: # bytes
     return distinct_elements([(z*o, [(n, z*s) for n,s in d] + [(z, 1)]) for z,o,d in parts])
 
 # %% ../nbs/counting/traffic.ipynb #6be122e5
-_overwrite = set('copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_ cauchy_ geometric_'.split())
+_overwrite = set('''copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_ cauchy_
+    geometric_'''.split())
 
 @cache
 def _slots(func):
@@ -112,8 +115,8 @@ def _slots(func):
 def flat(x)->list|tuple:
     "The tensors in an argument or a result: a tensor, or a list of them"
     if isinstance(x, torch.Tensor): return (x,)
-    if isinstance(x, (list, tuple)): return [t for o in x if isinstance(o, (torch.Tensor, list, tuple)) for t in flat(o)]
-    return ()
+    if not isinstance(x, (list, tuple)): return ()
+    return [t for o in x if isinstance(o, (torch.Tensor, list, tuple)) for t in flat(o)]
 
 def first(out)->torch.Tensor: return out if isinstance(out, torch.Tensor) else out[0]
 def numel(x)->int: return sum(t.numel() for t in flat(x))
@@ -140,7 +143,8 @@ def io_bytes(
     outs = flat(out)
     fresh = [t for t in outs if home(t) not in owned]
     if outs and not fresh and not writes: return 0
-    return some + sum(map(shared_bytes, filter(None, (*reads.values(), *writes.values())))) + sum(map(covered_bytes, fresh))
+    groups = filter(None, (*reads.values(), *writes.values()))
+    return some + sum(map(shared_bytes, groups)) + sum(map(covered_bytes, fresh))
 
 # %% ../nbs/counting/traffic.ipynb #af85885a
 def lookup_bytes(func, args, kwargs, out)->int: # bytes
@@ -185,7 +189,8 @@ def positions(
     return int(seen.sum())
 
 def arguments(func, args, kwargs)->dict: # name → what `func` was called with, or its default
-    return {a.name: args[i] if i<len(args) else kwargs.get(a.name, a.default_value) for i,a in enumerate(func._schema.arguments)}
+    def given(i, a): return args[i] if i<len(args) else kwargs.get(a.name, a.default_value)
+    return {a.name: given(i, a) for i,a in enumerate(func._schema.arguments)}
 
 # %% ../nbs/counting/traffic.ipynb #2ccff13b
 def _each(o, rank): return [o]*rank if isinstance(o, int) else [*o]*(rank//len(o))
