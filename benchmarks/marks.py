@@ -7,10 +7,10 @@ is held against what `rule_for(func).bytes` says of that call. A count that is n
 another reading of the same call, worked out independently too and named in `reasons`, or it shows as not explained:
 
 - rows: each index counts as a row of its own, up to the size of the table, as the package's documentation says;
-- whole: what windows, lengths, masks or indices leave out counts as well;
+- whole: what a triangle, lengths or negative padding leave out counts as well;
 - plain: all that the schema names, read and written whole.
 
-marks ≤ rows ≤ whole ≤ plain; a few more readings are in the table of that name. Fused operations (attention, encoder layers, recurrent layers) are defined by their boundary.
+marks ≤ rows ≤ whole ≤ plain. Fused operations (attention, encoder layers, recurrent layers) are defined by their boundary.
 Then each model's calls, FLOPs and bytes in `torch.no_grad()` are held against those in `torch.inference_mode()`, operation by
 operation. Prints tables and writes them, with the device and the versions, to benchmarks/results/marks.txt.
 
@@ -43,6 +43,9 @@ class Touch(NamedTuple):
     "What is touched of a tensor: the elements at the places `at` of its storage, or all of them"
     tensor:torch.Tensor
     at:torch.Tensor|None = None
+    named:int|None = None   # elements that indices name, where some of these are not touched
+    @property
+    def rows(self): return self.at.numel() if self.named is None else self.named
 
 def places(t):
     "The place of each element of `t` in its storage, in elements"
@@ -79,7 +82,7 @@ def whole(touches): return marked([Touch(o.tensor) for o in touches])
 def in_rows(touches):
     "Bytes of one storage, where each place that is named counts as one of its own, up to the size of what it is named in"
     named, rest = [o for o in touches if o.at is not None], [o for o in touches if o.at is None]
-    most = sum(o.at.numel()*o.tensor.element_size() for o in named)
+    most = sum(o.rows*o.tensor.element_size() for o in named)
     return (min(most, whole(named)) if named else 0) + (marked(rest) if rest else 0)
 
 # calls
@@ -110,9 +113,9 @@ class Call:
     def __getitem__(self, name): return self.args[name]
     def bytes(self, one=marked): return sum(total([o for ts in side.values() for o in ts], one) for side in (self.reads, self.writes))
 
-def at(t, f):
+def at(t, f, named=None):
     "What `f` names of `t`; it is given the places of the elements"
-    return [Touch(t, f(places(t)).flatten())]
+    return [Touch(t, f(places(t)).flatten(), named)]
 
 def forget(c, *names):
     for n in names: c.reads.pop(n, None)
@@ -153,8 +156,8 @@ def _(c):
     target, dim = c['target'], c['self'].dim()
     keep = target!=c['ignore_index']
     one = target.clamp(min=0).unsqueeze(0 if dim==1 else 1)
-    c.reads['self'] = at(c['self'], lambda a: a.gather(0 if dim==1 else 1, one if dim!=1 else one.view(-1)).view(target.shape)[keep])
-    if c['weight'] is not None: c.reads['weight'] = at(c['weight'], lambda a: a[target[keep]])
+    c.reads['self'] = at(c['self'], lambda a: a.gather(0 if dim==1 else 1, one if dim!=1 else one.view(-1)).view(target.shape)[keep], target.numel())
+    if c['weight'] is not None: c.reads['weight'] = at(c['weight'], lambda a: a[target[keep]], target.numel())
 
 nearest = [f'{u}{d}d' for u in ('upsample_nearest', '_upsample_nearest_exact') for d in (1, 2, 3)]
 @means(' '.join(nearest))
@@ -252,53 +255,22 @@ def replay(func, args, kwargs, out):
     if c.name in semantics: semantics[c.name](c)
     return c
 
-def changed(c, reads=lambda n,ts: ts, fresh=lambda ts: ts):
-    "The call with other touches"
-    new = copy.copy(c)
-    new.reads = {n: reads(n, ts) for n,ts in c.reads.items()}
-    new.writes = {n: fresh(ts) if n is None else ts for n,ts in c.writes.items()}
-    return new
-
-def others_whole(c): return changed(c, lambda n,ts: ts if n=='self' else [Touch(o.tensor) for o in ts])
-def as_values(c):
-    "Of a write by masks: as many elements as there are values, though they are spread"
-    if c.name!='index_put_': return
-    return changed(c).bytes(in_rows) - total(c.writes['self'], in_rows) + c['values'].numel()*c['self'].element_size()
-
 readings = {   # name → bytes of a call, by its replay and by its schema
     'marks':  lambda c,p: c.bytes(),
     'rows':   lambda c,p: c.bytes(in_rows),
     'whole':  lambda c,p: c.bytes(whole),
     'plain':  lambda c,p: p.bytes(),
-    'rows, other arguments whole': lambda c,p: others_whole(c).bytes(in_rows),
-    'rows, first result only':     lambda c,p: changed(c, fresh=lambda ts: ts[:1]).bytes(in_rows),
-    'as many as values':           lambda c,p: as_values(c),
-    'nothing':                     lambda c,p: 0,
 }
 
 by_convention = 'each index counts as a row of its own, up to the size of the table: which are the same is in the data'
-between = 'elements between the windows, or beyond the last, are counted as read: inputs are read whole'
-target_read = 'the whole target is counted as read and written; it is not read, and written where the mask is'
-beta = 'the operand that beta=0 leaves out is counted as read'
 reasons = {    # (operation, reading) → why it is not the marks
     **{(n, 'rows'): by_convention for n in words('embedding index_select index _unsafe_index gather take _embedding_bag _embedding_bag_forward_only '
         'index_put_ index_copy_ index_add_ index_fill_ index_reduce_ scatter_ scatter_add_ scatter_reduce_ put_')},
-    **{(n, 'whole'): between for n in words('convolution max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d')},
-    **{(n, 'whole'): 'what a smaller result leaves out is counted as read' for n in nearest},
-    **{(n, 'plain'): beta for n in words('addmm baddbmm addmv addbmm addr addmm_ baddbmm_ addmv_')},
-    ('copy_', 'plain'): 'a view copied onto itself, which does nothing, is counted as a copy',
-    ('masked_fill_', 'plain'): target_read, ('masked_scatter_', 'plain'): target_read + ', as is the whole source',
-    ('masked_select', 'whole'): 'the input is counted as read where the mask is not, too',
-    ('nll_loss_forward', 'whole'): 'the whole input is counted as read, not one element for each target',
-    ('nll_loss2d_forward', 'whole'): 'the whole input is counted as read, not one element for each target',
+    **{(n, 'rows'): 'each target counts, ignored or not, as an element and a class weight of its own: which are the same is in the data' for n in words('nll_loss_forward nll_loss2d_forward')},
+    **{(n, 'rows'): 'of a smaller result each element counts as one that is read; up in one dimension and down in another it reads some twice' for n in nearest},
     ('tril', 'whole'): 'the other triangle is counted as read', ('triu', 'whole'): 'the other triangle is counted as read',
     ('constant_pad_nd', 'whole'): 'what negative padding cuts off is counted as read',
-    ('trace', 'whole'): 'all of the matrix is counted as read, not its diagonal',
     ('_pack_padded_sequence', 'whole'): 'padding is counted as read: the lengths are data',
-    ('index_put_', 'as many as values'): 'values spread over what a mask names are counted as often as they are given',
-    **{(n, 'rows, other arguments whole'): by_convention + '; and of the source, what has no index is counted as read' for n in words('scatter_ scatter_add_ scatter_reduce_')},
-    **{(n, 'rows, first result only'): 'offsets and sizes of the bags, which are written too, are not counted' for n in words('_embedding_bag _embedding_bag_forward_only')},
-    **{(n, 'nothing'): 'a check, counted as free, reads a number or a mask' for n in words('_linalg_check_errors _assert_async _is_all_true _is_any_true')},
 }
 def reason(name, reading): return reasons.get((name.split('.')[1], reading), 'not explained')
 
@@ -322,7 +294,7 @@ class Replay(CostMode):
     def count(self, func, rule, args, kwargs, out):
         nbytes = round(rule.bytes(func, args, kwargs, out))
         row = self.sums[str(func)]
-        for i,n in enumerate((1, rule.flops(args, kwargs, out) if rule.flops else 0, nbytes)): row[i] += n
+        for i,n in enumerate((1, rule.cost(func, args, kwargs, out).flops or 0, nbytes)): row[i] += n
         self.hold(func, nbytes, args, kwargs, out)
     def hold(self, func, counted, args, kwargs, out):
         if not self.marking: return
@@ -378,7 +350,8 @@ class Updates(nn.Module):
         x.masked_scatter_(m, b).copy_(b[0]).t().mul_(a)
         torch.add(a, b, out=x); torch.mm(a, b, out=x)
         x[m[0]] = b[0]
-        F.cross_entropy(a, i.repeat(2)), F.nll_loss(a, i.repeat(2), weight=b[0])
+        F.cross_entropy(a, i.repeat(2)), F.nll_loss(a, i.repeat(2), weight=b[0]), F.nll_loss(a, i.repeat(2), weight=b[0], ignore_index=5)
+        F.cross_entropy(a[None], i.repeat(2)[None], ignore_index=5), F.interpolate(a[None, None], size=(4, 16))
         return x, a.masked_select(m), torch.take(a, i), torch.addmm(x, a, b, beta=0), torch.baddbmm(x[None], a[None], b[None], beta=0), torch.addmv(x[0], a, b[0], beta=0)
 
 def updates():

@@ -28,15 +28,8 @@ dtypes = torch.float32, torch.complex64, torch.int64, torch.bool, torch.bfloat16
 modes = {'no_grad':torch.no_grad, 'inference_mode':torch.inference_mode}
 most_elements, first_samples = 10**6, 3   # of a sample and its result; of a variant, for each dtype
 arbitrary = {'empty', 'empty_like', 'empty_permuted', 'empty_strided', 'new_empty', 'new_empty_strided', 'resize_', 'resize_as_'}   # values
-iterative, by_svd = 'iterative: the work depends on the values', 'by a singular or eigenvalue decomposition, which is iterative'
 reasons = {   # why an operation has no rule
-    'aten._ctc_loss': 'a dynamic program over lengths that the data holds',
-    **{f'aten.{n}':iterative for n in ('_linalg_svd', '_linalg_eigh', 'linalg_eig')},
-    **{f'aten.{n}':by_svd for n in ('linalg_pinv', 'linalg_polar', 'linalg_matrix_sqrth')},
     'aten.linalg_matrix_exp': 'the degree of its polynomial depends on the norm of the matrix',
-    'aten.linalg_lstsq': 'a decomposition that the driver chooses, of which two are iterative',
-    'aten.multilabel_margin_loss': 'the work depends on how many targets each row of the data has',
-    'torch_nn._linear_cross_entropy': 'an operation of its own library: products in chunks',
 }
 def reason(op): return next((why for k,why in reasons.items() if k in op), 'no reason known')
 
