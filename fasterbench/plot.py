@@ -8,6 +8,7 @@ __all__ = ['colours', 'log_range', 'rate', 'drawable', 'hover', 'marker_size', '
 
 # %% ../nbs/visualization/plot.ipynb #7828201d
 import math
+from .columns import columns
 from .core import as_text, si
 from .operations import attainable_flops
 
@@ -42,14 +43,18 @@ def _held_against(row):
     return f'{row.utilization_pct:.1f} % of the roof{cached}'
 
 def hover(row)->str:
-    "Everything known of `row`, as the text of its label"
-    dtype = str(row.dtype).removeprefix('torch.')
-    return '<br>'.join([f'<b>{_name(row.name) or "(the model)"}</b> {_name(row.type)}' + (f' ×{row.calls}' if row.calls>1 else ''),
-        f'{si(row.flops, "FLOP")}, of which {si(row.matmul_flops, "FLOP")} in products ({dtype})',
-        f'{si(row.bytes_moved, "B")} moved, {row.params:,} parameters',
-        f'{row.arithmetic_intensity:.4g} FLOP/B: {row.bound} bound',
-        f'at most {si(rate(row), "FLOP/s")}, not run' if row.time_s is None else f'{si(rate(row), "FLOP/s")}, {_held_against(row)}',
-        si(row.time_s, 's') + ('' if row.time_pct is None else f' ({row.time_pct:.1f} % of the forward)') + f', roof {si(row.roof_time_s, "s")}'])
+    "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
+    def cell(key): return as_text(columns[key].text(row), markup=True)
+    times = f" ×{cell('calls')}" if row.calls>1 else ''
+    speed = si(rate(row), 'FLOP/s')
+    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the forward)"
+    over = '' if row.over_s is None else f", over {cell('over_s')}"
+    return '<br>'.join([f"<b>{cell('name')}</b> {cell('type')}{times}",
+        f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
+        f"{cell('bytes_moved')} moved, {cell('params')} parameters",
+        f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound",
+        f'at most {speed}, not run' if row.time_s is None else f'{speed}, {_held_against(row)}',
+        f"{cell('time_s')}{share}, roof {cell('roof_time_s')}{over}"])
 
 # %% ../nbs/visualization/plot.ipynb #bff746b2
 def marker_size(

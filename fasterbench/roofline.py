@@ -213,10 +213,11 @@ def _made(self:RooflineAnalyzer, what)->Roofline:
 
 @patch
 def summary(self:RooflineAnalyzer,
-    top:int|None=None, # print only the slowest rows
+    top:int|None=None, # print only the first rows
+    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
 ):
     "Print the rows, slowest first, and the totals"
-    self._made('summarize').summary(top)
+    self._made('summarize').summary(top, sort)
 
 # %% ../nbs/analysis/roofline.ipynb #2f834352
 @patch
@@ -273,4 +274,4 @@ def estimate(self:RooflineAnalyzer,
     return self.estimated
 
 # %% ../nbs/analysis/roofline.ipynb #0df1c893
-__getattr__ = forwarding('roofline', 'rows', 'report', 'projection')
+__getattr__ = forwarding('roofline', 'rows', 'columns', 'report', 'projection')
