@@ -7,32 +7,21 @@ __all__ = ['summary_table', 'ceiling_lines', 'unfit', 'answer']
 
 # %% ../nbs/visualization/report.ipynb #4ff4eaf6
 from fastcore.basics import patch
-from tabulate import tabulate
-from .columns import ordered, shown_columns, sides
 from .core import any_console, as_text, forwarding, si
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .rows import memory_pct, no_ceiling
+from .tables import text_table
 from .timing import check_count
 
 # %% ../nbs/visualization/report.ipynb #053ab669
-def _more(rest, sort):
-    "How many rows are not shown, in words"
-    timeless = sum(r.time_s is None and r.roof_time_s is None for r in rest)
-    some = f', {timeless} of them without a time' if timeless else ''
-    return f"\n… and {len(rest)} {'faster' if sort=='time' and not timeless else 'more'} rows{some}" if rest else ''
-
 def summary_table(
     rows:list, # of `RooflinePoint`
     top:int|None=None, # only the first
     sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
 )->str:
     "The rows as text, slowest first; without times, those that take longest at the roof"
-    shown, by = shown_columns(rows), ordered(rows, sort)
-    cells = [[c.text(r) for c in shown] for r in by[:top]]
-    aligned = dict(colalign=[sides[c.align] for c in shown]) if cells else {}   # older versions of tabulate want a row
-    table = tabulate(cells, headers=[c.name for c in shown], disable_numparse=True, **aligned)
-    return table + _more(by[len(cells):], sort)
+    return '\n'.join(filter(None, text_table(rows, top, sort)))
 
 # %% ../nbs/visualization/report.ipynb #f749928a
 def _rows_at_roof(rows):
