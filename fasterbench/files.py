@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from fastcore.basics import patch
 from .core import as_text, write_file
+from .page import as_html
 from .peaks import HardwarePeaks
 from .projection import Projection
 from .results import Roofline, kinds
@@ -201,6 +202,7 @@ def load(cls:Roofline,
 # %% ../nbs/results/files.ipynb #5f0cffed
 formats = { # ending → function of a `Roofline` that gives the file's text
     '.json': as_json,
+    '.html': as_html,
     # '.csv': as_csv, of `tables`
     # '.md': as_markdown, of `tables`
 }
