@@ -133,10 +133,19 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
     return dict(format=_format, version=_format_version, kind=self.kind, about=self.about,
         peaks=self.peaks and self.peaks.record(), totals=totals, rows=rows)
 
+def _check_row(place, r):
+    "Refuse fields that can't be of one measurement: what follows from them could not be told"
+    if r.ran is not None and r.ran>len(r.samples): _refuse(f'{place}.ran', r.ran, f'at most {len(r.samples)}, the samples')
+    if r.called_s==0: _refuse(f'{place}.called_s', r.called_s, 'a time in which something ran')
+    if r.above and not r.run_s: _refuse(f'{place}.time_s', r.time_s, 'a time, which its utilization is of')
+    if r.above and r.cache_time_s is None and r.roof not in (None, 'memory'):
+        _refuse(f'{place}.cache_time_s', None, f'a time, and its roof is that of {r.roof:.60}')
+    return r
+
 def _read_row(place, v):
     projected = isinstance(v, dict) and 'was_bound' in v
-    return (Projection(**_object(place, v, projection_fields)) if projected else
-            RooflinePoint(**_object(place, v, row_fields)))
+    cls, known = (Projection, projection_fields) if projected else (RooflinePoint, row_fields)
+    return _check_row(place, cls(**_object(place, v, known)))
 
 def _read_peaks(place, v):
     try: return HardwarePeaks.from_record(v)
