@@ -17,6 +17,7 @@ from .arithmetic import measurable
 from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, ModuleCost, counted, counted_on_paper, covered_bytes, warn_unknown, weights_in
+from .files import formats
 from .observe import Forwards, Observer, own_times, time_forwards, warm_up
 from .operations import element_bytes
 from .paper import on_paper
