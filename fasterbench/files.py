@@ -21,6 +21,7 @@ from .results import Roofline, kinds
 from .roof import finite, paired, refuse_constant
 from .rows import RooflinePoint, Totals
 from .system import Disturbance
+from .tables import as_csv, as_markdown
 from .timing import Timing
 
 # %% ../nbs/results/files.ipynb #3c96c074
@@ -212,8 +213,8 @@ def load(cls:Roofline,
 formats = { # ending → function of a `Roofline` that gives the file's text
     '.json': as_json,
     '.html': as_html,
-    # '.csv': as_csv, of `tables`
-    # '.md': as_markdown, of `tables`
+    '.csv': as_csv,
+    '.md': as_markdown,
 }
 
 @patch

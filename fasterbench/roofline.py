@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RooflineAnalyzer', 'check_peaks', 'join_compiled', 'other_paths', 'warn_other_path', 'weight_bytes', 'paper_rows',
-           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call']
+           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys
@@ -34,7 +34,7 @@ from .system import Disturbance, usable_cpus
 from .timing import Timing, check_count
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
-_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call']
+_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
 
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer:
