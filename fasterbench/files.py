@@ -74,7 +74,11 @@ def _counter(place, v):
     if not isinstance(v, dict): _refuse(place, v, 'an object')
     return Counter({k: _whole(f'{place}[{k!r}]', n) for k,n in v.items()})
 
-def _timing(place, v): return Timing(_list(_number)(place, v)) if v else _refuse(place, v, 'a list of samples')
+def _samples(place, v): # seconds; there are many, and nearly always they are in order
+    good = isinstance(v, list) and all(type(o) is float and math.isfinite(o) for o in v)
+    return [*v] if good else _list(_number)(place, v)
+
+def _timing(place, v): return Timing(_samples(place, v)) if v else _refuse(place, v, 'a list of samples')
 
 def _interval(place, v):
     v = _list(_ratio, tuple)(place, v)
@@ -91,7 +95,7 @@ row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, 
     arithmetic_intensity=_ratios, achieved_gflops=_ratios, bound=_bound, utilization_pct=_ratios, calls=_whole,
     matmul_flops=_amount, dtype=_maybe(_one_of(dtypes)), time_pct=_ratios, params=_whole, roof_time_s=_least,
     working_set=_amount, roof=_text, cache_time_s=_least, warm_s=_some, cold_s=_some, ran=_maybe(_whole),
-    called_s=_some, samples=_list(_number), unknown=_counter)
+    called_s=_some, samples=_samples, unknown=_counter)
 projection_fields = row_fields | dict(was_bound=_maybe(_bound), was_roof_time_s=_least)
 totals_fields = dict(forward=_timing, outside=_timing, rows_s=_number, undefined_s=_number, flops=_amount,
     matmul_flops=_amount, bytes_moved=_amount, roof_time_s=_amount, complete=_flag, plain=_timing,
@@ -112,7 +116,7 @@ _format, _format_version = 'fasterbench roofline', 1
 
 def _plain(o):
     "A field's value as JSON has it; NaN stays, and is refused"
-    if o is None or isinstance(o, (str, bool)): return o
+    if type(o) is float and math.isfinite(o) or o is None or isinstance(o, (str, bool)): return o   # most are
     if isinstance(o, torch.dtype): return str(o).removeprefix('torch.')
     if isinstance(o, Integral): return int(o)
     if isinstance(o, Real): return str(float(o)) if math.isinf(o) else float(o)
@@ -136,7 +140,8 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
 
 def _check_row(place, r):
     "Refuse fields that can't be of one measurement: what follows from them could not be told"
-    if r.ran is not None and r.ran>len(r.samples): _refuse(f'{place}.ran', r.ran, f'at most {len(r.samples)}, the samples')
+    n = len(r.samples)
+    if r.ran is not None and r.ran>n: _refuse(f'{place}.ran', r.ran, f'at most {n}, the samples')
     if r.called_s==0: _refuse(f'{place}.called_s', r.called_s, 'a time in which something ran')
     if r.above and not r.run_s: _refuse(f'{place}.time_s', r.time_s, 'a time, which its utilization is of')
     if r.above and r.cache_time_s is None and r.roof not in (None, 'memory'):
