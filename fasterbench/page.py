@@ -11,7 +11,7 @@ from dataclasses import replace
 from string import Template
 from .core import as_text, si
 from .plot import drawable
-from .report import roof_cell
+from .report import answer, roof_cell
 from .results import Roofline
 from .rows import memory_pct
 
@@ -32,8 +32,8 @@ def opening(r:Roofline)->str:
     if r.time_s is None:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
         return f'On paper a forward takes at least {_roof_of(r)}{memory}.'
-    what, took = ('A forward takes', r.totals.mean_s) if r.totals else (f'These {len(r)} rows take', r.time_s)
-    return f"{what} {si(took, 's')}; the roof allows {_roof_of(r)}{_share(r.roof_time_s, took)}."
+    if r.totals: return answer(r)
+    return f"These {len(r)} rows take {si(r.time_s, 's')}; the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}."
 
 # %% ../nbs/visualization/page.ipynb #ce13f8dd
 def _in_words(v):
