@@ -28,7 +28,7 @@ def log_range(
 def rate(row)->float|None: # FLOP/s
     "How high `row` stands: where it was measured, or on the roof if it was not run"
     if row.achieved_gflops: return row.achieved_gflops*1e9
-    return row.flops/row.roof_time_s if row.time_s is None and row.roof_time_s else None
+    return row.flops/row.roof_time_s if row.roof_time_s else None
 
 def drawable(row)->bool:
     "Has `row` a place on logarithmic axes?"

@@ -23,6 +23,8 @@ class Projection(RooflinePoint):
     was_roof_time_s:float|None = None  # seconds that the old roof allows
     @property
     def changes(self)->bool: return self.bound!=self.was_bound # is the row on another side of the ridge?
+    @property
+    def over_s(self)->None: return None # its time is of another machine than its roof
 
 # %% ../nbs/analysis/projection.ipynb #4b712202
 def _projected(r, peaks, dtype):
