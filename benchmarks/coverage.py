@@ -27,11 +27,7 @@ from fasterbench.core import device_name
 
 here = Path(__file__).parent
 reasons = {   # why an operation has no rule
-    'flex_attention': 'a higher-order operation: what its score function and block mask leave out is not in its arguments',
-    'cond': 'a higher-order operation: which branch runs is in the data',
-    'aten._ctc_loss.default': 'a dynamic program over lengths that the data holds',
-    'aten._linalg_svd.default': 'iterative: the work depends on the values',
-    'aten._linalg_eigh.default': 'iterative: the work depends on the values',
+    'aten.matmul.default': 'of nested tensors: whole operations, and their products have no rule',
 }
 def reason(op): return next((why for k,why in reasons.items() if k in op), 'no reason known')
 
@@ -367,8 +363,9 @@ class Seen(costs.CostMode):
     "Also remembers what was dispatched: what is counted, views and other free operations, and higher-order ones"
     ops = Counter()
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if not isinstance(func, torch._ops.OpOverload) or costs.rule_for(func) is costs.free_rule: self.ops[str(func)] += 1
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if not isinstance(func, torch._ops.OpOverload) or out is not NotImplemented and costs.rule_for(func) is costs.free_rule: self.ops[str(func)] += 1
+        return out
     def count(self, func, *args):
         self.ops[str(func)] += 1
         super().count(func, *args)
@@ -406,7 +403,9 @@ def by_hand():
 
 def message(r):
     "An error without the places in files that it names"
-    return ' '.join(r.get('error', '').partition('from user code')[0].partition('Skipped frames')[0].partition('File "')[0].split())[:200]
+    text = ' '.join(r.get('error', '').split())
+    for end in ('from user code', 'Skipped frames', 'File "', ' At: '): text = text.partition(end)[0]
+    return text[:200]
 
 def tables(res, hands):
     groups = defaultdict(list)

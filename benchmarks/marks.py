@@ -366,19 +366,9 @@ def forward(model, sample, mode):
     with mode: model(*args, **kwargs)
     return mode
 
-products = words('linear addmm mm bmm')
-names = {f'aten.{n}.default': 'linear, addmm, mm, bmm' for n in products}
-renamed = 'the same under other names: in inference mode `linear` is seen whole, without gradients by its parts'
-uncopied = 'in inference mode the copy of an input that is not contiguous is not seen'
-modes_differ = {'linear, addmm, mm, bmm': renamed, 'aten.clone.default': uncopied}
-
 def difference(a, b):
-    "Operations whose calls, FLOPs or bytes differ: pairs, products together"
-    sums = defaultdict(lambda: np.zeros((2, 3), int))
-    for i,m in enumerate((a, b)):
-        for o,row in m.sums.items(): sums[names.get(o, o)][i] += row
-    named_alike = all(a.sums.get(o)==b.sums.get(o) for o in names)
-    return {o:(*map(tuple, v.tolist()),) for o,v in sums.items() if (v[0]!=v[1]).any() or (o in modes_differ and o in names.values() and not named_alike)}
+    "Operations whose calls, FLOPs or bytes differ: pairs"
+    return {o:(tuple(a.sums[o]), tuple(b.sums[o])) for o in {**a.sums, **b.sums} if a.sums[o]!=b.sums[o]}
 
 class Result(NamedTuple):
     group:str
@@ -394,7 +384,7 @@ def one(group, name, make, sample):
     model = make().eval()
     with torch.no_grad(): a = forward(model, sample, Replay())
     with torch.inference_mode(): b = forward(model, sample, Replay(False))
-    if difference(a, b).keys()-modes_differ:   # what is built in a first forward is no difference
+    if difference(a, b):   # what is built in a first forward is no difference
         with torch.no_grad(): again = forward(model, sample, Replay(False))
     else: again = a
     return Result(group, name, a.seen, a.skipped, difference(again, b), tuple(sum(r[2] for r in m.sums.values()) for m in (again, b)))
@@ -422,14 +412,10 @@ def by_operation(calls):
             far = f'{100*relative(worst):+.0f} %' if worst.marks else f'{worst.counted} B for none'
             yield (op, len(ss), equal, len(rs), far, f'{reading}: {reason(op, reading)}') if i==0 else ('', '', '', len(rs), far, f'{reading}: {reason(op, reading)}')
 
-def explained(r, op, ab):
-    if r.skipped: return 'nested and sparse tensors: composites on them are whole operations in inference mode'
-    if op in names.values() and ab[0][1:]!=ab[1][1:]: return 'not explained'
-    if op=='aten.clone.default' and ab[0][2]<ab[1][2]: return 'not explained'
-    return modes_differ.get(op, 'not explained')
+def explained(r): return 'nested and sparse tensors: composites on them are whole operations in inference mode' if r.skipped else 'not explained'
 
 def by_mode(res):
-    rows = sorted((op, explained(r, op, ab), r.name, ab) for r in res for op,ab in r.unlike.items())
+    rows = sorted((op, explained(r), r.name, ab) for r in res for op,ab in r.unlike.items())
     for (op,why),g in groupby(rows, lambda o: o[:2]):
         g = list(g)
         a, b = (np.sum([o[3][i] for o in g], 0) for i in (0, 1))
