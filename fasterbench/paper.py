@@ -44,6 +44,7 @@ def _storages(t):
 @cache
 def in_cpp(func):
     "Is `func` put together from others in C++?"
+    if not torch._C._dispatch_has_kernel(func.name()): return False   # TorchScript knows some that are not dispatched
     return func.namespace!='prim' and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), 'CompositeImplicitAutograd')
 
 keys, excluded = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard

@@ -253,7 +253,7 @@ class Kept:
 def put(self:Kept):
     "Make the tensor what it was; raises what went wrong"
     with torch.inference_mode(False), torch.no_grad(): self.put_place()
-    with torch.inference_mode(): self.put_values()   # into inference tensors, too
+    with torch.inference_mode(self.tensor.is_inference()), torch.no_grad(): self.put_values()
     if self.counter is not None and self.tensor._version!=self.version: self.counter.__exit__()
 
 @patch
