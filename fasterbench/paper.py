@@ -128,7 +128,7 @@ def is_large(self:Paper, func, given, args, kwargs):
     "Would the result take more memory than what is known may take?"
     if given and all(t.numel()<=1024 for t in given) or kwargs.get('device')==_meta: return False
     try: out = self.shapes(func, args, kwargs)
-    except (ValueError, RuntimeError, NotImplementedError): return False   # an error of the program is one of the run, too
+    except ValueError: return False   # what shapes it gives is not known: then it is run
     most = many_bytes, some_bytes if given else few_bytes
     return any(t.numel()*t.element_size()>most[_is_float(t)] for t in tree_leaves(out) if isinstance(t, torch.Tensor))
 
