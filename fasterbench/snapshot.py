@@ -383,6 +383,7 @@ def preserve(model:nn.Module):
 # %% ../nbs/core/snapshot.ipynb #9c1611e4
 def written_by(func, args, kwargs)->Iterator[torch.Tensor]:
     "The tensors that an operation writes to"
+    if not func._schema.is_mutable: return   # most are not
     for i,a in enumerate(func._schema.arguments):
         if a.alias_info is None or not a.alias_info.is_write: continue
         yield from tensors(args[i] if i<len(args) else kwargs.get(a.name))
@@ -401,7 +402,7 @@ class Saving(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
-        if isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable:
+        if isinstance(func, torch._ops.OpOverload):
             for t in written_by(func, args, kwargs): self.save(t)
         return func(*args, **kwargs)
     def save(self, t):
