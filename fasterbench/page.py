@@ -11,7 +11,8 @@ from dataclasses import replace
 from string import Template
 from .core import as_text, si
 from .plot import drawable
-from .report import answer, roof_cell
+from .columns import columns
+from .report import answer
 from .results import Roofline
 from .rows import memory_pct
 
@@ -64,29 +65,10 @@ def facts(r:Roofline)->dict: # name → words
     return res | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/visualization/page.ipynb #82dbd330
-def _short(v, spec): return '–' if v is None else format(v, spec)
-def _time(r):
-    some = f' in {r.ran}/{len(r.samples)}' if r.sometimes else ''
-    return '~'*r.noisy + si(r.time_s, 's') + some
-
-page_columns = { # head → what rows are sorted by, text of a cell
-    'name':       (lambda r: r.name,                 lambda r: r.name or '(the model)'),
-    'type':       (lambda r: r.type,                 lambda r: r.type),
-    'calls':      (lambda r: r.calls,                lambda r: str(r.calls)),
-    'FLOPs':      (lambda r: r.flops,                lambda r: '≥'*bool(r.unknown) + si(r.flops)),
-    'bytes':      (lambda r: r.bytes_moved,          lambda r: si(r.bytes_moved, 'B')),
-    'FLOP/B':     (lambda r: r.arithmetic_intensity, lambda r: _short(r.arithmetic_intensity, '.3g')),
-    'GFLOP/s':    (lambda r: r.achieved_gflops,      lambda r: _short(r.achieved_gflops, '.1f')),
-    'bound':      (lambda r: r.bound,                lambda r: r.bound),
-    'roof':       (lambda r: r.roof,                 roof_cell),
-    'util %':     (lambda r: r.utilization_pct,      lambda r: '↑'*r.above + _short(r.utilization_pct, '.1f')),
-    'roof time':  (lambda r: r.roof_time_s,          lambda r: si(r.roof_time_s, 's')),
-    'time':       (lambda r: r.time_s,               _time),
-    'time %':     (lambda r: r.time_pct,             lambda r: _short(r.time_pct, '.1f')),
-    'above roof': (lambda r: r.over_s,               lambda r: si(r.over_s, 's')),
-    'warm':       (lambda r: r.warm_s,               lambda r: si(r.warm_s, 's')),
-    'cold':       (lambda r: r.cold_s,               lambda r: si(r.cold_s, 's')),
-}
+_keys = """name type calls flops bytes_moved arithmetic_intensity achieved_gflops bound roof utilization_pct
+    roof_time_s time_s time_pct over_s warm_s cold_s""".split()
+_short = dict(roof_time_s='roof time', over_s='above roof')   # headings
+page_columns = {_short.get(k, columns[k].name): columns[k] for k in _keys} # heading → `Column`
 
 # %% ../nbs/visualization/page.ipynb #4faae31c
 def _text(o): return as_text(o, markup=True)
@@ -101,10 +83,9 @@ def rows_table(
     rows:list, # of `RooflinePoint`
 )->str: # HTML
     "The rows as a table that its page can sort"
-    used = {k: c for k,c in page_columns.items() if any(c[0](r) is not None for r in rows)}
-    words = {k for k,(value,_) in used.items() if any(isinstance(value(r), str) for r in rows)}
-    heads = ''.join(f'<th{"" if k in words else " class=n"} title="sort by {k}">{k}' for k in used)
-    lines = ('<tr>' + ''.join(_cell(value(r), text(r)) for value,text in used.values()) for r in rows)
+    used = {k: c for k,c in page_columns.items() if any(c.value(r) is not None for r in rows)}
+    heads = ''.join(f'<th{" class=n" if c.unit else ""} title="sort by {k}">{k}' for k,c in used.items())
+    lines = ('<tr>' + ''.join(_cell(c.value(r), c.text(r)) for c in used.values()) for r in rows)
     return f'<table id="rows"><thead><tr>{heads}</thead><tbody>\n' + '\n'.join(lines) + '\n</tbody></table>'
 
 # %% ../nbs/visualization/page.ipynb #5e24a8f8
