@@ -22,11 +22,12 @@ from .core import forwarding, held, model_device
 from .nodes import Nodes
 from .paper import in_parts, on_paper, resolved
 from .regions import eager, visible, watching
+from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
-from .rules import cost_table, register_cost, rule_for
+from .rules import rule_for
 from .settings import one_at_a_time
 from .state import Run, undisturbed
-from .traffic import covered_bytes, element_size, flat, io_bytes, weight_sizes
+from .traffic import flat, io_bytes, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #7250108e
 @dataclass
@@ -88,8 +89,8 @@ def is_fused(q, k, v, *args, enable_gqa=False, **kwargs)->bool:
 
 # %% ../nbs/counting/costs.ipynb #9935687b
 def _recurrent(args, kwargs, out):
-    x, weights = args[0], next(a for a in args[2:4] if isinstance(a, (list, tuple)) and a[0].dim()==2)
-    return 2*x.numel()//x.shape[-1]*sum(w.numel() for w in weights if w.dim()==2)
+    weights = next(a for a in args[2:4] if isinstance(a, (list, tuple)) and a[0].dim()==2)
+    return matrices_flops(args[0], weights)
 
 recurrent_rule = Rule('product', _recurrent, matmul=True)
 _recurrent_ops = {getattr(getattr(aten, n), o) for n in 'lstm gru rnn_tanh rnn_relu'.split() for o in ('input', 'data')}
@@ -303,4 +304,5 @@ def warn_unknown(costs):
         "`register_cost` takes their FLOPs and bytes", stacklevel=3)
 
 # %% ../nbs/counting/costs.ipynb #61d5c628
-__getattr__ = forwarding('costs', 'traffic', 'registry', 'elementwise', 'formulas', 'products', 'rules')
+__getattr__ = forwarding('costs', 'traffic', 'registry', 'elementwise', 'formulas', 'matrices', 'products',
+    'quantized', 'updates', 'rules')
