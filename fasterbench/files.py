@@ -8,7 +8,6 @@ __all__ = ['dtypes', 'row_fields', 'projection_fields', 'totals_fields', 'size_l
 # %% ../nbs/results/files.ipynb #70746e59
 import json, math
 from collections import Counter
-from dataclasses import asdict
 from numbers import Integral, Real
 from pathlib import Path
 import torch

@@ -19,11 +19,13 @@ from tabulate import tabulate
 from .core import resolve_dtype, si
 from .regions import visible
 from .state import undisturbed
-from .costs import Costs, count_forward, element_size, register_cost, warn_unknown, weight_sizes, weights_in
-from .operations import arithmetic_intensity, element_bytes
+from .costs import Costs, count_forward, warn_unknown, weights_in
+from .operations import element_bytes
 from .peaks import HardwarePeaks
 from .report import ceiling_lines, unfit
-from .results import Roofline
+from .results import Roofline, joined
+from .rules import register_cost
+from .traffic import element_size, weight_sizes
 from .rows import RooflinePoint, check_ceilings, memory_pct, warn_no_ceiling
 from .roofline import paper_rows, weight_bytes
 from .timing import check_count
@@ -327,21 +329,13 @@ def estimate_language(
     return LanguageEstimate(type(model).__name__, params, kept, batch, prompt, context, dtype, peaks, *phases)
 
 # %% ../nbs/analysis/language.ipynb #395fe96f
-def _joined(name, type, bound, roof, rows):
-    "Rows as one, of that name and type"
-    def total(field): return sum(getattr(r, field) or 0 for r in rows)
-    flops, nbytes, known = total('flops'), total('bytes_moved'), all(r.arithmetic_intensity is not None for r in rows)
-    return RooflinePoint(name, type, flops, nbytes, None, arithmetic_intensity(flops, nbytes) if known else None,
-        None, bound, None, total('calls'), total('matmul_flops'), rows[0].dtype, None, total('params'),
-        total('roof_time_s') or None, max(r.working_set for r in rows), roof, None)
-
 def by_kind(
     rows:list, # of `RooflinePoint`, estimated
 )->list[RooflinePoint]:
     "Rows whose names differ in numbers only, as one, those that take longest at the roof first"
     groups = {}
     for r in rows: groups.setdefault((re.sub(r'\b\d+\b', '*', r.name), r.type, r.bound, r.roof), []).append(r)
-    return sorted((_joined(*k, rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
+    return sorted((joined(k[0], rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
 
 # %% ../nbs/analysis/language.ipynb #f7a41d33
 _phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',

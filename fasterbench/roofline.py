@@ -12,26 +12,26 @@ from collections import Counter
 import torch, warnings
 from fastcore.basics import patch
 from torch import nn
-from .alone import Alone, LeafTimes, flushing_bytes, time_alone
+from .alone import flushing_bytes, time_alone
 from .arithmetic import measurable
 from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
-from .costs import Costs, ModuleCost, counted, counted_on_paper, covered_bytes, warn_unknown, weights_in
+from .costs import Costs, ModuleCost, counted, counted_on_paper, warn_unknown, weights_in
 from .files import formats
-from .observe import Forwards, Observer, own_times, time_forwards, warm_up
+from .observe import Observer, time_forwards
 from .operations import element_bytes
 from .paper import on_paper
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_peaks, remember
-from .projection import Projection, project
 from .recheck import recheck
 from .regions import eager, visible
-from .report import summary_table, unfit
+from .report import summary_table
 from .results import Roofline, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .state import check_sample, undisturbed
-from .system import Disturbance, usable_cpus
-from .timing import Timing, check_count
+from .system import usable_cpus
+from .timing import check_count
+from .traffic import covered_bytes
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
 _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
@@ -275,4 +275,4 @@ def estimate(self:RooflineAnalyzer,
     return self.estimated
 
 # %% ../nbs/analysis/roofline.ipynb #0df1c893
-__getattr__ = forwarding('roofline', 'rows', 'columns', 'report', 'projection')
+__getattr__ = forwarding('roofline', 'rows', 'columns', 'report', 'projection', 'observe', 'alone')
