@@ -56,6 +56,7 @@ def _level(o):
     if level.reported is not None: positive(f'reported size of {level.name}', level.reported)
     return level
 
+# %% ../nbs/hardware/consistency.ipynb #88c0753d
 def _levels_in_order(levels, memory):
     if not isinstance(levels, (list, tuple)): raise ValueError(f"memory_levels={levels!r} is no list of levels")
     levels = tuple(map(_level, levels))
@@ -76,6 +77,7 @@ def _count(name, value, least=1):
     if value: positive(name, value)   # one that a float can hold, since it is multiplied with rates
     return check_count(name, value, least)
 
+# %% ../nbs/hardware/consistency.ipynb #b2a958f5
 def _disturbance(value):
     "A `Disturbance`, checked"
     d = Disturbance(*value) if isinstance(value, (list, tuple)) and len(value)==len(Disturbance._fields) else None
@@ -83,6 +85,7 @@ def _disturbance(value):
     counts = [_count(f'disturbance.{k}', getattr(d, k), least) for k,least in (('processors', 1), ('room', 0))]
     return Disturbance(_share('disturbance.others', d.others), _share('disturbance.stolen', d.stolen), *counts)
 
+# %% ../nbs/hardware/consistency.ipynb #b4c7a3b2
 def _is(name, value, kind):
     if not isinstance(value, kind): raise ValueError(f"{name}={value!r} is no {kind.__name__}")
     return value
@@ -94,24 +97,27 @@ def _device(value):
     try: return str(torch.device(_is('device', value if not isinstance(value, torch.device) else str(value), str)))
     except RuntimeError as e: raise ValueError(f"device={value!r} is not a device that torch knows") from e
 
-# %% ../nbs/hardware/consistency.ipynb #a477eea8
-def check_peaks(p):
-    "Refuse peaks that are none; plain types, and what follows from others, are put in"
-    put = lambda k,v: object.__setattr__(p, k, v)
-    for k in ('peak_flops', 'peak_bandwidth'): put(k, positive(k, getattr(p, k)))
-    put('ridge_point', _ridge(p.ridge_point, p.peak_flops/p.peak_bandwidth))
-    put('device', _device(p.device)); put('dtype', resolve_dtype(p.dtype))
-    for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(p, k), bool)
-    for k in ('unsupported', 'kernels', 'versions', 'doubts'): put(k, _words(k, getattr(p, k)))
-    for k in ('compute_kernels', 'gpu_before'): _is(k, getattr(p, k), dict)
-    for k,v in _known(p, 'date', 'device_name', 'source', 'core'): _is(k, v, str)
-    for k,v in _known(p, 'threads', 'cpus', 'cores', 'working_set', 'memory_bytes'): _count(k, v)
-    for k,v in _known(p, 'clock_hz'): put(k, positive(k, v))
-    for k,v in _known(p, 'falling'): put(k, _share(k, v))
-    for k,v in _known(p, 'disturbance'): put(k, _disturbance(v))
-    _check_rates(p, put)
+# %% ../nbs/hardware/consistency.ipynb #43644053
+def _check_main_ceiling(p):
+    k, top = p.name, p.compute_peaks.get(p.name)
+    if top is None:
+        raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {k}, which peak_flops is for")
+    if not 0.99<top/p.peak_flops<1.01:
+        raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {k} has {top!r}")
+    if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
+        raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
 
-def _known(p, *names): return [(k, getattr(p, k)) for k in names if getattr(p, k) is not None]
+# %% ../nbs/hardware/consistency.ipynb #3dd1aa4a
+def _check_best(p):
+    "Refuse rates above the peak, which is the best of them all, and those that have none"
+    peaks = p.compute_peaks | dict(bandwidth=p.peak_bandwidth)
+    rates = dict(sustained=p.sustained, samples={k: max(v) for k,v in p.samples.items()},
+        compute_kernels={k: max(v.values()) for k,v in p.compute_kernels.items() if v},
+        bandwidths=dict(bandwidth=max(p.bandwidths.values())) if p.bandwidths else {})
+    for name,best in rates.items():
+        for k,v in best.items():
+            if k not in peaks: raise ValueError(f"{name}: {v!r} in {k!r}, which has no peak")
+            if v>1.01*peaks[k]: raise ValueError(f"{name}: {v!r} in {k!r}, whose peak is {peaks[k]!r}")
 
 # %% ../nbs/hardware/consistency.ipynb #8c557ca2
 def _check_rates(p, put):
@@ -123,22 +129,26 @@ def _check_rates(p, put):
     put('memory_levels', _levels_in_order(p.memory_levels, p.peak_bandwidth))
     _check_main_ceiling(p); _check_best(p)
 
-def _check_main_ceiling(p):
-    k, top = p.name, p.compute_peaks.get(p.name)
-    if top is None:
-        raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {k}, which peak_flops is for")
-    if not 0.99<top/p.peak_flops<1.01:
-        raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {k} has {top!r}")
-    if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
-        raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
+# %% ../nbs/hardware/consistency.ipynb #dcb6e3ff
+def _known(p, *names): return [(k, getattr(p, k)) for k in names if getattr(p, k) is not None]
 
-def _check_best(p):
-    "Refuse rates above the peak, which is the best of them all, and those that have none"
-    peaks = p.compute_peaks | dict(bandwidth=p.peak_bandwidth)
-    rates = dict(sustained=p.sustained, samples={k: max(v) for k,v in p.samples.items()},
-        compute_kernels={k: max(v.values()) for k,v in p.compute_kernels.items() if v},
-        bandwidths=dict(bandwidth=max(p.bandwidths.values())) if p.bandwidths else {})
-    for name,best in rates.items():
-        for k,v in best.items():
-            if k not in peaks: raise ValueError(f"{name}: {v!r} in {k!r}, which has no peak")
-            if v>1.01*peaks[k]: raise ValueError(f"{name}: {v!r} in {k!r}, whose peak is {peaks[k]!r}")
+def _check_words(p, put):
+    for k in ('unsupported', 'kernels', 'versions', 'doubts'): put(k, _words(k, getattr(p, k)))
+    for k in ('compute_kernels', 'gpu_before'): _is(k, getattr(p, k), dict)
+    for k,v in _known(p, 'date', 'device_name', 'source', 'core'): _is(k, v, str)
+
+def _check_numbers(p, put):
+    for k,v in _known(p, 'threads', 'cpus', 'cores', 'working_set', 'memory_bytes'): _count(k, v)
+    for k,v in _known(p, 'clock_hz'): put(k, positive(k, v))
+    for k,v in _known(p, 'falling'): put(k, _share(k, v))
+    for k,v in _known(p, 'disturbance'): put(k, _disturbance(v))
+
+# %% ../nbs/hardware/consistency.ipynb #a477eea8
+def check_peaks(p):
+    "Refuse peaks that are none; plain types, and what follows from others, are put in"
+    put = lambda k,v: object.__setattr__(p, k, v)
+    for k in ('peak_flops', 'peak_bandwidth'): put(k, positive(k, getattr(p, k)))
+    put('ridge_point', _ridge(p.ridge_point, p.peak_flops/p.peak_bandwidth))
+    put('device', _device(p.device)); put('dtype', resolve_dtype(p.dtype))
+    for k in ('tf32_enabled', 'cudnn_benchmark'): _is(k, getattr(p, k), bool)
+    _check_words(p, put); _check_numbers(p, put); _check_rates(p, put)
