@@ -176,7 +176,6 @@ def datasheet(self:HardwarePeaks)->HardwarePeaks|None:
     return HardwarePeaks(rates[name], bandwidth, device=self.device, dtype=named_dtype(name), tf32_enabled=name=='tf32',
         compute_peaks=rates, device_name=sheet.name, source=sheet.source, memory_bytes=_sheet_bytes(sheet))
 
-
 # %% ../nbs/hardware/roof.ipynb #608c69d4
 def _of(value, whole): return '' if not whole else f'{100*value/whole:.0f} % of {si(whole)}'
 
@@ -292,6 +291,7 @@ def record(self:HardwarePeaks)->dict: # words, numbers, lists and dicts
     if self.disturbance: d['disturbance'] = self.disturbance._asdict()
     return d
 
+# %% ../nbs/hardware/roof.ipynb #48c67e70
 def paired(text:str)->str: return text.encode('utf-8', 'backslashreplace').decode() # half of a pair, as JSON has it
 
 @patch
@@ -304,19 +304,23 @@ def save(self:HardwarePeaks,
     return write_file(path, paired(text) + '\n')
 
 # %% ../nbs/hardware/roof.ipynb #0b2b64b1
-def refuse_constant(text:str): raise ValueError(f"{text} is not a number") # `NaN` or `Infinity`, which JSON has none of
-
-@patch(cls_method=True)
-def from_record(cls:HardwarePeaks,
-    d, # what `record` gave
-)->HardwarePeaks:
-    "The peaks of a record; anything else is refused"
+def _fields_of(d):
+    "The fields that a record of peaks has, under the names that they have now"
     if not isinstance(d, dict) or d.get('format')!=_format:
         raise ValueError(f"it does not say that its format is {_format!r}")
     if (v := d.get('version')) not in (1, _format_version):
         raise ValueError(f"its version is {v!r}, and this fasterbench reads 1 and {_format_version}")
     d = {k:o for k,o in d.items() if k not in ('format', 'version')}
     if v==1 and 'products' in d: d['kernels'] = d.pop('products')   # products were the only kernels
+    return d
+
+# %% ../nbs/hardware/roof.ipynb #af0dfdb5
+@patch(cls_method=True)
+def from_record(cls:HardwarePeaks,
+    d, # what `record` gave
+)->HardwarePeaks:
+    "The peaks of a record; anything else is refused"
+    d = _fields_of(d)
     if isinstance(d.get('disturbance'), dict): d['disturbance'] = Disturbance(**d['disturbance'])
     names = {f.name for f in fields(HardwarePeaks)}
     if odd := sorted(d.keys()-names): raise ValueError(f"there is no field {', '.join(odd)}")
@@ -325,6 +329,8 @@ def from_record(cls:HardwarePeaks,
     return HardwarePeaks(**d|dict(memory_levels=[MemoryLevel(**o) for o in d.get('memory_levels', [])]))
 
 # %% ../nbs/hardware/roof.ipynb #e748a2ef
+def refuse_constant(text:str): raise ValueError(f"{text} is not a number") # `NaN` or `Infinity`, which JSON has none of
+
 @patch(cls_method=True)
 def load(cls:HardwarePeaks,
     path:str|Path, # of a file that `save` wrote
