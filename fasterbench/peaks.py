@@ -23,7 +23,8 @@ from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, 
 from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quiet
 from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
-from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, finite, named_dtype, positive
+from .consistency import finite, positive
+from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
 _all_ = ['HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'dtype_name']
