@@ -10,6 +10,7 @@ __all__ = ['probes', 'Probe', 'right_answer', 'sweep', 'probe_rates', 'huge_page
 import math, time
 from typing import NamedTuple
 import numpy as np, torch
+from fastcore.basics import patch
 from .core import si
 from .timing import time_for
 from .system import WrongAnswer, free_bytes, reported_caches
@@ -71,23 +72,32 @@ class Memory:
         self.device, self.unit, self.bufs = device, unit, []
         g = torch.Generator(device).manual_seed(0)
         self.block = torch.randn(2**14, generator=g, device=device, dtype=torch.float32)
-    def _empty(self, n):
-        return huge_pages(n) if self.device.type=='cpu' else torch.empty(n, device=self.device, dtype=torch.float32)
-    def _buffer(self): return self.fill(self._empty(max(self.unit//4//len(self.block), 1)*len(self.block)))
+    @property
+    def nbytes(self)->int: return sum(b.nbytes for b in self.bufs) # bytes
     def fill(self, buf):
         "`buf`, with the random data on every page"
         buf.view(-1, len(self.block)).copy_(self.block)
         return buf
-    def grow(self, nbytes:int):
-        "Buffers of `nbytes` bytes in all, or a little more"
-        while self.nbytes<nbytes: self.bufs.append(self._buffer())
-        return self
-    @property
-    def nbytes(self)->int: return sum(b.nbytes for b in self.bufs) # bytes
-    def some(self, nbytes:int)->list:
-        "Buffers of `nbytes` bytes in all, or a little more; a piece of one for less than a buffer"
-        self.grow(nbytes)
-        return [self.bufs[0][:nbytes//4]] if nbytes<self.bufs[0].nbytes else self.bufs[:-(-nbytes//self.bufs[0].nbytes)]
+
+# %% ../nbs/hardware/memory.ipynb #91fad04e
+@patch
+def _empty(self:Memory, n):
+    return huge_pages(n) if self.device.type=='cpu' else torch.empty(n, device=self.device, dtype=torch.float32)
+
+@patch
+def _buffer(self:Memory): return self.fill(self._empty(max(self.unit//4//len(self.block), 1)*len(self.block)))
+
+@patch
+def grow(self:Memory, nbytes:int):
+    "Buffers of `nbytes` bytes in all, or a little more"
+    while self.nbytes<nbytes: self.bufs.append(self._buffer())
+    return self
+
+@patch
+def some(self:Memory, nbytes:int)->list:
+    "Buffers of `nbytes` bytes in all, or a little more; a piece of one for less than a buffer"
+    one = self.grow(nbytes).bufs[0].nbytes
+    return [self.bufs[0][:nbytes//4]] if nbytes<one else self.bufs[:-(-nbytes//one)]
 
 # %% ../nbs/hardware/memory.ipynb #b405bd8e
 def beyond(

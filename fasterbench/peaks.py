@@ -23,7 +23,8 @@ from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, 
 from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quiet
 from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
-from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, finite, named_dtype, positive
+from .consistency import finite, positive
+from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
 _all_ = ['HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'dtype_name']
@@ -321,17 +322,36 @@ def remember(old:HardwarePeaks, new:HardwarePeaks):
         if v is old: _cache[k] = new
 
 # %% ../nbs/hardware/peaks.ipynb #310b5dc5
-def _as_peaks(o:Look, names, device, tf32, threads, cpus, facts, doubts)->HardwarePeaks:
-    first, of = o.found[names[0]], lambda field: {k: getattr(c, field) for k,c in o.found.items()}
+def _of_look(o:Look)->dict: # fields of `HardwarePeaks`
+    "What a look measured"
+    of = lambda field: {k: getattr(c, field) for k,c in o.found.items()}
     arithmetic = dict(compute_peaks=of('burst'), sustained=of('sustained'), unsupported=o.lacking,
-        compute_kernels=of('kernels'), kernels={k: str(v) for k,v in of('case').items()},
-        samples={**of('samples'), 'bandwidth': o.samples})
+        compute_kernels=of('kernels'), kernels={k: str(v) for k,v in of('case').items()})
     memory = dict(memory_levels=o.levels, bandwidths=o.rates, working_set=o.used, falling=o.falling)
-    around = dict(device=device, device_name=device_name(device), threads=threads, cpus=len(cpus), memory_bytes=memory_capacity(device),
-        disturbance=o.disturbance, versions=software(), cudnn_benchmark=torch.backends.cudnn.benchmark,
-        date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
-    own = dict(dtype=named_dtype(names[0]), tf32_enabled=tf32 or names[0]=='tf32')
-    return HardwarePeaks(first.burst, max(o.samples), **own, **arithmetic, **memory, **around, **facts, doubts=doubts, source='measured')
+    return dict(**arithmetic, **memory, samples={**of('samples'), 'bandwidth': o.samples}, disturbance=o.disturbance)
+
+def _circumstances(device, threads, cpus)->dict: # fields of `HardwarePeaks`
+    "Where, when and under what it was measured"
+    where = dict(device=device, device_name=device_name(device), memory_bytes=memory_capacity(device))
+    under = dict(threads=threads, cpus=len(cpus), cudnn_benchmark=torch.backends.cudnn.benchmark, versions=software())
+    return dict(**where, **under, date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
+
+# %% ../nbs/hardware/peaks.ipynb #d2c60840
+def _as_peaks(o:Look, names, device, tf32, threads, cpus, facts, doubts)->HardwarePeaks:
+    name = names[0]
+    own = dict(dtype=named_dtype(name), tf32_enabled=tf32 or name=='tf32')
+    more = dict(**_of_look(o), **_circumstances(device, threads, cpus), **facts)
+    return HardwarePeaks(o.found[name].burst, max(o.samples), **own, **more, doubts=doubts, source='measured')
+
+# %% ../nbs/hardware/peaks.ipynb #e258e7d0
+def _facts_before(device, threads, cpus, wait)->dict: # fields of `HardwarePeaks`
+    "What is known of the device before its first kernel"
+    if device.type=='cpu': return core_facts(threads, cpus)
+    return dict(gpu_before=gpu_before(_state_of(device), wait) if wait else {})
+
+def _flop_to_expect(device, facts)->dict: # dtype name → FLOP a cycle; empty: ceilings are not held against each other
+    if facts.get('core_flop'): return facts['core_flop']
+    return _usual_flop if device.type=='cpu' and without_matrix_units() else {}
 
 # %% ../nbs/hardware/peaks.ipynb #c8bc5611
 def measure_peaks(
@@ -356,9 +376,8 @@ def measure_peaks(
     key = device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy, threads, *sorted(cpus)
     if cache and key in _cache and not outdated(_cache[key], wait): return _cache[key]
     with one_at_a_time, torch.inference_mode(), torch.autocast(device.type, enabled=False):
-        on_cpu = device.type=='cpu'
-        facts = core_facts(threads, cpus) if on_cpu else dict(gpu_before=gpu_before(_state_of(device), wait) if wait else {})
-        flop = facts.get('core_flop') or (_usual_flop if on_cpu and without_matrix_units() else {})
+        facts = _facts_before(device, threads, cpus, wait)
+        flop = _flop_to_expect(device, facts)
         once = lambda: look(names, device, matmul_size, bandwidth_mb, warmup, steps, hierarchy)
         against = lambda o: doubts(o.found, flop, matmul_size)
         seen = look_until_quiet(once, against, wait)

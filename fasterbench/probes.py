@@ -7,5 +7,6 @@ __all__ = []
 
 # %% ../nbs/hardware/probes.ipynb #5a215814
 from .system import *
+from .kernels import *
 from .arithmetic import *
 from .memory import *
