@@ -7,10 +7,11 @@ __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created',
            'free', 'stored', 'by_output', 'by_input', 'rules_of', 'clamp_flops', 'accumulated', 'renorm_bytes']
 
 # %% ../nbs/counting/elementwise.ipynb #36bee31e
+from functools import partial
 import torch
 from .registry import free_rule, is_complex, is_float, none, rule, rules
-from .traffic import _named, beta_bytes, compressed, copy_bytes, covered_bytes, element_size, first, flat
-from .traffic import lookup_bytes, masked_bytes, output_bytes, template_bytes, update_bytes
+from .traffic import _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes, element_size
+from .traffic import first, flat, lookup_bytes, masked_bytes, output_bytes, template_bytes, update_bytes
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
 def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
@@ -188,8 +189,7 @@ def accumulated(which, elements, each=lambda args, kwargs: 1):
     return formula
 
 # %% ../nbs/counting/elementwise.ipynb #7074febd
-def _if_asked(args, kwargs): return len(args)>3 and args[3] or kwargs.get('accumulate', False)
-def _if_reducing(args, kwargs): return 'reduce' in kwargs
+_if_asked, _if_reducing = (partial(accumulates, o) for o in (torch.ops.aten.put.default, torch.ops.aten.scatter.reduce))
 def _of_index(args): return args[2].numel()
 def _of_values(args): return _named(args[0], args[1], args[2])
 
