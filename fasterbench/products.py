@@ -9,16 +9,15 @@ __all__ = ['counted_as', 'byte_rules', 'chunked', 'torch_rule', 'matrices_flops'
 from math import prod
 import torch
 from torch.utils.flop_counter import flop_registry
+from .elementwise import stored
 from .paper import without_data
 from .registry import Rule, rule
 from .traffic import beta_bytes, covered_bytes, first, io_bytes, window_bytes
 
 # %% ../nbs/counting/products.ipynb #3b72a602
-def _nnz(t): return t._nnz() if t.layout is not torch.strided else t.numel()
-
 def _met(a, b):
     "Products of two elements in `a @ b`, of which `a` is sparse: each that it stores meets a row of `b`"
-    if b.layout is torch.strided: return _nnz(a)*b.shape[-1]
+    if b.layout is torch.strided: return stored(a)*b.shape[-1]
     if without_data(a) or without_data(b): return None   # which rows is in the data
     if a.layout is torch.sparse_coo: columns, rows = a._indices()[1], b._indices()[0].bincount(minlength=b.shape[0])
     else: columns, rows = a.to_sparse_csr().col_indices(), b.to_sparse_csr().crow_indices().diff()
@@ -106,7 +105,7 @@ rule('quantized_lstm', 'product', matmul=True)(_quantized_rnn(4))
 rule('quantized_gru', 'product', matmul=True)(_quantized_rnn(3))
 
 # %% ../nbs/counting/products.ipynb #f59d05b4
-def _vector_product(i): return lambda args, kwargs, out: 2*_nnz(args[i])
+def _vector_product(i): return lambda args, kwargs, out: 2*stored(args[i])
 
 rule('mv dot vdot', 'product', matmul=True)(_vector_product(0))
 rule('addmv', 'product', beta_bytes, True)(_vector_product(1))
@@ -169,7 +168,7 @@ rule('_sparse_mm_reduce_impl', 'product', matmul=True)(_sparse_product(0))
 
 # %% ../nbs/counting/products.ipynb #0efb5834
 @rule('sparse_sampled_addmm', 'product', matmul=True)
-def _sampled(args, kwargs, out): return 2*_nnz(args[0])*args[1].shape[-1]   # for each stored element a row by a column
+def _sampled(args, kwargs, out): return 2*stored(args[0])*args[1].shape[-1]   # a row by a column for each
 
 # %% ../nbs/counting/products.ipynb #e6ab2cf6
 def _deform_products(args, kwargs, out): return 2*out.numel()*prod(args[1].shape[1:])
