@@ -106,16 +106,18 @@ def shown_columns(rows:list)->list: # of `Column`
     return [columns[k] for k in shown[kind_of(rows)] if k not in optional or known(k)]
 
 # %% ../nbs/results/columns.ipynb #65aaa8c2
-sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names of keys
-
 def row_seconds(r, kind:str='measured')->float: # of `shown`
     "The time that a row takes, or that its roof allows where it was not run"
     return (r.time_s if kind in ('measured', 'kernels') else None) or r.roof_time_s or 0.
 
+# %% ../nbs/results/columns.ipynb #8e9b50af
 def _natural(word):
     "A key that sorts `2.a` before `10`"
     parts = re.split('([0-9]+)', word)   # every other one is a number
     return [(len(o.lstrip('0')), o.lstrip('0')) if i%2 else (0, o) for i,o in enumerate(parts)]
+
+# %% ../nbs/results/columns.ipynb #790d79fc
+sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names of keys
 
 def ordered(
     rows:list, # of `RooflinePoint`

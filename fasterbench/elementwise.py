@@ -7,10 +7,11 @@ __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created',
            'free', 'stored', 'by_output', 'by_input', 'rules_of', 'clamp_flops', 'accumulated', 'renorm_bytes']
 
 # %% ../nbs/counting/elementwise.ipynb #36bee31e
+from functools import partial
 import torch
 from .registry import free_rule, is_complex, is_float, none, rule, rules
-from .traffic import _named, beta_bytes, compressed, copy_bytes, covered_bytes, element_size, first, flat
-from .traffic import lookup_bytes, masked_bytes, output_bytes, template_bytes, update_bytes
+from .traffic import _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes, element_size
+from .traffic import first, flat, lookup_bytes, masked_bytes, output_bytes, template_bytes, update_bytes
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
 def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
@@ -26,6 +27,7 @@ def by_output(k, if_complex=None):
         return stored(first(out))*k*(1 + is_complex(out))
     return formula
 
+# %% ../nbs/counting/elementwise.ipynb #5232e1fe
 def by_input(k, if_complex=None):
     "A formula: `k` FLOPs for each element of the first argument, unless it and the output are integers"
     def formula(args, kwargs, out):
@@ -48,29 +50,34 @@ per_output = { # FLOPs for each element of the output
     21: '''upsample_trilinear3d''',  # seven of them
     35: '''upsample_bicubic2d''',    # five interpolations of four taps: four products, three sums
 }
+
+# %% ../nbs/counting/elementwise.ipynb #3005fc06
 of_complex = {   # FLOPs for each element where that is complex: of products 6, of quotients 11, of sums 2
     'abs':4, 'mul':6, 'reciprocal':6, 'div':11, 'addr':6+2, 'linalg_cross':6+6+2, 'lerp':2+6+2, 'prod':6, 'cumprod':6}
 
+# %% ../nbs/counting/elementwise.ipynb #fabb46b7
 def rules_of(table, by, of_what):
     "Puts a table of FLOPs and names into the table of rules"
     for k,names in table.items():
         for n in names.split(): rule(n, f'{k} per {of_what} element')(by(k, of_complex.get(n)))
 
 rules_of(per_output, by_output, 'output')
+
+# %% ../nbs/counting/elementwise.ipynb #e4fa646c
 rule('addr', '2 per output element', beta_bytes)(by_output(2, of_complex['addr']))
 prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spherical_bessel_j0 cbrt erf_inv erfcx ndtri
-    zeta isfinite shift_left shift_right_arithmetic"""   # primitives without a namesake in aten; others have its rule
+    zeta isfinite shift_left shift_right_arithmetic"""
 rule(prims, '1 per output element', library='prims')(by_output(1))
 
-# %% ../nbs/counting/elementwise.ipynb #9111750f
+# %% ../nbs/counting/elementwise.ipynb #1bb18909
 @rule('gelu')
 def _gelu(args, kwargs, out): return (9 if kwargs.get('approximate')=='tanh' else 5)*out.numel()
 
+# %% ../nbs/counting/elementwise.ipynb #9111750f
 @rule('add sub rsub')
 def _add(args, kwargs, out):
     "`a + alpha*b`; the product is there only when `alpha` is not 1"
     return by_output(1 + (kwargs.get('alpha', 1)!=1))(args, kwargs, out)
-
 
 # %% ../nbs/counting/elementwise.ipynb #81b9e7f4
 def _with_value(k, if_complex):
@@ -83,11 +90,13 @@ def _with_value(k, if_complex):
 rule('addcmul')(_with_value(2, 6+2))
 rule('addcdiv')(_with_value(2, 11+2))
 
+# %% ../nbs/counting/elementwise.ipynb #b8656498
 @rule('clamp')
 def clamp_flops(args, kwargs, out):
     bounds = *args[1:], kwargs.get('min'), kwargs.get('max')
     return by_output(sum(b is not None for b in bounds))(args, kwargs, out)
 
+# %% ../nbs/counting/elementwise.ipynb #0bd1608a
 @rule('native_dropout')
 def _dropout(args, kwargs, out):
     training = args[2] or args[2] is None
@@ -122,18 +131,24 @@ moved = """
     _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce _make_per_tensor_quantized_tensor
     int_repr _is_any_true _is_all_true _linalg_check_errors _assert_async _jagged_to_padded_dense_forward
     _padded_dense_to_jagged_forward"""
+
+rule(moved, 'moves data')(none)
+
+# %% ../nbs/counting/elementwise.ipynb #24f426c5
 created = """
     zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange
     linspace logspace eye rand randn randint randperm rand_like randn_like randint_like uniform random
     exponential log_normal cauchy geometric tril_indices triu_indices hann_window hamming_window
     blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq range"""
 
-rule(moved, 'moves data')(none)
 rule(created, 'creates', output_bytes)(none)
+
+# %% ../nbs/counting/elementwise.ipynb #5ef32ac2
 rule('bernoulli', 'creates', template_bytes)(none)
 rule('fill', 'moves data', template_bytes)(none)
 rule('copy', 'moves data', copy_bytes)(none)
 
+# %% ../nbs/counting/elementwise.ipynb #6b9c4364
 prims_moved = 'rev collapse reshape convert_element_type device_put copy_strided copy_to item'
 rule(prims_moved, 'moves data', library='prims')(none)
 rule('iota', 'creates', output_bytes, library='prims')(none)
@@ -154,6 +169,17 @@ view_copies = """
 rule(view_copies, 'moves data', lookup_bytes)(none)   # as much is read as the copies hold
 
 # %% ../nbs/counting/elementwise.ipynb #c6b2644d
+looked_up_ops = """
+    embedding index_select index gather take _unsafe_index masked_select upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    _upsample_nearest_exact3d"""
+rule(looked_up_ops, 'lookup', lookup_bytes)(none)
+
+# %% ../nbs/counting/elementwise.ipynb #eeb01903
+rule('masked_fill masked_scatter', 'indexed write', masked_bytes)(none)
+rule('index_copy index_fill', 'indexed write', update_bytes)(none)
+
+# %% ../nbs/counting/elementwise.ipynb #9988616e
 def accumulated(which, elements, each=lambda args, kwargs: 1):
     "A formula: `each` FLOPs (complex: twice that, of products 6) for each of the `elements`, if it `which` accumulates"
     def formula(args, kwargs, out):
@@ -162,24 +188,20 @@ def accumulated(which, elements, each=lambda args, kwargs: 1):
         return elements(args)*each(args, kwargs)*((6 if product else 2) if is_complex(args[0]) else 1)
     return formula
 
-def _always(args, kwargs): return True
-def _if_asked(args, kwargs): return len(args)>3 and args[3] or kwargs.get('accumulate', False)
-def _if_reducing(args, kwargs): return 'reduce' in kwargs
-def _scaled(args, kwargs): return 1 + (kwargs.get('alpha', 1)!=1)
+# %% ../nbs/counting/elementwise.ipynb #7074febd
+_if_asked, _if_reducing = (partial(accumulates, o) for o in (torch.ops.aten.put.default, torch.ops.aten.scatter.reduce))
 def _of_index(args): return args[2].numel()
-def _of_source(args): return args[3].numel()
 def _of_values(args): return _named(args[0], args[1], args[2])
 
-looked_up_ops = """
-    embedding index_select index gather take _unsafe_index masked_select upsample_nearest1d
-    upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d"""
-rule(looked_up_ops, 'lookup', lookup_bytes)(none)
-rule('masked_fill masked_scatter', 'indexed write', masked_bytes)(none)
-rule('index_copy index_fill', 'indexed write', update_bytes)(none)
 rule('scatter', 'indexed write', update_bytes)(accumulated(_if_reducing, _of_index))
 rule('put', 'indexed write', update_bytes)(accumulated(_if_asked, lambda args: args[1].numel()))
 rule('index_put _index_put_impl _unsafe_index_put', 'indexed write', update_bytes)(accumulated(_if_asked, _of_values))
+
+# %% ../nbs/counting/elementwise.ipynb #7de01693
+def _always(args, kwargs): return True
+def _scaled(args, kwargs): return 1 + (kwargs.get('alpha', 1)!=1)
+def _of_source(args): return args[3].numel()
+
 rule('scatter_add scatter_reduce', 'indexed sum', update_bytes)(accumulated(_always, _of_index))
 rule('index_add index_reduce', 'indexed sum', update_bytes)(accumulated(_always, _of_source, _scaled))
 rule('_unsafe_masked_index_put_accumulate', 'indexed sum')(accumulated(_always, _of_source))
@@ -190,6 +212,7 @@ def _bincount(args, kwargs, out):
     weights = args[1] if len(args)>1 else kwargs.get('weights')
     return 0 if weights is None else weights.numel()
 
+# %% ../nbs/counting/elementwise.ipynb #80277ca8
 def renorm_bytes(func, args, kwargs, out)->int: # bytes
     "Of rows that are read and written where they are too long, and of the indices"
     rows = args[1].numel()*args[0].shape[1]*element_size(args[0])

@@ -69,6 +69,7 @@ def _object(place, v, readers):
     at = place and place + '.'
     return {k: read(at + k, v[k]) for k,read in readers.items()}
 
+# %% ../nbs/results/files.ipynb #a044aaf0
 def _counter(place, v):
     if not isinstance(v, dict): _refuse(place, v, 'an object')
     return Counter({k: _whole(f'{place}[{k!r}]', n) for k,n in v.items()})
@@ -83,6 +84,7 @@ def _interval(place, v):
     v = _list(_ratio, tuple)(place, v)
     return v if len(v)==2 else _refuse(place, v, 'two numbers')
 
+# %% ../nbs/results/files.ipynb #63eba041
 _parts = dict(others=_amount, stolen=_amount, processors=_whole, room=_whole)
 def _disturbance(place, v): return Disturbance(**_object(place, v, _parts))
 
@@ -123,6 +125,7 @@ def _plain(o):
     if isinstance(o, Disturbance): return o._asdict()
     return [_plain(v) for v in o] if isinstance(o, (list, tuple)) else dict(o) if isinstance(o, Counter) else o
 
+# %% ../nbs/results/files.ipynb #c0e58f79
 def _row_record(place, r):
     known = {RooflinePoint: row_fields, Projection: projection_fields}.get(type(r))
     if known is None: raise ValueError(f"{place} is a {type(r).__name__}: rows are RooflinePoint or Projection")
@@ -137,6 +140,7 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
     return dict(format=_format, version=_format_version, kind=self.kind, about=self.about,
         peaks=self.peaks and self.peaks.record(), totals=totals, rows=rows)
 
+# %% ../nbs/results/files.ipynb #82933dc2
 def _check_row(place, r):
     "Refuse fields that can't be of one measurement: what follows from them could not be told"
     n = len(r.samples)
@@ -147,6 +151,7 @@ def _check_row(place, r):
         _refuse(f'{place}.cache_time_s', None, f'a time, and its roof is that of {r.roof:.60}')
     return r
 
+# %% ../nbs/results/files.ipynb #97b0974a
 def _read_row(place, v):
     projected = isinstance(v, dict) and 'was_bound' in v
     cls, known = (Projection, projection_fields) if projected else (RooflinePoint, row_fields)
@@ -156,10 +161,10 @@ def _read_peaks(place, v):
     try: return HardwarePeaks.from_record(v)
     except (ValueError, TypeError, AttributeError) as e: raise ValueError(f"{place}: {e}") from e
 
+# %% ../nbs/results/files.ipynb #8f2206b0
 _result = dict(format=_words, version=_whole, kind=_one_of(kinds), about=_data, peaks=_maybe(_read_peaks),
     totals=_maybe(lambda place, v: Totals(**_object(place, v, totals_fields))), rows=_list(_read_row))
 
-# %% ../nbs/results/files.ipynb #8f2206b0
 @patch(cls_method=True)
 def from_record(cls:Roofline,
     d, # what `record` gave

@@ -10,7 +10,8 @@ from math import ceil, log2, prod
 import torch
 from .paper import without_data
 from .registry import is_complex, is_float, rule
-from .traffic import arguments, covered_bytes, element_size, first, io_bytes, numel, target_bytes, window_bytes
+from .traffic import arguments, covered_bytes, element_size, first, io_bytes, numel
+from .traffic import target_bytes, window_bytes
 
 # %% ../nbs/counting/formulas.ipynb #6ae0944c
 def _pool(rank):
@@ -42,6 +43,7 @@ def _grid_sample(args, kwargs, out):
     taps = 2**(out.dim()-2) if args[2]==0 else (1 if args[2]==1 else 16)
     return out.numel()//out.shape[1]*(4*(out.dim()-2) + taps) + out.numel()*(2*taps-1)
 
+# %% ../nbs/counting/formulas.ipynb #8f7c989e
 def _resize_antialiased(support):
     def formula(args, kwargs, out):
         (h,w), (oh,ow), nc = args[0].shape[-2:], out.shape[-2:], prod(out.shape[:2])
@@ -67,6 +69,7 @@ for n in 'fft_r2c fft_c2r fft_c2c'.split():
 @rule('_cdist_forward _euclidean_dist _pdist_forward')
 def _cdist(args, kwargs, out): return 3*out.numel()*args[0].shape[-1]
 
+# %% ../nbs/counting/formulas.ipynb #cb7cc862
 def _pairs(args):
     pair = args[:2]
     return prod(torch.broadcast_shapes(*(t.shape for t in pair)))*is_float(pair)*(1 + is_complex(pair))
@@ -77,6 +80,7 @@ def _dist(args, kwargs, out): return 3*_pairs(args)
 @rule('allclose')
 def _allclose(args, kwargs, out): return 6*_pairs(args)
 
+# %% ../nbs/counting/formulas.ipynb #b0c162b0
 def diagonal_bytes(func, args, kwargs, out)->int: # bytes
     return min(args[0].shape)*element_size(args[0]) + covered_bytes(out)
 
@@ -120,11 +124,13 @@ def _gru_cell(args, kwargs, out): return 23*out[0].numel()
 @rule('nll_loss_forward nll_loss2d_forward', bytes=target_bytes)
 def _nll(args, kwargs, out): return (1 + (args[2] is not None))*args[1].numel()
 
+# %% ../nbs/counting/formulas.ipynb #671f7ae4
 @rule('multi_margin_loss')
 def _multi_margin(args, kwargs, out):
     p, _, weight = (*args[2:5], *[1, 1, None][len(args[2:5]):])
     return (4 + (p!=1) + (weight is not None))*args[0].numel()
 
+# %% ../nbs/counting/formulas.ipynb #4b2ccd19
 @rule('multilabel_margin_loss_forward')
 def _multilabel(args, kwargs, out):
     if without_data(args[1]): return None
@@ -132,6 +138,7 @@ def _multilabel(args, kwargs, out):
     labels = (targets>=0).int().cumprod(-1).sum(-1)   # up to the first that is negative
     return 4*int((labels*(targets.shape[-1]-labels)).sum())
 
+# %% ../nbs/counting/formulas.ipynb #110ba835
 @rule('segment_reduce')
 def _segments(args, kwargs, out): return args[0].numel() + (args[1]=='mean')*out.numel()
 
@@ -160,6 +167,7 @@ def _noted(func, a, out):
     bags = a['offsets'].numel() if with_end else len(out[0])
     return (not fast)*a['indices'].numel() + bags + (out[0].numel() if a['mode']==2 else bags)
 
+# %% ../nbs/counting/formulas.ipynb #61037f32
 @rule('_embedding_bag _embedding_bag_forward_only', bytes=bag_bytes)
 def _bag(args, kwargs, out):
     weighted = len(args)>6 and args[6] is not None
@@ -179,7 +187,6 @@ def _roi_align(args, kwargs, out):
     samples = _samples_of(args, first(out))
     return None if samples is None else 8*samples
 
-
 # %% ../nbs/counting/formulas.ipynb #58203dec
 def _covered(start, end, bins, limit, size):
     "Pixels of a side that bins of equal width cover, together, by region"
@@ -188,6 +195,7 @@ def _covered(start, end, bins, limit, size):
     lo, hi = (i*width).floor() + start[:, None], ((i+1)*width).ceil() + start[:, None]
     return (hi.clamp(0, limit) - lo.clamp(0, limit)).clamp(min=0).sum(1)
 
+# %% ../nbs/counting/formulas.ipynb #f75e93ca
 def _roi_windows(size): # of a region from pixel to pixel: 1 if the last one belongs to it
     def formula(args, kwargs, out):
         x, rois, scale, ph, pw = args[:5]
@@ -200,5 +208,6 @@ def _roi_windows(size): # of a region from pixel to pixel: 1 if the last one bel
 rule('roi_pool', library='torchvision')(_roi_windows(1))
 rule('ps_roi_pool', library='torchvision')(_roi_windows(0))
 
+# %% ../nbs/counting/formulas.ipynb #83b23694
 @rule('nms', library='torchvision')
 def _nms(args, kwargs, out): n = len(args[0]); return n*(n-1)//2*13

@@ -15,10 +15,12 @@ def matrix_rule(names, **kw): return rule(names, 'linear algebra', if_complex=4,
 def batch(args)->tuple: # how many matrices the first argument is, and their rows and columns
     return prod(args[0].shape[:-2]), *args[0].shape[-2:]
 
+# %% ../nbs/counting/matrices.ipynb #9b01c8b2
 def lu_flops(m, n): return 2*m*n*min(m, n) - (m+n)*min(m, n)**2 + 2/3*min(m, n)**3
 def q_flops(m, n, k): return 4*m*n*k - 2*(m+n)*k**2 + 4/3*k**3   # n columns from k reflections
 def qr_flops(m, n): return q_flops(m, n, min(m, n))               # R and the reflections
 
+# %% ../nbs/counting/matrices.ipynb #7becfcaf
 @matrix_rule('linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet')
 def _lu(args, kwargs, out): b,m,n = batch(args); return b*lu_flops(m, n)
 
@@ -72,6 +74,7 @@ def svd_flops(m, n, full=False, vectors=True):
 
 def eigh_flops(n, vectors=True): return 9*n**3 if vectors else 4/3*n**3
 
+# %% ../nbs/counting/matrices.ipynb #8cf52a31
 def _argument(i, name, default): return lambda args, kwargs: args[i] if len(args)>i else kwargs.get(name, default)
 _full, _with_uv = _argument(1, 'full_matrices', False), _argument(2, 'compute_uv', True)
 _with_v = _argument(2, 'compute_v', True)
@@ -81,6 +84,7 @@ def _svd(args, kwargs, out): b,m,n = batch(args); return b*svd_flops(m, n, _full
 
 matrix_rule('svd', library='prims')(_svd)
 
+# %% ../nbs/counting/matrices.ipynb #58dea92f
 @matrix_rule('_linalg_eigh')
 def _eigh(args, kwargs, out): b,n,_ = batch(args); return b*eigh_flops(n, _with_v(args, kwargs))
 
@@ -102,6 +106,7 @@ def _polar(args, kwargs, out): b,m,n = batch(args); return b*(svd_flops(m, n) + 
 @matrix_rule('linalg_matrix_sqrth')
 def _sqrth(args, kwargs, out): b,n,_ = batch(args); return b*(eigh_flops(n) + 2*n**3)
 
+# %% ../nbs/counting/matrices.ipynb #dc5dd6af
 @matrix_rule('linalg_lstsq')
 def _lstsq(args, kwargs, out):
     b,m,n = batch(args)

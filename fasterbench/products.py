@@ -9,29 +9,30 @@ __all__ = ['counted_as', 'byte_rules', 'chunked', 'torch_rule', 'matrices_flops'
 from math import prod
 import torch
 from torch.utils.flop_counter import flop_registry
+from .elementwise import stored
 from .paper import without_data
 from .registry import Rule, rule
 from .traffic import beta_bytes, covered_bytes, first, io_bytes, window_bytes
 
 # %% ../nbs/counting/products.ipynb #3b72a602
-def _shape(x): return x.shape if isinstance(x, torch.Tensor) else x
-def _nnz(t): return t._nnz() if t.layout is not torch.strided else t.numel()
+def _met(a, b):
+    "Products of two elements in `a @ b`, of which `a` is sparse: each that it stores meets a row of `b`"
+    if b.layout is torch.strided: return stored(a)*b.shape[-1]
+    if without_data(a) or without_data(b): return None   # which rows is in the data
+    if a.layout is torch.sparse_coo: columns, rows = a._indices()[1], b._indices()[0].bincount(minlength=b.shape[0])
+    else: columns, rows = a.to_sparse_csr().col_indices(), b.to_sparse_csr().crow_indices().diff()
+    return int(rows[columns].sum())
+
+# %% ../nbs/counting/products.ipynb #30eae326
 def _sparse_product(i):
     def formula(args, kwargs, out):
         met = _met(args[i], args[i+1])
         return None if met is None else 2*met
     return formula
 
-def _met(a, b):
-    "Products of two elements in `a @ b`, of which `a` is sparse: each that it stores meets a row of `b`"
-    if b.layout is torch.strided: return _nnz(a)*b.shape[-1]
-    if without_data(a) or without_data(b): return None   # which rows is in the data
-    if a.layout is torch.sparse_coo: columns, rows = a._indices()[1], b._indices()[0].bincount(minlength=b.shape[0])
-    else: columns, rows = a.to_sparse_csr().col_indices(), b.to_sparse_csr().crow_indices().diff()
-    return int(rows[columns].sum())
-
-
 # %% ../nbs/counting/products.ipynb #d8aa79ba
+def _shape(x): return x.shape if isinstance(x, torch.Tensor) else x
+
 def _torch_product(formula):
     "One of torch's formulas, as a formula of `(args, kwargs, out)`"
     inner = getattr(formula, '__wrapped__', None)
@@ -51,10 +52,12 @@ counted_as = {   # operation → the one whose formula it has
     'mkldnn_convolution': _conv, 'miopen_convolution': _conv, 'cudnn_convolution': _conv,
     'slow_conv3d_forward': '_slow_conv2d_forward', '_conv_depthwise2d': '_slow_conv2d_forward'}
 
+# %% ../nbs/counting/products.ipynb #81d0abfc
 byte_rules = {getattr(torch.ops.aten, n): f for names,f in [('addmm baddbmm', beta_bytes),
     ('convolution _convolution convolution_overrideable cudnn_convolution _slow_conv2d_forward', window_bytes)]
     for n in names.split()}
 
+# %% ../nbs/counting/products.ipynb #580f23f6
 def torch_rule(func:torch._ops.OpOverload)->Rule|None:
     "The rule that torch's registry of products has for an operation"
     name, packets = func._opname, [func._overloadpacket]
@@ -72,6 +75,7 @@ def _mha_flops(q, k, e):
     "Products of multi-head attention over `(batch, length, e)` sequences"
     return sum(2*b*e*(2*tq*e + 2*tk*e + 2*tq*tk) for (b,tq),(_,tk) in zip(_lengths(q), _lengths(k)))
 
+# %% ../nbs/counting/products.ipynb #f5557a8c
 @rule('_native_multi_head_attention', 'product', matmul=True)
 def _native_mha(args, kwargs, out): return _mha_flops(args[0], args[1], args[3])
 
@@ -101,15 +105,19 @@ rule('quantized_lstm', 'product', matmul=True)(_quantized_rnn(4))
 rule('quantized_gru', 'product', matmul=True)(_quantized_rnn(3))
 
 # %% ../nbs/counting/products.ipynb #f59d05b4
-def _vector_product(i): return lambda args, kwargs, out: 2*_nnz(args[i])
-def _rows_times(i):   # each element of a row meets each column
-    return lambda args, kwargs, out: 2*args[i].numel()*first(out).shape[-1]
-
-@rule('linear', 'product', matmul=True)   # met by itself with `out=` only
-def _linear(args, kwargs, out): return 2*args[0].numel()*(len(args[1]) if args[1].dim()==2 else 1)
+def _vector_product(i): return lambda args, kwargs, out: 2*stored(args[i])
 
 rule('mv dot vdot', 'product', matmul=True)(_vector_product(0))
 rule('addmv', 'product', beta_bytes, True)(_vector_product(1))
+
+# %% ../nbs/counting/products.ipynb #9de6e096
+@rule('linear', 'product', matmul=True)   # met by itself with `out=` only
+def _linear(args, kwargs, out): return 2*args[0].numel()*(len(args[1]) if args[1].dim()==2 else 1)
+
+# %% ../nbs/counting/products.ipynb #839d50ea
+def _rows_times(i):   # each element of a row meets each column
+    return lambda args, kwargs, out: 2*args[i].numel()*first(out).shape[-1]
+
 rule('addbmm _addmm_activation', 'product', beta_bytes, True)(_rows_times(1))
 rule("""_int_mm _scaled_mm_v2 _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu _mixed_dtypes_linear
     _dyn_quant_matmul_4bit mkldnn_linear""", 'product', matmul=True)(_rows_times(0))
@@ -128,7 +136,7 @@ def _linear_cross_entropy(args, kwargs, out):
     wanted = len(args)>12 and any(args[12:15])
     return _cross_entropy_products(args, kwargs, out) + (5 + 2*wanted)*logits + loss
 
-# %% ../nbs/counting/products.ipynb #4bcc3091
+# %% ../nbs/counting/products.ipynb #5a981c01
 def grouped_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a grouped product, less the matrices of groups without rows"
     a, b, offs = args[0], args[1], args[2] if len(args)>2 else kwargs.get('offs')
@@ -137,6 +145,7 @@ def grouped_bytes(func, args, kwargs, out)->int: # bytes
     used = int((offs.diff(prepend=offs.new_zeros(1))>0).sum())
     return whole - covered_bytes(b)*(len(b)-used)//len(b)
 
+# %% ../nbs/counting/products.ipynb #4bcc3091
 @rule('_grouped_mm _scaled_grouped_mm', 'product', grouped_bytes, True)
 def _grouped_mm(args, kwargs, out): return 2*args[0].numel()*args[1].shape[-1]
 
@@ -152,12 +161,14 @@ def _trilinear(args, kwargs, out):
     full = prod(torch.broadcast_shapes(*shapes))
     return 2*full + 2*full//torch.broadcast_shapes(*shapes)[args[6][0]]
 
+# %% ../nbs/counting/products.ipynb #e8029aec
 rule('_sparse_addmm', 'product', beta_bytes, True)(_sparse_product(1))
 rule('_sparse_sparse_matmul', 'product', matmul=True)(_sparse_product(0))
 rule('_sparse_mm_reduce_impl', 'product', matmul=True)(_sparse_product(0))
 
+# %% ../nbs/counting/products.ipynb #0efb5834
 @rule('sparse_sampled_addmm', 'product', matmul=True)
-def _sampled(args, kwargs, out): return 2*_nnz(args[0])*args[1].shape[-1]   # for each stored element a row by a column
+def _sampled(args, kwargs, out): return 2*stored(args[0])*args[1].shape[-1]   # a row by a column for each
 
 # %% ../nbs/counting/products.ipynb #e6ab2cf6
 def _deform_products(args, kwargs, out): return 2*out.numel()*prod(args[1].shape[1:])

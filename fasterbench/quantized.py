@@ -39,20 +39,24 @@ def packed_conv_bytes(func, args, kwargs, out)->int: # bytes
     others = joint_bytes(flat(args[1:])) + covered_bytes(out) + covered_bytes(packed.weight())   # what is added
     return bytes_in_windows(x, out, *windows) + others
 
-def packed_transposed_bytes(func, args, kwargs, out)->int: # bytes
-    return covered_bytes(args[0]) + covered_bytes(out) + covered_bytes(_packed(args).weight())
-
+# %% ../nbs/counting/quantized.ipynb #521598a1
 convs = """conv1d conv2d conv3d conv1d_relu conv2d_relu conv3d_relu conv2d_add conv2d_add_relu conv1d_dynamic
     conv2d_dynamic conv3d_dynamic"""
-transposed_convs = """conv_transpose1d conv_transpose2d conv_transpose3d conv_transpose1d_dynamic
-    conv_transpose2d_dynamic conv_transpose3d_dynamic"""
 
 @rule(convs, 'product', packed_conv_bytes, True, 'quantized')
 def _quantized_conv(args, kwargs, out): return 2*out.numel()*prod(_packed(args).weight().shape[1:])
 
+# %% ../nbs/counting/quantized.ipynb #d7cc4b0a
+def packed_transposed_bytes(func, args, kwargs, out)->int: # bytes
+    return covered_bytes(args[0]) + covered_bytes(out) + covered_bytes(_packed(args).weight())
+
+transposed_convs = """conv_transpose1d conv_transpose2d conv_transpose3d conv_transpose1d_dynamic
+    conv_transpose2d_dynamic conv_transpose3d_dynamic"""
+
 @rule(transposed_convs, 'product', packed_transposed_bytes, True, 'quantized')
 def _quantized_transposed(args, kwargs, out): return 2*args[0].numel()*prod(_packed(args).weight().shape[1:])
 
+# %% ../nbs/counting/quantized.ipynb #f64891a2
 @rule('matmul', 'product', matmul=True, library='quantized')
 def _quantized_matmul(args, kwargs, out): return 2*args[0].numel()*args[1].shape[-1]
 

@@ -34,7 +34,7 @@ class Roofline(list):
         super().__init__(rows)
         self.kind, self.peaks, self.totals, self.about = kind, peaks, totals, dict(about or {})
     def __repr__(self):
-        took = f", {si(self.totals.forward.median, 's')} a forward" if self.totals else ''
+        took = f", {si(self.totals.mean_s, 's')} a forward" if self.totals else ''
         what = f", {self.about['model']}" if 'model' in self.about else ''
         return f"Roofline({self.kind}{what}: {len(self)} rows{took})"
 

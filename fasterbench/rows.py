@@ -141,6 +141,7 @@ def middle_half(
     n, order = len(totals), sorted(range(len(totals)), key=totals.__getitem__)
     return sorted(order[n//4:n - n//4])
 
+# %% ../nbs/results/rows.ipynb #53930500
 def mean_of(samples, where)->float|None: # seconds; `None`: there are no samples
     "The mean of the samples at some positions"
     return fmean(samples[i] for i in where) if samples else None

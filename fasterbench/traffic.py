@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['weight_sizes', 'compressed', 'dims', 'overlaps', 'distinct_elements', 'element_size', 'covered_bytes', 'joint_bytes',
            'shared_bytes', 'flat', 'first', 'numel', 'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes',
-           'beta_bytes', 'template_bytes', 'target_bytes', 'positions', 'arguments', 'window_bytes', 'bytes_in_windows',
+           'beta_bytes', 'template_bytes', 'target_bytes', 'positions', 'arguments', 'bytes_in_windows', 'window_bytes',
            'trues', 'is_mask', 'accumulates', 'update_bytes', 'masked_bytes', 'same_view', 'copy_bytes']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
@@ -112,6 +112,7 @@ def _slots(func):
         res[i] = res[a.name] = not (w and (a.is_out or unread)), w
     return res
 
+# %% ../nbs/counting/traffic.ipynb #1cfcc6d3
 def flat(x)->list|tuple:
     "The tensors in an argument or a result: a tensor, or a list of them"
     if isinstance(x, torch.Tensor): return (x,)
@@ -162,6 +163,7 @@ def beta_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of `beta*args[0]` and a product: with `beta=0` the first argument is not read"
     return io_bytes(func, args, kwargs, out, {0: (0, None)} if kwargs.get('beta', 1)==0 else {})
 
+# %% ../nbs/counting/traffic.ipynb #4b41a308
 def template_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of an operation that takes only the shape of its first argument"
     probabilities = func._opname=='bernoulli' and all(a.name!='p' for a in func._schema.arguments)
@@ -188,11 +190,22 @@ def positions(
         seen[at[(at>=0) & (at<n)]] = True
     return int(seen.sum())
 
+# %% ../nbs/counting/traffic.ipynb #9b4e49ed
 def arguments(func, args, kwargs)->dict: # name → what `func` was called with, or its default
     def given(i, a): return args[i] if i<len(args) else kwargs.get(a.name, a.default_value)
     return {a.name: given(i, a) for i,a in enumerate(func._schema.arguments)}
 
 # %% ../nbs/counting/traffic.ipynb #2ccff13b
+def bytes_in_windows(
+    x:torch.Tensor, out:torch.Tensor, # input and output
+    *windows # size, stride, padding and dilation, each for the last dimensions
+)->int: # bytes
+    "Bytes of `x` that windows over its last dimensions come to"
+    n = len(windows[0])
+    seen = map(positions, x.shape[-n:], out.shape[-n:], *windows)
+    return covered_bytes(x)*prod(seen)//max(prod(x.shape[-n:]), 1)
+
+# %% ../nbs/counting/traffic.ipynb #83ebd039
 def _each(o, rank): return [o]*rank if isinstance(o, int) else [*o]*(rank//len(o))
 
 def window_bytes(func, args, kwargs, out)->int: # bytes
@@ -203,15 +216,6 @@ def window_bytes(func, args, kwargs, out)->int: # bytes
     rank = len(kernel) if 'weight' in a else int(next(o for o in func._opname if o.isdigit()))   # `max_pool2d`
     windows = [_each(o, rank) for o in (kernel, a['stride'] or kernel, a['padding'], a.get('dilation', 1))]
     return io_bytes(func, args, kwargs, out, {0: (bytes_in_windows(args[0], first(out), *windows), None)})
-
-def bytes_in_windows(
-    x:torch.Tensor, out:torch.Tensor, # input and output
-    *windows # size, stride, padding and dilation, each for the last dimensions
-)->int: # bytes
-    "Bytes of `x` that windows over its last dimensions come to"
-    n = len(windows[0])
-    seen = map(positions, x.shape[-n:], out.shape[-n:], *windows)
-    return covered_bytes(x)*prod(seen)//max(prod(x.shape[-n:]), 1)
 
 # %% ../nbs/counting/traffic.ipynb #1d454000
 def trues(
@@ -224,6 +228,7 @@ def trues(
 
 def is_mask(i)->bool: return i is not None and i.dtype in (torch.bool, torch.uint8)
 
+# %% ../nbs/counting/traffic.ipynb #77180a04
 def _named(x, indices, values):
     "Elements of `x` that a list of indices names: index, mask or `None`, for one dimension or as many as the mask has"
     d, free, places = 0, [], []
@@ -235,6 +240,7 @@ def _named(x, indices, values):
     if (None,) in places: return values.numel() if values.numel()>free else x.numel()
     return prod(torch.broadcast_shapes(*places))*free
 
+# %% ../nbs/counting/traffic.ipynb #ea8b8d3e
 def _touched(func, args):
     "Elements of the first argument that an indexed write goes to"
     name, x = func._opname, args[0]
@@ -249,6 +255,7 @@ def accumulates(func, args, kwargs)->bool:
     reduces = a.get('reduce') is not None and a.get('include_self', True)
     return func._opname in ('index_add_', 'scatter_add_') or bool(a.get('accumulate')) or reduces
 
+# %% ../nbs/counting/traffic.ipynb #0132f37d
 def update_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of an indexed write; in place it writes, and if it accumulates reads, only what the indices name"
     size, name = element_size(args[0]), func._opname

@@ -58,15 +58,18 @@ def per_weight(names):
     def put(f): rule(names, bytes=update_step_bytes)(lambda args, kwargs, out: f(kwargs)*numel(args[0]))
     return put
 
+# %% ../nbs/counting/updates.ipynb #58c4fec7
 @per_weight('_fused_adam')
 def _adam(kwargs): return 14 + bool(kwargs['amsgrad']) + _decay(kwargs) + _given(kwargs)
 
 @per_weight('_fused_adamw')
 def _adamw(kwargs): return 16 + bool(kwargs['amsgrad']) + _given(kwargs)
 
+# %% ../nbs/counting/updates.ipynb #35992ec7
 @per_weight('_fused_adagrad')
 def _adagrad(kwargs): return 7 + _decay(kwargs) + _given(kwargs)
 
+# %% ../nbs/counting/updates.ipynb #a8e5913e
 @per_weight('_fused_sgd')
 def _sgd(kwargs):
     later = kwargs['momentum']!=0 and not kwargs['is_first_step']
