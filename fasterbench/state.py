@@ -145,13 +145,13 @@ class Run:
         self.same = self._uncopied()
     def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
 
+# %% ../nbs/core/state.ipynb #f392d76d
 @patch
 def _copied_objects(self:Run):
     "The sample, with copies of what is no tensor"
     memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
     return mapped(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
 
-# %% ../nbs/core/state.ipynb #f392d76d
 @patch
 def _uncopied(self:Run):
     "A snapshot of what is not copied, which notes the objects that can't be"
@@ -160,6 +160,7 @@ def _uncopied(self:Run):
     roots = [*self.uncopied.values(), *inside]
     return Snapshot(*roots, copied=reach(*roots)[1])
 
+# %% ../nbs/core/state.ipynb #f5b912bd
 @patch
 def call(self:Run)->tuple[tuple, dict]:
     "The `args, kwargs` of a call: the tensors, in containers of their own, and copies of other objects"
@@ -175,6 +176,18 @@ def reset(self:Run):
 
 # %% ../nbs/core/state.ipynb #b421b68f
 @patch
+def optimizing(self:Run)->int: # forwards
+    "In how many more forwards does TorchScript profile and optimize itself?"
+    scripted = any(isinstance(m, torch.jit.ScriptModule) for m in self.modules)
+    return torch._C._jit_get_num_profiled_runs() if scripted else 0
+
+def _explain(e):
+    "Raises what a forward raised, with a way out where gradients are off"
+    if torch.is_grad_enabled() or 'does not require grad' not in str(e): raise
+    raise RuntimeError(f"{first_line(e)}: the forward differentiates, and runs without gradients; "
+        "profile(grad=True) runs it with them") from e
+
+@patch
 def rehearse(self:Run):
     "A first forward: what is built lazily is there afterwards, and of what is written to there is a copy"
     for _ in range(1 + self.optimizing()):
@@ -183,16 +196,6 @@ def rehearse(self:Run):
         with eager(), Saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
             try: self.model(*args, **kwargs)
             except RuntimeError as e: _explain(e)
-
-@patch
-def optimizing(self:Run)->int: # forwards
-    "In how many more forwards does TorchScript profile and optimize itself?"
-    return torch._C._jit_get_num_profiled_runs() if any(isinstance(m, torch.jit.ScriptModule) for m in self.modules) else 0
-
-def _explain(e):
-    if torch.is_grad_enabled() or 'does not require grad' not in str(e): raise
-    raise RuntimeError(f"{first_line(e)}: the forward differentiates, and runs without gradients; "
-        "profile(grad=True) runs it with them") from e
 
 # %% ../nbs/core/state.ipynb #199071cd
 def _why_inference(model, device):
