@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from .core import call_args, captured, held, in_cell, is_strided, leaves, mapped, walk
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
-from .twin import Counterparts, Memo, _check, _copied, _inner, _opaque, deep_stack, reachable
+from .twin import Counterparts, Memo, _check, _copied, _opaque, _unwrapped, deep_stack, reachable
 
 # %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
@@ -37,9 +37,7 @@ def _is_float(t): return t.is_floating_point() or t.is_complex()
 
 def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
-    if is_traceable_wrapper_subclass(t):
-        return [s for o in _inner(t).values() if isinstance(o, torch.Tensor) for s in _storages(o)]
-    return [t.untyped_storage()] if is_strided(t) else []
+    return [o.untyped_storage() for o in _unwrapped(t) if is_strided(o)]
 
 # %% ../nbs/core/paper.ipynb #ad3663ab
 @cache

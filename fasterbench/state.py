@@ -19,7 +19,7 @@ from .core import call_args, captured, check_initialized, first_line, held, home
 from .core import leaves, mapped, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
-from .twin import twin
+from .twin import _unwrapped, twin
 from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, module_hooks, once, putting_back
 from .snapshot import reach, values
 
@@ -119,11 +119,6 @@ def warn_uncopied(names):
         f"reached: {', '.join(names)}", stacklevel=4)
 
 # %% ../nbs/core/state.ipynb #16589c8a
-def _unwrapped(t)->list:
-    "The tensors that `t` wraps, or itself"
-    if not is_traceable_wrapper_subclass(t): return [t]
-    return [o for name in t.__tensor_flatten__()[0] for o in _unwrapped(getattr(t, name))]
-
 def _kept_copies(model, sample):
     "`sample` with copies of its tensors, and what keeps these; a tensor of the model's own stays that"
     homes = {home(t) for t in held(model)}

@@ -52,6 +52,11 @@ def _inner(t):
     "What `t` wraps: tensors, and where they are"
     return {n: getattr(t, n) for n in t.__tensor_flatten__()[0]}
 
+def _unwrapped(t)->list:
+    "The tensors that `t` wraps, or itself"
+    if not is_traceable_wrapper_subclass(t): return [t]
+    return [o for part in _inner(t).values() if isinstance(part, torch.Tensor) for o in _unwrapped(part)]
+
 # %% ../nbs/core/twin.ipynb #b93106ba
 class Counterparts:
     "Makes a tensor that is like another one, on `device`; those that share memory do so again"
