@@ -12,14 +12,13 @@ import torch
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from types import FunctionType
 from typing import Iterator
-from .core import call_args, captured, check_initialized, first_line, held, home, is_strided, model_device
+from .core import call_args, captured, check_initialized, first_line, held, home, model_device
 from .core import leaves, mapped, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
-from .twin import _unwrapped, twin
+from .twin import _plain, _unwrapped, twin
 from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, module_hooks, once, putting_back
 from .snapshot import reach, values
 
@@ -54,9 +53,6 @@ def on_device(model:nn.Module, device:torch.device):
     yield model if not held(model) or model_device(model)==device else twin(model, device)
 
 # %% ../nbs/core/state.ipynb #71801b05
-def _plain(t):
-    return is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg() or is_traceable_wrapper_subclass(t))
-
 def _span(t):
     "The bytes of its storage that a tensor lies in"
     first = t.storage_offset()*t.element_size()

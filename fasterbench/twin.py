@@ -52,6 +52,10 @@ def _inner(t):
     "What `t` wraps: tensors, and where they are"
     return {n: getattr(t, n) for n in t.__tensor_flatten__()[0]}
 
+def _plain(t):
+    "Are the elements of `t` in a storage, as they are?"
+    return is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg() or is_traceable_wrapper_subclass(t))
+
 def _unwrapped(t)->list:
     "The tensors that `t` wraps, or itself"
     if not is_traceable_wrapper_subclass(t): return [t]
@@ -107,8 +111,7 @@ def _kind(self:Counterparts, t):
     "How the counterpart of `t` is made"
     if is_traceable_wrapper_subclass(t): return self.parts
     if not _behaves(t): raise ValueError(f"a {type(t).__name__} is a tensor that can't be taken apart")
-    usual = is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg())
-    return self.strided if usual else self.unusual
+    return self.strided if _plain(t) else self.unusual
 
 @patch
 def __call__(self:Counterparts, t, device=None):
