@@ -206,6 +206,10 @@ def captured(f:FunctionType)->tuple: # cells, defaults by position, defaults by 
     "What comes with a function"
     return f.__closure__, f.__defaults__, f.__kwdefaults__
 
+def _captured_in(sample)->list: # cells, defaults by position, defaults by name, of one function after the other
+    "What comes with the functions in a sample"
+    return [o for f in leaves(sample) if isinstance(f, FunctionType) for o in captured(f)]
+
 def in_cell(
     cell:CellType, # of a variable that functions share
     empty=None, # what an empty one gives

@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from .core import call_args, captured, held, in_cell, is_strided, leaves, mapped, walk
+from .core import _captured_in, call_args, captured, held, in_cell, is_strided, mapped, walk
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
 from .twin import Counterparts, Memo, _check, _copied, _opaque, _unwrapped, deep_stack, reachable
@@ -359,9 +359,7 @@ def _samples(sample, memo):
     uncopied = []
     call = _new_samples(sample, memo, uncopied)
     call()
-    functions = [f for f in leaves(sample) if isinstance(f, FunctionType)]
-    inside = [o for f in functions for o in captured(f)]
-    return call, Snapshot(*uncopied, *inside)
+    return call, Snapshot(*uncopied, *_captured_in(sample))
 
 # %% ../nbs/core/paper.ipynb #3d235fa1
 _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # what torch's errors speak of

@@ -12,9 +12,8 @@ import torch
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
-from types import FunctionType
 from typing import Iterator
-from .core import call_args, captured, check_initialized, first_line, held, home, model_device
+from .core import _captured_in, call_args, check_initialized, first_line, held, home, model_device
 from .core import leaves, mapped, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
@@ -147,8 +146,7 @@ def _copied_objects(self:Run):
 def _uncopied(self:Run):
     "A snapshot of what is not copied, which notes the objects that can't be"
     self._copied_objects()
-    inside = [o for f in leaves(self.sample) if isinstance(f, FunctionType) for o in captured(f)]
-    roots = [*self.uncopied.values(), *inside]
+    roots = [*self.uncopied.values(), *_captured_in(self.sample)]
     return Snapshot(*roots, copied=reach(*roots)[1])
 
 # %% ../nbs/core/state.ipynb #f5b912bd
