@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
            'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided',
-           'home', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console', 'write_file',
-           'progress', 'forwarding']
+           'home', 'extent', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console',
+           'write_file', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -187,6 +187,10 @@ def is_strided(t:torch.Tensor)->bool:
 def home(t:torch.Tensor)->int:
     "The storage of a tensor, as a number; of one that is not strided, the object's"
     return t.untyped_storage()._cdata if is_strided(t) else id(t)
+
+def extent(t:torch.Tensor)->int: # elements
+    "How much of its storage a strided tensor lies in, from its first element to its last"
+    return 1 + sum((n-1)*s for n,s in zip(t.shape, t.stride())) if t.numel() else 0
 
 # %% ../nbs/core/core.ipynb #64f9fad8
 def call_args(

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
 from typing import Iterator
-from .core import _captured_in, call_args, check_initialized, first_line, held, home, model_device
+from .core import _captured_in, call_args, check_initialized, extent, first_line, held, home, model_device
 from .core import leaves, mapped, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
@@ -55,7 +55,7 @@ def on_device(model:nn.Module, device:torch.device):
 def _span(t):
     "The bytes of its storage that a tensor lies in"
     first = t.storage_offset()*t.element_size()
-    return first, first + (1 + sum((n-1)*s for n,s in zip(t.shape, t.stride())) if t.numel() else 0)*t.element_size()
+    return first, first + extent(t)*t.element_size()
 
 # %% ../nbs/core/state.ipynb #5fbb5c5c
 def _as(new, t):
