@@ -18,7 +18,7 @@ from .core import leaves, mapped, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import _plain, _unwrapped, twin
-from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, module_hooks, once, putting_back
+from .snapshot import Kept, Saving, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
 from .snapshot import reach, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
@@ -222,8 +222,7 @@ def undisturbed(
     check_initialized(model)
     with (one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, model, device),
           on_device(model, device) as model):
-        names = {id(t): name for t,name in held(model).items()}
-        kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)
+        kept = _snapshot_of(model, sample)
         run = Run(model, sample, device, kept, interrupts)
         with putting_back(kept), putting_back(run.same), room_around(model):
             switch_to_evaluation(kept.modules)
