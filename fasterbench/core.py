@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
            'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided',
-           'home', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console', 'write_file',
-           'progress', 'forwarding']
+           'home', 'extent', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console',
+           'write_file', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -23,20 +23,30 @@ from types import CellType, FunctionType
 # %% ../nbs/core/core.ipynb #6adadb9f
 class DeviceError(RuntimeError): "A device was asked for that is not there"
 
+def _torch_device(device):
+    "`device` as torch reads it; one on which nothing runs is refused"
+    try: dev = torch.device(device)
+    except (RuntimeError, TypeError) as e:
+        raise ValueError(f"device={device!r} is not a device that torch knows") from e
+    if dev.type!='meta': return dev
+    raise ValueError(f"device={device!r}: nothing runs on the meta device, so nothing can be measured there; "
+                     "fasterbench.costs.count_costs counts FLOPs and bytes on it")
+
+# %% ../nbs/core/core.ipynb #ba57a802
 def resolve_device(
-    device:str|torch.device|None=None # `"cpu"`, `"cuda"`, `"cuda:1"`, …; `None`: the accelerator torch finds, else the CPU
+    device:str|torch.device|None=None # `"cpu"`, `"cuda"`, `"cuda:1"`, …; `None`: the accelerator found, else the CPU
 )->torch.device: # with an index wherever the device type has them
     "`device` as a `torch.device` that can run things here"
     acc = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if device is None: device = acc or 'cpu'
-    try: dev = torch.device(device)
-    except (RuntimeError, TypeError) as e: raise ValueError(f"device={device!r} is not a device that torch knows") from e
+    dev = _torch_device(device)
     if dev.type=='cpu': return torch.device('cpu')
-    if dev.type=='meta': raise ValueError(f"device={device!r}: nothing runs on the meta device, so nothing can be measured there; fasterbench.costs.count_costs counts FLOPs and bytes on it")
     if acc is None or acc.type!=dev.type:
-        raise DeviceError(f"device={device!r} was asked for, but torch {torch.__version__} finds only {acc or 'the CPU'} on this machine")
+        raise DeviceError(f"device={device!r} was asked for, but torch {torch.__version__} finds only "
+                          f"{acc or 'the CPU'} on this machine")
     n = torch.accelerator.device_count()
-    if dev.index is not None and dev.index>=n: raise DeviceError(f"device={device!r} was asked for, but there are {n} {dev.type} devices, counted from 0")
+    if dev.index is not None and dev.index>=n:
+        raise DeviceError(f"device={device!r} was asked for, but there are {n} {dev.type} devices, counted from 0")
     return dev if dev.index is not None else torch.device(dev.type, torch.accelerator.current_device_index())
 
 # %% ../nbs/core/core.ipynb #d901c3e3
@@ -51,7 +61,7 @@ def walk(model:nn.Module)->dict: # qualified name → module
         todo += reversed([(f'{name}.{k}' if name else k, c) for k,c in m._modules.items() if c is not None])
     return res
 
-# %% ../nbs/core/core.ipynb #62f482df
+# %% ../nbs/core/core.ipynb #ed8dcd1a
 def held(model:nn.Module, *kinds)->dict: # tensor → qualified name
     "The distinct parameters (`'_parameters'`) or buffers (`'_buffers'`) of `model`; of both by default"
     res = {}
@@ -61,14 +71,17 @@ def held(model:nn.Module, *kinds)->dict: # tensor → qualified name
                 if t is not None: res.setdefault(t, f'{name}.{k}' if name else k)
     return res
 
+# %% ../nbs/core/core.ipynb #62f482df
 def model_device(
     model:nn.Module,
     sample=None, # what it is called with
 )->torch.device:
-    "The one device that holds the parameters and buffers of `model`; that of its sample when it has none, or else the CPU"
-    own, given = {t.device for t in held(model)}, {t.device for t in tree_leaves(sample) if isinstance(t, torch.Tensor)}
+    "The one device that holds the parameters and buffers of `model`; without any, that of its sample, or else the CPU"
+    own = {t.device for t in held(model)}
+    given = {t.device for t in tree_leaves(sample) if isinstance(t, torch.Tensor)}
     devs, what = (own, type(model).__name__) if own else (given or {torch.device('cpu')}, 'the sample')
-    if len(devs)>1: raise ValueError(f"{what} is spread over {', '.join(sorted(map(str, devs)))}: one roof needs one device")
+    if len(devs)>1:
+        raise ValueError(f"{what} is spread over {', '.join(sorted(map(str, devs)))}: one roof needs one device")
     return devs.pop()
 
 # %% ../nbs/core/core.ipynb #a548f29d
@@ -87,7 +100,8 @@ def model_dtype(model:nn.Module)->torch.dtype:
     return max(size, key=size.get) if size else torch.float32
 
 # %% ../nbs/core/core.ipynb #7344c5c9
-_short_dtypes = dict(fp64='float64', fp32='float32', fp16='float16', bf16='bfloat16', half='float16', float='float32', double='float64')
+_short_dtypes = dict(fp64='float64', fp32='float32', fp16='float16', bf16='bfloat16',
+                     half='float16', float='float32', double='float64')
 
 def resolve_dtype(
     dtype:torch.dtype|str # `torch.bfloat16`, `"bfloat16"`, `"bf16"`, …
@@ -104,7 +118,8 @@ def device_name(device:torch.device)->str:
     if device.type=='cuda': return torch.cuda.get_device_name(device)
     if device.type!='cpu': return device.type
     info = Path('/proc/cpuinfo')
-    names = [l.partition(':')[2].strip() for l in info.read_text().splitlines() if l.startswith('model name')] if info.exists() else []
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [l.partition(':')[2].strip() for l in lines if l.startswith('model name')]
     return names[0] if names else platform.processor() or platform.machine()
 
 # %% ../nbs/core/core.ipynb #6ce6ea85
@@ -116,20 +131,24 @@ def synchronize(device:torch.device):
 class Call:
     "A sample with positional and keyword arguments: `Call(x, mask=m)`"
     def __init__(self, *args, **kwargs): self.args, self.kwargs = args, kwargs
-    def __repr__(self): return f"Call({', '.join([*map(repr, self.args), *(f'{k}={v!r}' for k,v in self.kwargs.items())])})"
+    def __repr__(self):
+        named = [f'{k}={v!r}' for k,v in self.kwargs.items()]
+        return f"Call({', '.join([*map(repr, self.args), *named])})"
 
+# %% ../nbs/core/core.ipynb #e21b8823
 def _inside(o)->dict|None: # name → what it holds; `None`: it is no container
     "What a container holds that torch's trees don't know"
     if isinstance(o, Call): return vars(o)
     if isinstance(o, Mapping): return dict(o)
-    if is_dataclass(o) and not isinstance(o, (type, nn.Module)): return {f.name: getattr(o, f.name) for f in fields(o) if hasattr(o, f.name)}
+    if is_dataclass(o) and not isinstance(o, (type, nn.Module)):
+        return {f.name: getattr(o, f.name) for f in fields(o) if hasattr(o, f.name)}
 
-# %% ../nbs/core/core.ipynb #e21b8823
 def leaves(x)->list:
     "What is in any nesting of tuples, lists, mappings and dataclasses, in order"
     found = ((o, _inside(o)) for o in tree_leaves(x))
     return [leaf for o,inside in found for leaf in ([o] if inside is None else leaves(inside))]
 
+# %% ../nbs/core/core.ipynb #87908c9f
 def _with(o, inside):
     "A container like `o` that holds something else"
     if isinstance(o, Mapping) and not isinstance(o, MutableMapping): return type(o)(inside)
@@ -169,22 +188,31 @@ def home(t:torch.Tensor)->int:
     "The storage of a tensor, as a number; of one that is not strided, the object's"
     return t.untyped_storage()._cdata if is_strided(t) else id(t)
 
+def extent(t:torch.Tensor)->int: # elements
+    "How much of its storage a strided tensor lies in, from its first element to its last"
+    return 1 + sum((n-1)*s for n,s in zip(t.shape, t.stride())) if t.numel() else 0
+
 # %% ../nbs/core/core.ipynb #64f9fad8
 def call_args(
-    sample # a tensor, a tuple of positional arguments, a mapping of keyword arguments, a `Call`, or one argument of another kind
+    sample # a tensor, a tuple of positional arguments, a mapping of keyword arguments, a `Call`, or any other argument
 )->tuple[tuple, dict]:
     "`sample` as the `args, kwargs` of a call"
     if isinstance(sample, Call): return sample.args, sample.kwargs
     if isinstance(sample, tuple) and not hasattr(sample, '_fields'): return sample, {}
     if isinstance(sample, Mapping) and all(isinstance(k, str) for k in sample): return (), dict(sample)
-    if isinstance(sample, (torch.Tensor, list, tuple)) or is_dataclass(sample) and not isinstance(sample, type): return (sample,), {}
-    raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments or a Call, "
-                    f"not {type(sample).__name__}: {str(sample)[:60]}")
+    one = isinstance(sample, (torch.Tensor, list, tuple)) or is_dataclass(sample) and not isinstance(sample, type)
+    if one: return (sample,), {}
+    raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments "
+                    f"or a Call, not {type(sample).__name__}: {str(sample)[:60]}")
 
 # %% ../nbs/core/core.ipynb #092079d8
 def captured(f:FunctionType)->tuple: # cells, defaults by position, defaults by name; `None`: there are none
     "What comes with a function"
     return f.__closure__, f.__defaults__, f.__kwdefaults__
+
+def _captured_in(sample)->list: # cells, defaults by position, defaults by name, of one function after the other
+    "What comes with the functions in a sample"
+    return [o for f in leaves(sample) if isinstance(f, FunctionType) for o in captured(f)]
 
 def in_cell(
     cell:CellType, # of a variable that functions share
@@ -235,6 +263,7 @@ def _spell(e):
     return ''.join(_spelled.get(c, '?') for c in e.object[e.start:e.end]), e.end
 codecs.register_error('fasterbench', _spell)
 
+# %% ../nbs/core/core.ipynb #78b58334
 @contextmanager
 def any_console():
     "Characters that standard output or standard error can't encode are replaced while the block lasts"

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from torch._C._autograd import _get_sequence_nr
 
 # %% ../nbs/core/nodes.ipynb #57f96501
-def _numbered(node)->bool: return not hasattr(node, 'variable')   # one that accumulates a gradient has the highest number there is
+def _numbered(node)->bool:
+    "Has `node` a number of its own? One that accumulates a gradient has the highest there is"
+    return not hasattr(node, 'variable')
 
 class Nodes:
     "Which module was the innermost when a node of autograd's graph was made"
@@ -39,7 +41,7 @@ def nodes_behind(outputs)->list: # nodes
             if n is not None and n not in seen: seen[n] = None; todo.append(n)
     return sorted(seen, key=lambda n: -n._sequence_nr() if _numbered(n) else 0)
 
-# %% ../nbs/core/nodes.ipynb #3a958404
+# %% ../nbs/core/nodes.ipynb #5911865d
 class Part(str):
     "The name of a module, for a part of a backward pass and not for a call"
 
@@ -48,6 +50,7 @@ def first_of_runs(nodes:Nodes, found:list)->list: # (node, name of the module)
     names = [nodes.owner(n) for n in found]
     return [(n, name) for n,name,before in zip(found, names, [None, *names]) if name!=before]
 
+# %% ../nbs/core/nodes.ipynb #3a958404
 @contextmanager
 def backward_parts(
     nodes:Nodes,

@@ -21,14 +21,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from .core import call_args, captured, held, in_cell, is_strided, leaves, mapped, walk
+from .core import _captured_in, call_args, captured, held, in_cell, is_strided, mapped, walk
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
-from .twin import Counterparts, Memo, _check, _copied, _inner, _opaque, deep_stack, reachable
+from .twin import Counterparts, Memo, _check, _copied, _opaque, _unwrapped, deep_stack, reachable
 
 # %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
-few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26   # known at most: floats from nothing, floats computed, integers
+# bytes that are known at most: of floats made from nothing, of floats computed, of integers
+few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26
 
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
 
@@ -36,17 +37,17 @@ def _is_float(t): return t.is_floating_point() or t.is_complex()
 
 def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
-    if is_traceable_wrapper_subclass(t):
-        return [s for o in _inner(t).values() if isinstance(o, torch.Tensor) for s in _storages(o)]
-    return [t.untyped_storage()] if is_strided(t) else []
+    return [o.untyped_storage() for o in _unwrapped(t) if is_strided(o)]
 
 # %% ../nbs/core/paper.ipynb #ad3663ab
 @cache
 def in_cpp(func):
     "Is `func` put together from others in C++?"
     if not torch._C._dispatch_has_kernel(func.name()): return False   # TorchScript knows some that are not dispatched
-    return func.namespace!='prim' and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), 'CompositeImplicitAutograd')
+    if func.namespace=='prim': return False
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), 'CompositeImplicitAutograd')
 
+# %% ../nbs/core/paper.ipynb #27bafb3e
 keys, excluded = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard
 
 @contextmanager
@@ -62,11 +63,6 @@ def in_parts(func:torch._ops.OpOverload, args, kwargs):
     if not in_cpp(func): return func.decompose(*args, **kwargs)
     with excluded(keys.ADInplaceOrView, _makes_views(func)), resolved():
         return func._op_dk(keys.CompositeImplicitAutograd, *args, **kwargs)
-
-@cache
-def _looks_again(func):
-    "Does `func` look at the same memory, or only at how a nested tensor lies in it?"
-    return func.is_view or torch.Tag.inplace_view in func.tags or func._opname in ('_nested_tensor_size', '_nested_tensor_strides', '_nested_tensor_storage_offsets')
 
 # %% ../nbs/core/paper.ipynb #90f0418f
 class Paper(TorchDispatchMode):
@@ -88,81 +84,23 @@ class Paper(TorchDispatchMode):
         if without_data(t) or not is_strided(t): return
         s = t.untyped_storage()
         self.unknown[s._cdata] = StorageWeakRef(s)
-    def faked(self, t):
-        "A tensor like `t`, without data"
-        if isinstance(t, FakeTensor) or t.is_nested: return t
-        if not t.is_meta and not is_strided(t): return self.fake.from_tensor(t)
-        bare = t if t.is_meta else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_meta)
-        return FakeTensor(self.fake, bare, _cpu)
 
-# %% ../nbs/core/paper.ipynb #370f3b72
+# %% ../nbs/core/paper.ipynb #cd77191f
 @patch
-def __torch_dispatch__(self:Paper, func, types, args=(), kwargs=None):
-    kwargs, op = kwargs or {}, isinstance(func, torch._ops.OpOverload)
-    if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
-    given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    written = [*written_by(func, args, kwargs)] if op else []
-    if self.is_elsewhere(given) or self.runs(func, op, given, written, args, kwargs): return func(*args, **kwargs)
-    for t in written: self.forget(t)
-    if op and in_cpp(func):
-        with self: return in_parts(func, args, kwargs)
-    return self.shapes(*self.by_values(func, args, kwargs))
-
-@patch
-def is_elsewhere(self:Paper, given):
-    "Are these no tensors of the forward?"
-    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None: return True
-    return bool(given) and all(t.is_meta for t in given)
-
-@patch
-def runs(self:Paper, func, op, given, written, args, kwargs):
-    "Is everything known that it takes to run `func`, and is the result to be known?"
-    if op and _looks_again(func) and not any(map(without_data, given)): return True   # what is unknown stays so
-    live = any(s._cdata in self.kept for t in written for s in _storages(t))
-    if live or not all(map(self.known, given)): return False
-    return bool(written) or not op or not self.is_large(func, given, args, kwargs)
-
-# %% ../nbs/core/paper.ipynb #f9972da9
-@patch
-def is_large(self:Paper, func, given, args, kwargs):
-    "Would the result take more memory than what is known may take?"
-    if given and all(t.numel()<=1024 for t in given) or kwargs.get('device')==_meta: return False
-    try: out = self.shapes(func, args, kwargs)
-    except ValueError: return False   # what shapes it gives is not known: then it is run
-    most = many_bytes, some_bytes if given else few_bytes
-    return any(t.numel()*t.element_size()>most[_is_float(t)] for t in tree_leaves(out) if isinstance(t, torch.Tensor))
-
-@patch
-def shapes(self:Paper, func, args, kwargs):
-    "What `func` gives, without data; what it writes to is what it was given"
-    if func in own_shapes: return own_shapes[func](self, func, *args, **kwargs)
-    flat, spec = tree_flatten((args, kwargs))
-    fakes = {id(t): self.faked(t) for t in flat if isinstance(t, torch.Tensor)}
-    back = {id(fakes[id(t)]): t for t in flat if isinstance(t, torch.Tensor)}
-    args, kwargs = tree_unflatten([fakes.get(id(o), o) for o in flat], spec)
-    try: out = self.faking(func, args, kwargs)
-    except (DataDependentOutputException, DynamicOutputShapeException) as e: raise self.refusal(f"by {e.func}") from e
-    except (UnsupportedOperatorException, RuntimeError) as e:
-        if not isinstance(e, (UnsupportedOperatorException, NotImplementedError)) and 'no fake impl' not in str(e): raise
-        raise ValueError(f"{func} in {self.where()} can't be counted without data: what shapes it gives is not known") from e
-    return tree_map(lambda o: back.get(id(o), o), out)
+def faked(self:Paper, t):
+    "A tensor like `t`, without data"
+    if isinstance(t, FakeTensor) or t.is_nested: return t
+    if not t.is_meta and not is_strided(t): return self.fake.from_tensor(t)
+    bare = t if t.is_meta else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=_meta)
+    return FakeTensor(self.fake, bare, _cpu)
 
 @patch
 def refusal(self:Paper, how):
     "The error of a forward that asks for what is not there"
     return ValueError(f"the path of {self.where()} depends on values that only a run gives: it asks for them {how}")
 
-@patch
-def faking(self:Paper, func, args, kwargs):
-    with self.fake: return func(*args, **kwargs)
-
-# %% ../nbs/core/paper.ipynb #bb80d4c3
+# %% ../nbs/core/paper.ipynb #a845a651
 _aten = torch.ops.aten
-_by_mask = {_aten.index.Tensor, _aten._unsafe_index.Tensor, _aten.index_put.default, _aten.index_put_.default,
-    _aten._index_put_impl_.default}
-
-
-
 own_shapes = {}   # operation → what it gives on paper, from `(paper, func, …)`
 
 def gives(*funcs):
@@ -180,6 +118,35 @@ def _viewed(paper, func, t, shape):
         bare.set_(t.untyped_storage(), t.storage_offset(), t.shape, t.stride())
         return paper.faked(func(bare, shape))
 
+# %% ../nbs/core/paper.ipynb #3ea37dd1
+@patch
+def faking(self:Paper, func, args, kwargs):
+    "What `func` gives for tensors without data; where only a run tells, a refusal"
+    try:
+        with self.fake: return func(*args, **kwargs)
+    except (DataDependentOutputException, DynamicOutputShapeException) as e: raise self.refusal(f"by {e.func}") from e
+    except (UnsupportedOperatorException, RuntimeError) as e:
+        unknown = isinstance(e, (UnsupportedOperatorException, NotImplementedError)) or 'no fake impl' in str(e)
+        if not unknown: raise
+        raise ValueError(f"{func} in {self.where()} can't be counted without data: "
+                         "what shapes it gives is not known") from e
+
+# %% ../nbs/core/paper.ipynb #f1e52536
+@patch
+def shapes(self:Paper, func, args, kwargs):
+    "What `func` gives, without data; what it writes to is what it was given"
+    if func in own_shapes: return own_shapes[func](self, func, *args, **kwargs)
+    flat, spec = tree_flatten((args, kwargs))
+    fakes = {id(t): self.faked(t) for t in flat if isinstance(t, torch.Tensor)}
+    back = {id(fakes[id(t)]): t for t in flat if isinstance(t, torch.Tensor)}
+    args, kwargs = tree_unflatten([fakes.get(id(o), o) for o in flat], spec)
+    out = self.faking(func, args, kwargs)
+    return tree_map(lambda o: back.get(id(o), o), out)
+
+# %% ../nbs/core/paper.ipynb #0cbf4c5f
+_by_mask = {_aten.index.Tensor, _aten._unsafe_index.Tensor, _aten.index_put.default, _aten.index_put_.default,
+    _aten._index_put_impl_.default}
+
 @patch
 def by_values(self:Paper, func, args, kwargs):
     "The call with indices in the place of masks that are known"
@@ -191,6 +158,51 @@ def by_values(self:Paper, func, args, kwargs):
     def indices(i): return i.nonzero().unbind(1) if is_mask(i) else [i]
     return func, (args[0], [o for i in args[1] for o in indices(i)], *args[2:]), kwargs
 
+# %% ../nbs/core/paper.ipynb #72aeae61
+_of_nested = '_nested_tensor_size', '_nested_tensor_strides', '_nested_tensor_storage_offsets'
+
+@cache
+def _looks_again(func):
+    "Does `func` look at the same memory, or only at how a nested tensor lies in it?"
+    return func.is_view or torch.Tag.inplace_view in func.tags or func._opname in _of_nested
+
+@patch
+def is_large(self:Paper, func, given, args, kwargs):
+    "Would the result take more memory than what is known may take?"
+    if given and all(t.numel()<=1024 for t in given) or kwargs.get('device')==_meta: return False
+    try: out = self.shapes(func, args, kwargs)
+    except ValueError: return False   # what shapes it gives is not known: then it is run
+    most = many_bytes, some_bytes if given else few_bytes
+    return any(t.numel()*t.element_size()>most[_is_float(t)] for t in tree_leaves(out) if isinstance(t, torch.Tensor))
+
+# %% ../nbs/core/paper.ipynb #5b3a45a6
+@patch
+def runs(self:Paper, func, op, given, written, args, kwargs):
+    "Is everything known that it takes to run `func`, and is the result to be known?"
+    if op and _looks_again(func) and not any(map(without_data, given)): return True   # what is unknown stays so
+    live = any(s._cdata in self.kept for t in written for s in _storages(t))
+    if live or not all(map(self.known, given)): return False
+    return bool(written) or not op or not self.is_large(func, given, args, kwargs)
+
+# %% ../nbs/core/paper.ipynb #370f3b72
+@patch
+def is_elsewhere(self:Paper, given):
+    "Are these no tensors of the forward?"
+    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None: return True
+    return bool(given) and all(t.is_meta for t in given)
+
+@patch
+def __torch_dispatch__(self:Paper, func, types, args=(), kwargs=None):
+    kwargs, op = kwargs or {}, isinstance(func, torch._ops.OpOverload)
+    if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
+    given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    written = [*written_by(func, args, kwargs)] if op else []
+    if self.is_elsewhere(given) or self.runs(func, op, given, written, args, kwargs): return func(*args, **kwargs)
+    for t in written: self.forget(t)
+    if op and in_cpp(func):
+        with self: return in_parts(func, args, kwargs)
+    return self.shapes(*self.by_values(func, args, kwargs))
+
 # %% ../nbs/core/paper.ipynb #452e1536
 def _shaped(paper, x, shape): return paper.faked(torch.empty(shape, dtype=x.dtype, device=_meta))
 
@@ -199,7 +211,8 @@ def _like(paper, func, x, *args, **kwargs):
     return _nested(x._nested_tensor_size(), x.dtype) if x.is_nested else _shaped(paper, x, x.shape)
 
 @gives(_aten._native_multi_head_attention.default)
-def _attended(paper, func, q, k, v, e, heads, w, wb, o, ob, mask=None, need_weights=True, average_attn_weights=True, mask_type=None):
+def _attended(paper, func, q, k, v, e, heads, w, wb, o, ob,
+    mask=None, need_weights=True, average_attn_weights=True, mask_type=None):
     if not need_weights: return _like(paper, func, q), None
     each = () if average_attn_weights else (heads,)
     return _like(paper, func, q), _shaped(paper, q, (len(q), *each, q.shape[1], k.shape[1]))
@@ -208,13 +221,14 @@ def _attended(paper, func, q, k, v, e, heads, w, wb, o, ob, mask=None, need_weig
 def _nested(sizes, dtype):
     "A nested tensor of matrices with these sizes"
     each, ones = sizes.prod(1), torch.ones(len(sizes), dtype=torch.long)
-    strides = torch.stack([sizes[:, 1], ones], 1)
-    return torch._nested_view_from_buffer(torch.empty(int(each.sum()), dtype=dtype), sizes, strides, each.cumsum(0)-each)
+    strides, memory = torch.stack([sizes[:, 1], ones], 1), torch.empty(int(each.sum()), dtype=dtype)
+    return torch._nested_view_from_buffer(memory, sizes, strides, each.cumsum(0)-each)
 
 def _lengths(paper, mask):
     if not paper.known(mask): raise paper.refusal('by padding')
     return mask.sum(1)
 
+# %% ../nbs/core/paper.ipynb #0eb44354
 @gives(_aten._nested_tensor_from_mask_left_aligned.default)
 def _left_aligned(paper, func, x, mask):
     return bool((torch.arange(mask.shape[1]) < _lengths(paper, mask)[:, None]).eq(mask).all())
@@ -235,13 +249,6 @@ class OnPaper(Counterparts):
     def __init__(self, paper, held, given, dtype):
         super().__init__(_cpu)
         self.paper, self.held, self.given, self.dtype = paper, {id(t) for t in held}, {id(t) for t in given}, dtype
-    def device_of(self, t):
-        if t.is_meta or isinstance(t, nn.Parameter) or is_traceable_wrapper_subclass(t): return _meta
-        size = t.numel()*t.element_size()
-        if _is_float(t): return _cpu if size<=few_bytes and id(t) not in self.given else _meta
-        return _cpu if size<=many_bytes else _meta
-    def dtype_of(self, t):
-        return self.dtype if self.dtype and t.is_floating_point() and id(t) in self.held|self.given else t.dtype
     def wrapped(self, new, t):
         if not new.is_meta: return super().wrapped(new, t)
         new = self.paper.faked(new)
@@ -250,6 +257,20 @@ class OnPaper(Counterparts):
     def parts(self, t, device):
         new, dtype = super().parts(t, device), self.dtype_of(t)
         with self.paper: return new if dtype is t.dtype else new.to(dtype)
+
+# %% ../nbs/core/paper.ipynb #8ec99f8f
+@patch
+def device_of(self:OnPaper, t):
+    "The CPU for what has data on paper, the meta device for what has none"
+    if t.is_meta or isinstance(t, nn.Parameter) or is_traceable_wrapper_subclass(t): return _meta
+    size = t.numel()*t.element_size()
+    if _is_float(t): return _cpu if size<=few_bytes and id(t) not in self.given else _meta
+    return _cpu if size<=many_bytes else _meta
+
+@patch
+def dtype_of(self:OnPaper, t):
+    "The dtype that was asked for, where `t` is the model's or given"
+    return self.dtype if self.dtype and t.is_floating_point() and id(t) in self.held|self.given else t.dtype
 
 # %% ../nbs/core/paper.ipynb #0dfde57c
 def _caches():
@@ -277,11 +298,17 @@ def _inside(f)->list: # what a function closes over, and its defaults
     cells, defaults, named = captured(f)
     return [*(in_cell(c) for c in cells or ()), *(defaults or ()), *(named or {}).values()]
 
+def _spaces_of(modules)->list: # dictionaries
+    "The namespaces of the classes of some modules, and of the Python modules that these are written in"
+    classes = {c for m in modules for c in type(m).__mro__ if c.__module__.partition('.')[0]!='torch'}
+    written_in = [sys.modules.get(name) for name in {c.__module__ for c in classes}]
+    return [vars(o) for o in (*classes, *filter(None, written_in))]
+
+# %% ../nbs/core/paper.ipynb #6caeea92
 def program_of(*xs)->list: # containers
-    "The dictionaries, lists and sets that come with the classes, functions and Python modules some modules are written in"
+    "The dictionaries, lists and sets beside the classes, functions and Python modules that modules are written in"
     found = reachable(*xs, kinds=(nn.Module, FunctionType))
-    classes = {c for m in found if isinstance(m, nn.Module) for c in type(m).__mro__ if c.__module__.partition('.')[0]!='torch'}
-    spaces = [vars(c) for c in classes] + [vars(m) for n in {c.__module__ for c in classes} if (m := sys.modules.get(n))]
+    spaces = _spaces_of([m for m in found if isinstance(m, nn.Module)])
     named = [o for space in spaces for k,o in space.items() if not k.startswith('__') or isinstance(o, FunctionType)]
     functions = [o for o in (*named, *found) if isinstance(o, FunctionType)]
     return [o for o in (*named, *(o for f in functions for o in _inside(f))) if isinstance(o, _containers)]
@@ -291,6 +318,22 @@ def kept_program(*xs):
     return putting_back(Snapshot(*program_of(*xs), *module_hooks, sums=False, deep=False))
 
 # %% ../nbs/core/paper.ipynb #309ef654
+def _applied(m, f, recurse=True):
+    "`m._apply(f)` for tensors without data, which torch can't give the data of others"
+    for c in m.children() if recurse else (): c._apply(f)
+    tensors = [(held, k, t) for held in (m._parameters, m._buffers) for k,t in held.items() if t is not None]
+    for held,k,t in tensors:
+        new, param = f(t), isinstance(t, nn.Parameter)
+        held[k] = nn.Parameter(new, t.requires_grad) if param and not isinstance(new, nn.Parameter) else new
+    return m
+
+def _evaluating(model):
+    "Every module in evaluation mode, and with an `_apply` for tensors without data"
+    for m in walk(model).values():
+        if getattr(m, 'training', False): m.training = False
+        if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
+
+# %% ../nbs/core/paper.ipynb #658db4a7
 def _own(o, memo, uncopied):
     "A copy of a part of a sample; what can't be copied as it is, and noted"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
@@ -301,20 +344,26 @@ def _own(o, memo, uncopied):
         uncopied.append(o)
         return o   # its tensors are not written to, and the rest is put back
 
-def _applied(m, f, recurse=True):
-    "`m._apply(f)` for tensors without data, which torch can't give the data of others"
-    for c in m.children() if recurse else (): c._apply(f)
-    for held,k,t in [(held, k, t) for held in (m._parameters, m._buffers) for k,t in held.items() if t is not None]:
-        new, param = f(t), isinstance(t, nn.Parameter)
-        held[k] = nn.Parameter(new, t.requires_grad) if param and not isinstance(new, nn.Parameter) else new
-    return m
+def _new_samples(sample, memo, uncopied):
+    "Makes a copy of a sample each time, which knows the twin that is in `memo`; what can't be copied is noted"
+    made, storages = dict(memo), dict(memo.counterpart.storages)
+    def call():
+        memo.counterpart.storages, new = dict(storages), Memo([*memo.originals.values()], memo.counterpart)
+        new.update(made)
+        return call_args(mapped(lambda o: _own(o, new, uncopied), sample))
+    return call
 
-def _evaluating(model):
-    for m in walk(model).values():
-        if getattr(m, 'training', False): m.training = False
-        if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
+# %% ../nbs/core/paper.ipynb #1bca3435
+def _samples(sample, memo):
+    "What makes samples, and a snapshot of what is in all of them because it can't be copied"
+    uncopied = []
+    call = _new_samples(sample, memo, uncopied)
+    call()
+    return call, Snapshot(*uncopied, *_captured_in(sample))
 
-# %% ../nbs/core/paper.ipynb #f3f2bdcf
+# %% ../nbs/core/paper.ipynb #3d235fa1
+_no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # what torch's errors speak of
+
 @contextmanager
 def in_words(paper):
     "Errors of tensors that have no data, in words, and nothing on standard error"
@@ -324,42 +373,26 @@ def in_words(paper):
     FakeTensor.__dlpack__ = no_data   # which would hand out address 0
     try: yield
     except (RuntimeError, TypeError, AssertionError) as e:
-        if not any(o in str(e) for o in ('data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode')): raise
+        if not any(o in str(e) for o in _no_data): raise
         raise paper.refusal('by taking hold of the data') from e
     finally:
         log.disabled = old
         del FakeTensor.__dlpack__
 
-def _new_samples(sample, memo, uncopied):
-    "Makes a copy of a sample each time, which knows the twin that is in `memo`; `uncopied`: where to note what can't be copied"
-    made, storages = dict(memo), dict(memo.counterpart.storages)
-    def call():
-        memo.counterpart.storages, new = dict(storages), Memo([*memo.originals.values()], memo.counterpart)
-        new.update(made)
-        return call_args(mapped(lambda o: _own(o, new, uncopied), sample))
-    return call
-
-def _samples(sample, memo):
-    "What makes samples, and a snapshot of what is in all of them because it can't be copied"
-    uncopied = []
-    call = _new_samples(sample, memo, uncopied)
-    call()
-    functions = [f for f in leaves(sample) if isinstance(f, FunctionType)]
-    inside = [o for f in functions for o in captured(f)]
-    return call, Snapshot(*uncopied, *inside)
-
+# %% ../nbs/core/paper.ipynb #f3f2bdcf
 @contextmanager
 def on_paper(
     model:nn.Module, # stays as it is
-    sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both; stays as it is
+    sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call`; stays as it is
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
 ):
-    "A copy of `model` without data, in evaluation and inference mode, what gives `args, kwargs` for a call, and its `Paper`"
+    "A copy of `model` without data, in evaluation and inference mode, what gives a call's arguments, and its `Paper`"
     _check(model)
     found, given = reachable(model, sample), reachable(sample)
     paper = Paper([t for t in found if isinstance(t, torch.Tensor)])
     memo = Memo(found, OnPaper(paper, held(model), given, dtype))
     new, call, same = _copied(model, memo), *_samples(sample, memo)
     _evaluating(new)
-    with one_at_a_time, Interrupts() as paper.interrupts, same_settings(), same_rng(), kept_program(model, sample), putting_back(same), emptied_caches():
+    with (one_at_a_time, Interrupts() as paper.interrupts, same_settings(), same_rng(), kept_program(model, sample),
+          putting_back(same), emptied_caches()):
         with deep_stack(), in_words(paper), torch.inference_mode(), paper: yield new, call, paper

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from torch import nn
 from .core import walk
 
-# %% ../nbs/core/regions.ipynb #0dfd5458
+# %% ../nbs/core/regions.ipynb #e46a918c
 _slot = '_compiled_call_impl'
 
 def compiled_in_place(m:nn.Module)->bool:
@@ -22,20 +22,25 @@ def one_region(m:nn.Module)->bool:
     "Is a call of `m` a compiled or scripted region, or one on several devices, that is not to be seen into?"
     dynamo = sys.modules.get('torch._dynamo')
     if dynamo is not None and isinstance(m, dynamo.OptimizedModule): return True
-    return compiled_in_place(m) or isinstance(m, torch.jit.ScriptModule) or (isinstance(m, nn.DataParallel) and len(m.device_ids)>1)
+    if compiled_in_place(m) or isinstance(m, torch.jit.ScriptModule): return True
+    return isinstance(m, nn.DataParallel) and len(m.device_ids)>1
 
+# %% ../nbs/core/regions.ipynb #283ba30d
 def visible(model:nn.Module)->dict: # qualified name → module
     "The modules of `model` whose calls can be watched"
     found = walk(model)
     inside = {id(o) for m in found.values() if one_region(m) for o in walk(m).values() if o is not m}
     return {n:m for n,m in found.items() if id(m) not in inside}
 
+# %% ../nbs/core/regions.ipynb #0dfd5458
 class watching:
     "A context, as often as it is entered: calls of `modules` go through what `around` made of them"
     def __init__(self,
         modules:dict, # name → module, such as `visible(model)`
         around, # called with the name and the call of a module: what is to be called instead
-    ): self.seen = [(vars(m), vars(m).get(_slot), self.mark(around(n, m._compiled_call_impl or m._call_impl))) for n,m in modules.items()]
+    ):
+        self.seen = [(vars(m), vars(m).get(_slot), self.mark(around(n, m._compiled_call_impl or m._call_impl)))
+                     for n,m in modules.items()]
     @staticmethod
     def mark(call):
         call.watches = True   # which tells it from what `Module.compile` puts there

@@ -198,16 +198,19 @@ class Interrupts:
             self.held = True
             self.old(number, frame)
             self.held = False   # it raised nothing
-    @contextmanager
-    def open(self):
-        "SIGINT comes through while the block lasts"
-        self.held = False
-        try:
-            if self.came:
-                self.came = False
-                signal.raise_signal(signal.SIGINT)
-            yield
-        finally: self.held = True
+
+# %% ../nbs/core/settings.ipynb #fbb40124
+@patch
+@contextmanager
+def open(self:Interrupts):
+    "SIGINT comes through while the block lasts"
+    self.held = False
+    try:
+        if self.came:
+            self.came = False
+            signal.raise_signal(signal.SIGINT)
+        yield
+    finally: self.held = True
 
 # %% ../nbs/core/settings.ipynb #8cfc465c
 @patch

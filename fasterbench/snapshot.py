@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import Iterator, NamedTuple
-from .core import held, home, in_cell, is_strided, tensors
+from .core import extent, held, home, in_cell, is_strided, tensors
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
@@ -196,9 +196,9 @@ def bits(t:torch.Tensor)->torch.Tensor:
 # %% ../nbs/core/snapshot.ipynb #be4f9599
 def _flat(t):
     "The elements of an integer tensor in a line, in the order of memory where there are no holes between them"
-    reach = 1 + sum((n-1)*s for n,s in zip(t.shape, t.stride()))
-    return t.as_strided((t.numel(),), (1,)) if t.numel()==reach else t.reshape(-1)
+    return t.as_strided((t.numel(),), (1,)) if t.numel()==extent(t) else t.reshape(-1)
 
+# %% ../nbs/core/snapshot.ipynb #c61b687c
 def checksum(
     t:torch.Tensor, # strided
 )->torch.Tensor: # int64, with about 3·√(bytes/8) elements
@@ -375,10 +375,14 @@ def putting_back(
         report(failed, quietly=not ended)
 
 # %% ../nbs/core/snapshot.ipynb #0d628374
+def _snapshot_of(model, *others):
+    "A model and what it runs with, torch's global hooks among it: its buffers are copied, its tensors have names"
+    names = {id(t): name for t,name in held(model).items()}
+    return Snapshot(model, *others, *module_hooks, copied=held(model, '_buffers'), names=names)
+
 def preserve(model:nn.Module):
     "A context after which all that `model` holds is as before"
-    names = {id(t): name for t,name in held(model).items()}
-    return putting_back(Snapshot(model, *module_hooks, copied=held(model, '_buffers'), names=names))
+    return putting_back(_snapshot_of(model))
 
 # %% ../nbs/core/snapshot.ipynb #9c1611e4
 def written_by(func, args, kwargs)->Iterator[torch.Tensor]:

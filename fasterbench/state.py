@@ -12,15 +12,13 @@ import torch
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from types import FunctionType
 from typing import Iterator
-from .core import call_args, captured, check_initialized, first_line, held, home, is_strided, model_device
+from .core import _captured_in, call_args, check_initialized, extent, first_line, held, home, model_device
 from .core import leaves, mapped, tensors, to_device, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
-from .twin import twin
-from .snapshot import Kept, Saving, Snapshot, by_ourselves, describe, module_hooks, once, putting_back
+from .twin import _plain, _unwrapped, twin
+from .snapshot import Kept, Saving, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
 from .snapshot import reach, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
@@ -54,13 +52,10 @@ def on_device(model:nn.Module, device:torch.device):
     yield model if not held(model) or model_device(model)==device else twin(model, device)
 
 # %% ../nbs/core/state.ipynb #71801b05
-def _plain(t):
-    return is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg() or is_traceable_wrapper_subclass(t))
-
 def _span(t):
     "The bytes of its storage that a tensor lies in"
     first = t.storage_offset()*t.element_size()
-    return first, first + (1 + sum((n-1)*s for n,s in zip(t.shape, t.stride())) if t.numel() else 0)*t.element_size()
+    return first, first + extent(t)*t.element_size()
 
 # %% ../nbs/core/state.ipynb #5fbb5c5c
 def _as(new, t):
@@ -119,11 +114,6 @@ def warn_uncopied(names):
         f"reached: {', '.join(names)}", stacklevel=4)
 
 # %% ../nbs/core/state.ipynb #16589c8a
-def _unwrapped(t)->list:
-    "The tensors that `t` wraps, or itself"
-    if not is_traceable_wrapper_subclass(t): return [t]
-    return [o for name in t.__tensor_flatten__()[0] for o in _unwrapped(getattr(t, name))]
-
 def _kept_copies(model, sample):
     "`sample` with copies of its tensors, and what keeps these; a tensor of the model's own stays that"
     homes = {home(t) for t in held(model)}
@@ -145,21 +135,21 @@ class Run:
         self.same = self._uncopied()
     def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
 
+# %% ../nbs/core/state.ipynb #f392d76d
 @patch
 def _copied_objects(self:Run):
     "The sample, with copies of what is no tensor"
     memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
     return mapped(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
 
-# %% ../nbs/core/state.ipynb #f392d76d
 @patch
 def _uncopied(self:Run):
     "A snapshot of what is not copied, which notes the objects that can't be"
     self._copied_objects()
-    inside = [o for f in leaves(self.sample) if isinstance(f, FunctionType) for o in captured(f)]
-    roots = [*self.uncopied.values(), *inside]
+    roots = [*self.uncopied.values(), *_captured_in(self.sample)]
     return Snapshot(*roots, copied=reach(*roots)[1])
 
+# %% ../nbs/core/state.ipynb #f5b912bd
 @patch
 def call(self:Run)->tuple[tuple, dict]:
     "The `args, kwargs` of a call: the tensors, in containers of their own, and copies of other objects"
@@ -175,6 +165,18 @@ def reset(self:Run):
 
 # %% ../nbs/core/state.ipynb #b421b68f
 @patch
+def optimizing(self:Run)->int: # forwards
+    "In how many more forwards does TorchScript profile and optimize itself?"
+    scripted = any(isinstance(m, torch.jit.ScriptModule) for m in self.modules)
+    return torch._C._jit_get_num_profiled_runs() if scripted else 0
+
+def _explain(e):
+    "Raises what a forward raised, with a way out where gradients are off"
+    if torch.is_grad_enabled() or 'does not require grad' not in str(e): raise
+    raise RuntimeError(f"{first_line(e)}: the forward differentiates, and runs without gradients; "
+        "profile(grad=True) runs it with them") from e
+
+@patch
 def rehearse(self:Run):
     "A first forward: what is built lazily is there afterwards, and of what is written to there is a copy"
     for _ in range(1 + self.optimizing()):
@@ -183,16 +185,6 @@ def rehearse(self:Run):
         with eager(), Saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
             try: self.model(*args, **kwargs)
             except RuntimeError as e: _explain(e)
-
-@patch
-def optimizing(self:Run)->int: # forwards
-    "In how many more forwards does TorchScript profile and optimize itself?"
-    return torch._C._jit_get_num_profiled_runs() if any(isinstance(m, torch.jit.ScriptModule) for m in self.modules) else 0
-
-def _explain(e):
-    if torch.is_grad_enabled() or 'does not require grad' not in str(e): raise
-    raise RuntimeError(f"{first_line(e)}: the forward differentiates, and runs without gradients; "
-        "profile(grad=True) runs it with them") from e
 
 # %% ../nbs/core/state.ipynb #199071cd
 def _why_inference(model, device):
@@ -230,8 +222,7 @@ def undisturbed(
     check_initialized(model)
     with (one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, model, device),
           on_device(model, device) as model):
-        names = {id(t): name for t,name in held(model).items()}
-        kept = Snapshot(model, sample, *module_hooks, copied=[*held(model, '_buffers')], names=names)
+        kept = _snapshot_of(model, sample)
         run = Run(model, sample, device, kept, interrupts)
         with putting_back(kept), putting_back(run.same), room_around(model):
             switch_to_evaluation(kept.modules)

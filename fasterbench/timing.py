@@ -8,14 +8,17 @@ __all__ = ['Timing', 'HostClock', 'EventClock', 'device_clock', 'check_count', '
 # %% ../nbs/core/timing.ipynb #cc627555
 import math, operator, statistics, time
 from dataclasses import dataclass, field
+from fastcore.basics import patch
 import numpy as np, torch
 from .core import resolve_device, si, synchronize
 
 # %% ../nbs/core/timing.ipynb #ce073883
-@dataclass
+@dataclass(repr=False)
 class Timing:
     "Repeated measurements of one thing"
     samples:list = field(default_factory=list) # seconds, in the order measured
+    def __post_init__(self):
+        if not len(self.samples): raise ValueError("a Timing needs at least one sample")
     @property
     def median(self)->float: return statistics.median(self.samples) # seconds
     @property
@@ -24,14 +27,16 @@ class Timing:
         return q[2] - q[0]
     @property
     def min(self)->float: return min(self.samples)                  # seconds
-    @property
-    def noisy(self)->bool: return len(self.samples)>1 and self.iqr > 0.1*self.median
-    def __post_init__(self):
-        if not len(self.samples): raise ValueError("a Timing needs at least one sample")
-    def __repr__(self):
-        s = f"{si(self.median, 's')} median of {len(self.samples)}, IQR {si(self.iqr, 's')}, min {si(self.min, 's')}"
-        share = f"{self.iqr/self.median:.0%} of the median" if self.median else 'above a median of 0'
-        return s + (f" (noisy: the IQR is {share})" if self.noisy else '')
+
+# %% ../nbs/core/timing.ipynb #dc2fe571
+@patch(as_prop=True)
+def noisy(self:Timing)->bool: return len(self.samples)>1 and self.iqr > 0.1*self.median
+
+@patch
+def __repr__(self:Timing):
+    s = f"{si(self.median, 's')} median of {len(self.samples)}, IQR {si(self.iqr, 's')}, min {si(self.min, 's')}"
+    share = f"{self.iqr/self.median:.0%} of the median" if self.median else 'above a median of 0'
+    return s + (f" (noisy: the IQR is {share})" if self.noisy else '')
 
 # %% ../nbs/core/timing.ipynb #2700cccb
 class HostClock:
@@ -49,7 +54,8 @@ class EventClock:
     span = 500e-6 # seconds; events resolve half a microsecond
     def __init__(self, device:torch.device, event=torch.Event):
         self.device, self.event, self.pool, self.used = device, event, [], 0
-        self.elsewhere = device.type!='cpu' and device.index!=torch.accelerator.current_device_index()   # an event goes into the current device's queue
+        # an event goes into the current device's queue
+        self.elsewhere = device.type!='cpu' and device.index!=torch.accelerator.current_device_index()
     def mark(self):
         if self.used==len(self.pool): self.pool.append(self.event(self.device, enable_timing=True))
         e = self.pool[self.used]
@@ -73,7 +79,8 @@ def device_clock(device:torch.device):
 def check_count(name:str, value:int, least:int)->int:
     "`value` if it is a whole number of at least `least`"
     whole = hasattr(value, '__index__') and not isinstance(value, bool)
-    if not whole or operator.index(value)<least: raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
+    if not whole or operator.index(value)<least:
+        raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
     return operator.index(value)
 
 # %% ../nbs/core/timing.ipynb #f042c0b4
@@ -87,7 +94,9 @@ def time_callable(
 )->Timing: # seconds a call
     "Time `f()` on the clock of `device`; calls are queued back to back and waited for once"
     device = resolve_device(device)
-    check_count('warmup', warmup, 0); check_count('steps', steps, 1); check_count('calls', calls, 1)
+    check_count('warmup', warmup, 0)
+    check_count('steps', steps, 1)
+    check_count('calls', calls, 1)
     clock = device_clock(device)
     for _ in range(warmup): f()
     synchronize(device)

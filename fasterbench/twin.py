@@ -16,14 +16,14 @@ from .core import captured, check_initialized, first_line, held, home, is_stride
 from .regions import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc
+_opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType,
+    types.CodeType, types.FrameType, weakref.ref, torch.dtype, torch.device, torch.Size, torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket)   # nothing in them belongs to a model
+
 def _stays(o):
     "Is `o` one for all copies: a scripted function, a group of processes, a mesh of devices?"
-    name, module = type(o).__name__, type(o).__module__
-    return isinstance(o, torch.jit.ScriptFunction) or name in ('ProcessGroup', 'DeviceMesh') and module.startswith('torch')
-
-_opaque = (str, bytes, int, float, complex, type(None), type, types.BuiltinFunctionType, types.ModuleType, types.CodeType,
-    types.FrameType, weakref.ref, torch.dtype, torch.device, torch.Size, torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket)   # nothing in them belongs to a model
+    if isinstance(o, torch.jit.ScriptFunction): return True
+    return type(o).__name__ in ('ProcessGroup', 'DeviceMesh') and type(o).__module__.startswith('torch')
 
 def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list:
     "All of `kinds` in `xs`: in their modules, containers, objects and closures"
@@ -48,7 +48,18 @@ def _behaves(t):
     function = getattr(c.__torch_function__, '__func__', c.__torch_function__)
     return function in _usual and c.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
-def _inner(t): return {n: getattr(t, n) for n in t.__tensor_flatten__()[0]}   # what `t` wraps: tensors, and where they are
+def _inner(t):
+    "What `t` wraps: tensors, and where they are"
+    return {n: getattr(t, n) for n in t.__tensor_flatten__()[0]}
+
+def _plain(t):
+    "Are the elements of `t` in a storage, as they are?"
+    return is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg() or is_traceable_wrapper_subclass(t))
+
+def _unwrapped(t)->list:
+    "The tensors that `t` wraps, or itself"
+    if not is_traceable_wrapper_subclass(t): return [t]
+    return [o for part in _inner(t).values() if isinstance(part, torch.Tensor) for o in _unwrapped(part)]
 
 # %% ../nbs/core/twin.ipynb #b93106ba
 class Counterparts:
@@ -58,35 +69,30 @@ class Counterparts:
     def dtype_of(self, t): return t.dtype
     def wrapped(self, new, t): return torch.Tensor._make_subclass(type(t), new, t.requires_grad)
     def unusual(self, t, device): return self.wrapped(t.detach().to(device, copy=True), t)
-    def __call__(self, t, device=None):
-        if _stays(t): return t
-        if isinstance(t, torch.Generator): return t.clone_state()
-        new = self._kind(t)(t, device or self.device_of(t))
-        for k,v in vars(t).items():
-            if not hasattr(new, k): setattr(new, k, v)
-        return new
-    def _kind(self, t):
-        if is_traceable_wrapper_subclass(t): return self.parts
-        if not _behaves(t): raise ValueError(f"a {type(t).__name__} is a tensor that can't be taken apart")
-        usual = is_strided(t) and not (t.is_quantized or t.is_conj() or t.is_neg())
-        return self.strided if usual else self.unusual
 
-# %% ../nbs/core/twin.ipynb #db8bc65f
+# %% ../nbs/core/twin.ipynb #24210e8b
+def _like_memory(t, device, dtype):
+    "Memory like that of `t`, as if it held `dtype`: without data on the meta device, or else a copy"
+    s, cast = t.untyped_storage(), dtype is not t.dtype
+    if device.type=='meta':
+        size = s.nbytes()//t.itemsize*dtype.itemsize if cast else s.nbytes()
+        return torch.empty(size, dtype=torch.uint8, device=device)
+    new = torch.empty(0, dtype=torch.uint8, device=t.device).set_(s).to(device, copy=True)
+    return new.view(t.dtype).to(dtype) if cast else new
+
 @patch
 def storage(self:Counterparts, t, device, dtype):
     "The counterpart of the memory of `t`, as if it held `dtype`"
-    s, cast = t.untyped_storage(), dtype is not t.dtype
-    key, size = (home(t), device, (t.dtype, dtype) if cast else None), s.nbytes()
+    key = home(t), device, (t.dtype, dtype) if dtype is not t.dtype else None
     if key not in self.storages:
-        if cast: size = size//t.itemsize*dtype.itemsize
-        if device.type=='meta': new = torch.empty(size, dtype=torch.uint8, device=device)
-        else: new = torch.empty(0, dtype=torch.uint8, device=t.device).set_(s).to(device, copy=True)
-        if cast and device.type!='meta': new = new.view(t.dtype).to(dtype)
-        self.storages[key] = s, new.untyped_storage()   # the first stays, so that nothing else gets its address
+        new = _like_memory(t, device, dtype).untyped_storage()
+        self.storages[key] = t.untyped_storage(), new   # the first stays, so that nothing else gets its address
     return self.storages[key][1]
 
+# %% ../nbs/core/twin.ipynb #db8bc65f
 @patch
 def strided(self:Counterparts, t, device):
+    "The counterpart of a tensor whose elements lie in a storage"
     dtype = self.dtype_of(t)
     storage = self.storage(t, device, dtype)
     new = torch.empty(0, dtype=dtype, device=device).set_(storage, t.storage_offset(), t.shape, t.stride())
@@ -99,6 +105,23 @@ def parts(self:Counterparts, t, device):
     new = type(t).__tensor_unflatten__(inner, t.__tensor_flatten__()[1], t.shape, t.stride())
     return nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) else new
 
+# %% ../nbs/core/twin.ipynb #ccb0fa7b
+@patch
+def _kind(self:Counterparts, t):
+    "How the counterpart of `t` is made"
+    if is_traceable_wrapper_subclass(t): return self.parts
+    if not _behaves(t): raise ValueError(f"a {type(t).__name__} is a tensor that can't be taken apart")
+    return self.strided if _plain(t) else self.unusual
+
+@patch
+def __call__(self:Counterparts, t, device=None):
+    if _stays(t): return t
+    if isinstance(t, torch.Generator): return t.clone_state()
+    new = self._kind(t)(t, device or self.device_of(t))
+    for k,v in vars(t).items():
+        if not hasattr(new, k): setattr(new, k, v)
+    return new
+
 # %% ../nbs/core/twin.ipynb #8960c039
 class Memo(dict):
     "What a deep copy puts in the place of which object; counterparts of `originals` are made when they are asked for"
@@ -110,6 +133,7 @@ class Memo(dict):
         self[key] = new = self.counterpart(self.originals[key])
         return new
 
+# %% ../nbs/core/twin.ipynb #2aae2606
 @contextmanager
 def deep_stack(
     times:int=2 # how much deeper than usual
@@ -133,6 +157,7 @@ def _rebound(o, memo, live):
             cell.cell_contents = _rebound(copy.deepcopy(old.cell_contents, memo), memo, live)
     return memo[id(o)]
 
+# %% ../nbs/core/twin.ipynb #0e05a85d
 def _rebind(new, memo, live):
     "The functions in the attributes and hooks of the modules of `new`, closing over it"
     for m in walk(new).values():
@@ -143,26 +168,31 @@ def _rebind(new, memo, live):
 def _check(model):
     "Refuse what is known not to be copied"
     scripted = [n for n,m in walk(model).items() if isinstance(m, torch.jit.ScriptModule)]
-    if scripted: raise ValueError(f"{type(model).__name__} can't be copied: {scripted[0] or 'the model'} is TorchScript")
+    if scripted:
+        raise ValueError(f"{type(model).__name__} can't be copied: {scripted[0] or 'the model'} is TorchScript")
     check_initialized(model)
+
+def _check_apart(new, model, what):
+    "Refuse a copy that has a module or a tensor of the model in it"
+    live = {id(o) for o in (*walk(model).values(), *held(model))}
+    shared = [n for o,n in (*((m, n) for n,m in walk(new).items()), *held(new).items()) if id(o) in live]
+    if shared: raise ValueError(f"{what}: its copy shares {shared[0] or 'everything'} with it")
+
+# %% ../nbs/core/twin.ipynb #c514f239
+def _compiled(model): return [n for n,m in walk(model).items() if compiled_in_place(m)]
 
 def _copied(model, memo):
     "A deep copy of `model`"
-    what, modules = f"{type(model).__name__} can't be copied", walk(model)
-    live = {id(m) for m in modules.values()}
+    what, live = f"{type(model).__name__} can't be copied", {id(m) for m in walk(model).values()}
     try:
         with deep_stack(8), torch.inference_mode(False), torch.no_grad():
             new = copy.deepcopy(model, memo)
             _rebind(new, memo, live)
     except Exception as e: raise ValueError(f"{what}: {first_line(e)}") from e
-    live |= {id(t) for t in held(model)}
-    shared = [n for o,n in (*((m, n) for n,m in walk(new).items()), *held(new).items()) if id(o) in live]
-    if shared: raise ValueError(f"{what}: its copy shares {shared[0] or 'everything'} with it")
+    _check_apart(new, model, what)
     here = walk(new)
     for n in _compiled(model): vars(here[n])['_compiled_call_impl'] = here[n]._call_impl   # a copy has forgotten it
     return new
-
-def _compiled(model): return [n for n,m in walk(model).items() if compiled_in_place(m)]
 
 # %% ../nbs/core/twin.ipynb #85c699b2
 def twin(
