@@ -264,7 +264,7 @@ def _is_size(key, n):
     "May `n` stand for `key`?"
     if isinstance(n, bool): return key=='bias'
     if n is None: return key=='kv_heads'
-    return isinstance(n, Integral) and n>=1
+    return isinstance(n, Integral) and n>=(0 if key=='padding' else 1)
 
 def _shape_of(kind, shape):
     "What a kind makes of a shape, checked"
