@@ -113,7 +113,8 @@ def _phase(name, model, tokens, length, batch, size, cached, peaks):
     "Count one forward of `tokens` tokens a sequence after `length` cached ones"
     cache, sizes = paper_cache(model.config, length, cached)
     meta = torch.device('meta')
-    sample = dict(input_ids=torch.zeros(batch, tokens, dtype=torch.long, device=meta), past_key_values=cache, use_cache=True)
+    ids = torch.zeros(batch, tokens, dtype=torch.long, device=meta)
+    sample = dict(input_ids=ids, past_key_values=cache, use_cache=True)
     before = set(weight_sizes)
     try:
         with undisturbed(model, sample, meta) as run, weights_in(model, size), attention_noted() as noted:

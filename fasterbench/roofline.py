@@ -52,16 +52,27 @@ class RooflineAnalyzer:
         self.results = None   # `Roofline` of the last profile; `None`: there is none yet
         self.estimated = None # of the last estimate
         self.costs = None     # `Costs` of the last of both
-    def __repr__(self):
-        r = self._last()
-        took = f", {si(r.totals.forward.median, 's')}" if r is not None and r.totals else ''
-        state = 'not profiled yet' if r is None else f'{len(r)} rows{took}'
-        return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
-    def _last(self): return self.estimated if self.results is None else self.results
-    @property
-    def totals(self): return self.results and self.results.totals # of the last profile
-    @property
-    def peaks(self): return self.given if self._last() is None else self._last().peaks # that the rows stand under
+
+# %% ../nbs/analysis/roofline.ipynb #8f25a61b
+@patch
+def _last(self:RooflineAnalyzer):
+    "The last profile, or else the last estimate"
+    return self.estimated if self.results is None else self.results
+
+@patch(as_prop=True)
+def totals(self:RooflineAnalyzer): # `Totals` of the last profile; `None`: there is none yet
+    return self.results and self.results.totals
+
+@patch(as_prop=True)
+def peaks(self:RooflineAnalyzer)->HardwarePeaks|None: # that the rows stand under
+    return self.given if self._last() is None else self._last().peaks
+
+@patch
+def __repr__(self:RooflineAnalyzer):
+    r = self._last()
+    took = f", {si(r.totals.forward.median, 's')}" if r is not None and r.totals else ''
+    state = 'not profiled yet' if r is None else f'{len(r)} rows{took}'
+    return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
 
 # %% ../nbs/analysis/roofline.ipynb #33dfe9c6
 def check_peaks(
