@@ -70,7 +70,7 @@ def peaks(self:RooflineAnalyzer)->HardwarePeaks|None: # that the rows stand unde
 @patch
 def __repr__(self:RooflineAnalyzer):
     r = self._last()
-    took = f", {si(r.totals.forward.median, 's')}" if r is not None and r.totals else ''
+    took = f", {si(r.totals.mean_s, 's')}" if r is not None and r.totals else ''
     state = 'not profiled yet' if r is None else f'{len(r)} rows{took}'
     return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
 
