@@ -290,9 +290,9 @@ def estimate_layer(
     "FLOPs and bytes of a layer, from its shape"
     if (peak_compute is None)!=(peak_bandwidth is None):
         raise ValueError(f"peak_compute={peak_compute!r}, peak_bandwidth={peak_bandwidth!r}: a roof has both")
-    work, size = _shape_of(kind, shape), element_bytes(dtype)
+    flops, moved, read, other = _shape_of(kind, shape)
+    size = element_bytes(dtype)
     kept = size if weights is None else element_bytes(weights, 'weights')
-    nbytes = work.other + (work.moved*size + work.read*kept)
-    res = dict(name=kind, flops=work.flops, memory_bytes=nbytes,
-        arithmetic_intensity=arithmetic_intensity(work.flops, nbytes))
+    nbytes = other + (moved*size + read*kept)
+    res = dict(name=kind, flops=flops, memory_bytes=nbytes, arithmetic_intensity=arithmetic_intensity(flops, nbytes))
     return res if peak_compute is None else {**res, **roofline_analysis([res], peak_compute, peak_bandwidth)[0]}
