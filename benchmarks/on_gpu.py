@@ -321,17 +321,17 @@ def under_the_roof(a):
     "How the rows stand under the roof"
     top = max((r for r in a.results if r.utilization_pct is not None), key=held_pct, default=None)
     odd = [r.name or '(the model)' for r in a.results if r.impossible]
-    return {'roof %': percent(a.totals.roof_time_s, a.totals.forward.median),
+    return {'roof %': percent(a.totals.roof_time_s, a.totals.mean_s),
         "above the memory's roof": sum(r.above for r in a.results), 'above every roof': len(odd), 'which': odd[:5],
         'highest %': top and held_pct(top), 'of': top and f"{top.name or '(the model)'} ({top.roof})"}
 
 def line(b, a, seconds, said):
     "What one profile says"
-    t, forward = a.totals, a.totals.forward.median
+    t, forward = a.totals, a.totals.mean_s
     res = {'forward ms': 1e3*forward, 'plain ms': 1e3*t.plain.median, 'overhead %': t.overhead_pct,
         'device idle %': t.device_idle_pct, 'launch ms': t.launch and 1e3*t.launch.median, 'rows': len(a.results),
         'noisy rows': sum(r.noisy for r in a.results), 'rows %': percent(t.rows_s, forward),
-        'outside %': percent(t.outside.median, forward), 'largest gap': samples_add_up(b, a, said)}
+        'outside %': percent(t.remainder_s, forward), 'largest gap': samples_add_up(b, a, said)}
     return res | (under_the_roof(a) if b.peaks else {}) | {'took s': seconds}
 
 def slowest_table(a, top=6):

@@ -30,6 +30,12 @@ _all_ = ['Kernel', 'by_kernel', 'read_ncu', 'read_report', 'parse_number', 'deci
          'compute_metric', 'memory_metric', 'dram_metrics', 'tensor_metrics', 'duration_metric', 'friendly']
 
 # %% ../nbs/analysis/ncu.ipynb #b0c03614
+def _check_percent(**values):
+    "Refuse what is no percentage"
+    for k,v in values.items():
+        if not isinstance(v, Real) or isinstance(v, bool) or not 0<=v<=100:
+            raise ValueError(f"{k}={v!r}: a percentage is a number from 0 to 100")
+
 @dataclass(frozen=True)
 class SOLConfig:
     "What counts as near, low and better; percent throughout"
@@ -40,13 +46,15 @@ class SOLConfig:
     convergence_rounds:int = 5      # runs without improvement that are convergence
     min_improvement_pct:float = 1.  # points of efficiency that are an improvement
     def __post_init__(self):
-        for k in ('threshold_pct', 'underutilized_pct', 'tensor_core_pct', 'min_improvement_pct'):
-            v = getattr(self, k)
-            if not isinstance(v, Real) or isinstance(v, bool) or not 0<=v<=100: raise ValueError(f"{k}={v!r}: a percentage is a number from 0 to 100")
-        if self.underutilized_pct>self.threshold_pct: raise ValueError(f"underutilized_pct={self.underutilized_pct!r} is above threshold_pct={self.threshold_pct!r}: a kernel would be at the roofline and underutilized")
+        _check_percent(threshold_pct=self.threshold_pct, underutilized_pct=self.underutilized_pct,
+            tensor_core_pct=self.tensor_core_pct, min_improvement_pct=self.min_improvement_pct)
+        if self.underutilized_pct>self.threshold_pct:
+            raise ValueError(f"underutilized_pct={self.underutilized_pct!r} is above "
+                f"threshold_pct={self.threshold_pct!r}: a kernel would be at the roofline and underutilized")
         if not isinstance(self.early_stop, bool): raise ValueError(f"early_stop={self.early_stop!r} is True or False")
         check_count('convergence_rounds', self.convergence_rounds, 1)
 
+# %% ../nbs/analysis/ncu.ipynb #c72a85a4
 @dataclass
 class SOLResult:
     "How near a kernel is to its limits"
@@ -148,19 +156,31 @@ class Decision:
     def __bool__(self): return self.stop
 
 @patch
+def _note(self:SOLAnalyzer, result):
+    "Take note of a result; is it better than the best before, or worse, by as much as an improvement is?"
+    now, least = result.efficiency_pct, self.config.min_improvement_pct
+    better = self.best is None or now - self.best >= least - 1e-9 and now>self.best
+    worse = not better and now<self.best - least
+    self.since_best = 0 if better else self.since_best + 1
+    if better: self.best = now
+    self.history.append(result)
+    return better, worse
+
+# %% ../nbs/analysis/ncu.ipynb #d043d37f
+@patch
 def should_stop(self:SOLAnalyzer, result:SOLResult)->Decision:
     "Take note of a result, and say whether there is more to gain"
     if not isinstance(result, SOLResult): raise TypeError(f"result is a SOLResult, not {type(result).__name__}")
+    better, worse = self._note(result)
     c, now = self.config, result.efficiency_pct
-    better = self.best is None or now - self.best >= c.min_improvement_pct - 1e-9 and now>self.best
-    self.since_best = 0 if better else self.since_best + 1
-    worse = not better and now<self.best - c.min_improvement_pct
-    self.best = now if self.best is None else max(self.best, now) if better else self.best
-    self.history.append(result)
-    if c.early_stop and result.at_roofline: return Decision(True, f'at the roofline: {now:.1f} %, threshold {c.threshold_pct:g} %')
+    if c.early_stop and result.at_roofline:
+        return Decision(True, f'at the roofline: {now:.1f} %, threshold {c.threshold_pct:g} %')
     if worse: return Decision(False, f'worse than the best: {now:.1f} % after {self.best:.1f} %')
-    if self.since_best>=c.convergence_rounds: return Decision(True, f'converged: no improvement of {c.min_improvement_pct:g} points over {self.best:.1f} % in {self.since_best} runs')
-    return Decision(False, 'improved' if better else f'{self.since_best} of {c.convergence_rounds} runs without improvement')
+    if self.since_best>=c.convergence_rounds:
+        return Decision(True, f'converged: no improvement of {c.min_improvement_pct:g} points '
+            f'over {self.best:.1f} % in {self.since_best} runs')
+    if better: return Decision(False, 'improved')
+    return Decision(False, f'{self.since_best} of {c.convergence_rounds} runs without improvement')
 
 # %% ../nbs/analysis/ncu.ipynb #09440e39
 _numbers = {'h': 2, 'f': 1, 'd': 1, 'f2': 2} # an instruction works on
@@ -218,6 +238,23 @@ def kernel_flops(metrics:dict)->float|None: # FLOP; `None`: no counter of them i
     return sum(n*counters[m] for m,n in names.items() if n) + _tensor_ops(counters)
 
 # %% ../nbs/analysis/ncu.ipynb #82d90d5d
+def _bandwidth(peaks, level):
+    "byte/s of a level of the memory; `None`: not known"
+    usual = peaks.peak_bandwidth if level=='DRAM' else None
+    return next((l.bandwidth for l in peaks.memory_levels if l.name==level), usual)
+
+def _kernel_row(k, level, flops, nbytes, time_pct, peaks):
+    "A kernel under the roof of one level. Counted bytes leave nothing for a cache to explain"
+    bandwidth = _bandwidth(peaks, level)
+    at = place(flops, nbytes, peaks.peak_flops, bandwidth) if bandwidth else None
+    roof, side = (at.roof_time_s, at.bound) if at else (None, 'undefined')
+    return RooflinePoint(name=k.name if level=='DRAM' else f'{k.name} ({level})', type='kernel', calls=k.calls,
+        flops=round(flops), bytes_moved=round(nbytes), dtype=peaks.dtype, time_s=k.time_s, time_pct=time_pct,
+        arithmetic_intensity=arithmetic_intensity(flops, nbytes), achieved_gflops=flops/k.time_s/1e9,
+        bound=side, utilization_pct=utilization_pct(roof, k.time_s) if roof else None,
+        roof_time_s=roof, cache_time_s=roof, roof={'memory': level, 'compute': peaks.name}.get(side))
+
+# %% ../nbs/analysis/ncu.ipynb #f7965a8b
 def kernel_rows(
     kernels:list, # of `Kernel`
     peaks:HardwarePeaks,
@@ -231,29 +268,37 @@ def kernel_rows(
         for level in (level_bytes if levels else ['DRAM']):
             nbytes = kernel_bytes(k.metrics, level)
             if flops is None or nbytes is None or not k.time_s: continue
-            bandwidth = next((l.bandwidth for l in peaks.memory_levels if l.name==level), peaks.peak_bandwidth if level=='DRAM' else None)
-            at, ai = place(flops, nbytes, peaks.peak_flops, bandwidth) if bandwidth else None, arithmetic_intensity(flops, nbytes)
-            side, roof = (at.bound, at.roof_time_s) if at else ('undefined', None)
-            res.append(RooflinePoint(k.name if level=='DRAM' else f'{k.name} ({level})', 'kernel', round(flops), round(nbytes), k.time_s, ai, flops/k.time_s/1e9,
-                side, utilization_pct(roof, k.time_s) if roof else None, k.calls, dtype=peaks.dtype, time_pct=100*k.time_s/total, roof_time_s=roof, cache_time_s=roof,
-                roof={'memory': level, 'compute': peaks.name}.get(side)))   # counted bytes leave nothing for a cache to explain: above this roof is a measurement error
+            res.append(_kernel_row(k, level, flops, nbytes, 100*k.time_s/total, peaks))
     return Roofline(res, 'kernels', peaks)
 
+# %% ../nbs/analysis/ncu.ipynb #52b04a0d
+def _pct(v): return '–' if v is None else f'{v:.1f}'
+
+_columns = { # heading → alignment, cell for a kernel and its `SOLResult`
+    'kernel':        ('left',  lambda k,r: as_text(k.name)[:48]),
+    'launches':      ('right', lambda k,r: k.calls),
+    'time':          ('right', lambda k,r: si(k.time_s, 's')),
+    'compute %':     ('right', lambda k,r: _pct(r.compute_sol_pct)),
+    'memory %':      ('right', lambda k,r: '≥ '*r.memory_at_least + _pct(r.memory_sol_pct)),
+    'DRAM %':        ('right', lambda k,r: _pct(r.dram_sol_pct)),
+    'bottleneck':    ('left',  lambda k,r: r.bottleneck + (', at the roofline' if r.at_roofline else '')),
+    'tensor\ncores': ('left',  lambda k,r: {True: 'yes', False: 'no', None: '–'}[r.uses_tensor_cores]),
+    'FLOPs':         ('right', lambda k,r: si(kernel_flops(k.metrics), 'FLOP')),
+    'DRAM bytes':    ('right', lambda k,r: si(kernel_bytes(k.metrics), 'B'))}
+
+# %% ../nbs/analysis/ncu.ipynb #011e3276
 def kernel_table(
     kernels:list, # of `Kernel`
     config:SOLConfig=SOLConfig(),
 )->str:
     "Kernels with their speeds of light, as text"
-    sol, rows = SOLAnalyzer(config), []
-    pct = lambda v: '–' if v is None else f'{v:.1f}'
-    for k in kernels:
-        try: r = sol.analyze(k.metrics, k.name)
-        except ValueError: r = SOLResult(None, None, None, 0., 'unknown', False, None)   # neither side was measured
-        flops, nbytes = kernel_flops(k.metrics), kernel_bytes(k.metrics)
-        memory = '≥ '*r.memory_at_least + pct(r.memory_sol_pct)
-        rows.append([as_text(k.name)[:48], k.calls, si(k.time_s, 's'), pct(r.compute_sol_pct), memory, pct(r.dram_sol_pct), r.bottleneck + (', at the roofline' if r.at_roofline else ''),
-                     {True: 'yes', False: 'no', None: '–'}[r.uses_tensor_cores], si(flops, 'FLOP'), si(nbytes, 'B')])
-    return tabulate(rows, headers=['kernel', 'launches', 'time', 'compute %', 'memory %', 'DRAM %', 'bottleneck', 'tensor\ncores', 'FLOPs', 'DRAM bytes'], disable_numparse=True, colalign=['left'] + ['right']*5 + ['left']*2 + ['right']*2)
+    sol = SOLAnalyzer(config)
+    def speeds(k):
+        try: return sol.analyze(k.metrics, k.name)
+        except ValueError: return SOLResult(None, None, None, 0., 'unknown', False, None)   # neither side was measured
+    rows = [[cell(k, r) for _,cell in _columns.values()] for k,r in ((k, speeds(k)) for k in kernels)]
+    align = [side for side,_ in _columns.values()]
+    return tabulate(rows, headers=[*_columns], disable_numparse=True, colalign=align)
 
 # %% ../nbs/analysis/ncu.ipynb #3ba9a8e9
 _patterns = [ # of counters that only some chips have

@@ -34,39 +34,70 @@ def unit_scale(
     return _scales[m[1]], _bases[m[2]] + (f'/{_bases.get(per.strip(), per.strip())}' if slash else '')
 
 # %% ../nbs/analysis/ncu_files.ipynb #f71b51ab
+def _is_separator(digits, sep):
+    "Does `sep` separate thousands?"
+    if digits.count(sep)>1: return True
+    return sep==',' and '.' not in digits and bool(re.fullmatch(r'[1-9]\d{0,2}(,\d{3})+', digits))
+
+def _without(digits, sep):
+    "Digits without a separator of thousands"
+    whole = digits.split('.' if sep==',' else ',')[0]
+    if not re.fullmatch(rf'\d{{1,3}}({re.escape(sep)}\d{{3}})+', whole): raise ValueError(digits)
+    return digits.replace(sep, '')
+
 def _plain(digits):
     "Digits with separators as Python writes a number"
-    for sep in (',', '.'):
-        if digits.count(sep)>1 or (sep==',' and sep in digits and '.' not in digits and re.fullmatch(r'[1-9]\d{0,2}(,\d{3})+', digits)):
-            whole = digits.split('.' if sep==',' else ',')[0]
-            if not re.fullmatch(rf'\d{{1,3}}({re.escape(sep)}\d{{3}})+', whole): raise ValueError(digits)
-            digits = digits.replace(sep, '')
-    if ',' in digits and '.' in digits: digits = digits.replace(',' if digits.rindex('.')>digits.rindex(',') else '.', '')
+    for sep in ',.':
+        if _is_separator(digits, sep): digits = _without(digits, sep)
+    if ',' in digits and '.' in digits: digits = digits.replace(min(',.', key=digits.rindex), '')
     return digits.replace(',', '.')
+
+# %% ../nbs/analysis/ncu_files.ipynb #5631c667
+def _shows(mark, other):
+    "The pattern of numbers in which `mark` can only stand before decimals, and `other` before thousands"
+    return re.compile(rf'''[+-]?( \d+{mark}(\d{{1,2}}|\d{{4,}})      # not three digits behind it
+                                | 0{mark}\d+                      # a zero in front of it
+                                | \d{{1,3}}({other}\d{{3}})+{mark}\d+ # thousands in front of it
+                                | \d{{1,3}}({other}\d{{3}}){{2,}}     # thousands of thousands
+                                )''', re.X)
+
+_marks = {',': _shows(',', r'\.'), '.': _shows(r'\.', ',')}
 
 def decimal_mark(
     texts # cells of one table
 )->str|None: # `","` or `"."`; `None`: nothing tells
     "What stands before the decimals, as far as a cell can be read in one way only"
     texts = [t.strip().rstrip('%').strip() for t in texts if isinstance(t, str)]
-    only = lambda d, t: any(re.fullmatch(rf'[+-]?(\d+{d}(\d{{1,2}}|\d{{4,}})|0{d}\d+|\d{{1,3}}({t}\d{{3}})+{d}\d+|\d{{1,3}}({t}\d{{3}}){{2,}})', o) for o in texts)
-    return ',' if only(',', r'\.') else '.' if only(r'\.', ',') else None
+    return next((mark for mark,shows in _marks.items() if any(shows.fullmatch(t) for t in texts)), None)
 
+# %% ../nbs/analysis/ncu_files.ipynb #d750f590
+_space = re.compile(r"(?<=\d)[\s\u00a0\u202f'](?=\d{3}(\D|$))")   # between thousands
+_number = re.compile(r'([+-]?)((?:\d[\d.,]*|\.\d+))(e[+-]?\d+)?\s*(%|[a-zA-Zµ/]*)', re.I)
+_nothing = '', 'n/a', 'na', '-', 'none'
+
+def _real(value):
+    "A number as a float"
+    try: return float(value)
+    except OverflowError: raise ValueError(f"{value!r:.60} is no number") from None
+
+def _digits(text, decimal):
+    "Digits as Python writes a number; `decimal`: what stands before decimals, where that is known"
+    if decimal is None: return _plain(text)
+    return text.replace(',' if decimal=='.' else '.', '').replace(',', '.')
+
+# %% ../nbs/analysis/ncu_files.ipynb #faee68dc
 def parse_number(
     value, # a number, or a text with one
     decimal:str|None=None, # the mark before decimals, where it is known
 )->tuple[float,str]|None: # value and unit, as it stands there; `None`: there is none (`n/a`, empty)
     "The number in a cell"
-    if isinstance(value, Real) and not isinstance(value, bool):
-        try: return float(value), ''
-        except OverflowError: raise ValueError(f"{value!r:.60} is no number") from None
-    text = re.sub(r"(?<=\d)[\s\u00a0\u202f'](?=\d{3}(\D|$))", '', value.strip()) if isinstance(value, str) else None
-    if text is None: raise ValueError(f"{value!r} is no number")
-    if text.lower() in ('', 'n/a', 'na', '-', 'none'): return None
-    m = re.fullmatch(r'([+-]?)((?:\d[\d.,]*|\.\d+))(e[+-]?\d+)?\s*(%|[a-zA-Zµ/]*)', text, re.I)
-    try: number = float(m[1] + (_plain(m[2]) if decimal is None else m[2].replace(',' if decimal=='.' else '.', '').replace(',', '.')) + (m[3] or ''))
+    if isinstance(value, Real) and not isinstance(value, bool): return _real(value), ''
+    if not isinstance(value, str): raise ValueError(f"{value!r} is no number")
+    text = _space.sub('', value.strip())
+    if text.lower() in _nothing: return None
+    m = _number.fullmatch(text)
+    try: return float(m[1] + _digits(m[2], decimal) + (m[3] or '')), m[4]
     except (TypeError, ValueError): raise ValueError(f"{value!r} is no number") from None
-    return number, m[4]
 
 # %% ../nbs/analysis/ncu_files.ipynb #7995510b
 _elapsed, _active = 'pct_of_peak_sustained_elapsed', 'pct_of_peak_sustained_active'

@@ -4,17 +4,17 @@
 
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'Forwards', 'median_interval', 'warm_up', 'time_marked', 'time_plain', 'time_block',
-           'time_forwards']
+           'time_forwards', 'other_paths', 'warn_other_path']
 
 # %% ../nbs/analysis/observe.ipynb #6e54cd90
-import math, time
+import math, time, warnings
 import numpy as np, torch
 from collections import Counter, defaultdict
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .core import progress
+from .core import as_text, progress
 from .nodes import Nodes, Part, backward_parts
 from .regions import visible, watching
 from .system import Disturbance, Others
@@ -180,3 +180,19 @@ def time_forwards(
         for b in progress(blocks, 'forwards'): time_block(o, res, len(b), feeder)
     res.disturbance = others.disturbance if device.type=='cpu' else None
     return res
+
+# %% ../nbs/analysis/observe.ipynb #eacd44f1
+def other_paths(costs, forwards)->dict: # name → timed forwards that called it as often as counted
+    "Modules that some timed forward called more or less often than the counted one"
+    counted = costs.calls
+    names = dict.fromkeys(n for calls in (counted, *forwards.paths) for n in calls if n)
+    ran = {n: sum(path[n]==counted[n] for path in forwards.paths) for n in names}
+    return {n:k for n,k in ran.items() if k<len(forwards.paths)}
+
+# %% ../nbs/analysis/observe.ipynb #09eefc9a
+def warn_other_path(costs, forwards):
+    "One warning if timed forwards made other calls than the counted forward"
+    odd = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()]
+    called = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
+    if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed forwards took the path of the counted one: "
+        f"as often as counted they called {called}; the utilization of these rows is of those forwards", stacklevel=3)

@@ -85,7 +85,8 @@ def place(
     "Put work under a roof"
     ai = arithmetic_intensity(flops, nbytes)
     rate = None if ai is None else attainable_flops(ai, peak_flops, peak_bandwidth)
-    return Place(ai, bound(ai, ridge_point(peak_flops, peak_bandwidth)), roof_time(flops, nbytes, peak_flops, peak_bandwidth), rate)
+    side = bound(ai, ridge_point(peak_flops, peak_bandwidth))
+    return Place(ai, side, roof_time(flops, nbytes, peak_flops, peak_bandwidth), rate)
 
 # %% ../nbs/analysis/operations.ipynb #5e485a65
 text_limit = 2**28 # bytes that an archive may hold
@@ -165,6 +166,14 @@ def _checked(i, record):
     if lacks := [k for k in _fields[1:] if k not in record]: raise ValueError(f"{where} lacks {', '.join(lacks)}")
     return record.get('name', ''), *(_number(where, k, record[k]) for k in _fields[1:])   # exercise sheets name none
 
+# %% ../nbs/analysis/operations.ipynb #97300445
+def _row(name, flops, nbytes, peaks):
+    "An operation under `peaks`, FLOP/s and byte/s"
+    p = place(flops, nbytes, *peaks)
+    at = (p.arithmetic_intensity, p.attainable_flops, p.bound) if nbytes else (inf, peaks[0], 'compute')
+    return dict(name=name, arithmetic_intensity=at[0], attainable_flops=at[1], bound=f'{at[2]}-bound',
+        efficiency=100*at[1]/peaks[0], estimated_time_s=p.roof_time_s)
+
 # %% ../nbs/analysis/operations.ipynb #7b6f2f2f
 _digits = dict(arithmetic_intensity=4, attainable_flops=4, efficiency=2, estimated_time_s=8)
 
@@ -175,21 +184,17 @@ def roofline_analysis(
     peak_bandwidth:float, # byte/s
     *,
     rounded:bool=False, # to the digits of a table: intensity and rate to 4, efficiency to 2, time to 8 decimals
-)->list[dict]: # for each: `name`, `arithmetic_intensity` (FLOP/byte), `attainable_flops` (FLOP/s), `bound`, `efficiency` (percent of `peak_compute`), `estimated_time_s` (seconds)
+)->list[dict]: # of each `name`, `arithmetic_intensity`, `attainable_flops`, `bound`, `efficiency`, `estimated_time_s`
     "Where each operation stands under a roof"
-    peaks = [_number('roofline_analysis', k, v, 5e-324) for k,v in dict(peak_compute=peak_compute, peak_bandwidth=peak_bandwidth).items()]
-    res = []
-    for i,record in enumerate(_records(operations)):
-        name, flops, nbytes = _checked(i, record)
-        p = place(flops, nbytes, *peaks)
-        ai, rate = (inf, peaks[0]) if not nbytes else (p.arithmetic_intensity, p.attainable_flops)
-        row = dict(name=name, arithmetic_intensity=ai, attainable_flops=rate, bound=f"{p.bound if nbytes else 'compute'}-bound",
-                   efficiency=100*rate/peaks[0], estimated_time_s=p.roof_time_s)
-        res.append({k:round(v, _digits[k]) if rounded and k in _digits else v for k,v in row.items()})
-    return res
+    given = dict(peak_compute=peak_compute, peak_bandwidth=peak_bandwidth)
+    peaks = [_number('roofline_analysis', k, v, 5e-324) for k,v in given.items()]
+    rows = [_row(*_checked(i, record), peaks) for i,record in enumerate(_records(operations))]
+    if not rounded: return rows
+    return [{k: round(v, _digits[k]) if k in _digits else v for k,v in row.items()} for row in rows]
 
 # %% ../nbs/analysis/operations.ipynb #01670f4a
-bytes_per = dict(float64=8, fp64=8, float32=4, fp32=4, tf32=4, float16=2, fp16=2, bfloat16=2, bf16=2, float8=1, fp8=1, int8=1, int4=0.5, fp4=0.5)
+bytes_per = dict(float64=8, fp64=8, float32=4, fp32=4, tf32=4, float16=2, fp16=2, bfloat16=2, bf16=2,
+    float8=1, fp8=1, int8=1, int4=0.5, fp4=0.5)
 
 def element_bytes(
     dtype:str|float, # a name such as `"bf16"`, or bytes an element
@@ -202,42 +207,77 @@ def element_bytes(
     raise ValueError(f"{what}={dtype!r}: known are {', '.join(bytes_per)}, or a number of bytes")
 
 # %% ../nbs/analysis/operations.ipynb #6c50be7a
-def _linear(rows, d_in, d_out, bias=True): return 2*rows*d_in*d_out, rows*(d_in + d_out), d_out*(d_in + bias), 0
+class _Work(NamedTuple):
+    flops:int     # FLOP
+    moved:int     # elements of activations, read and written
+    read:int      # elements of weights
+    other:int = 0 # bytes
 
-def _conv(batch, c_in, c_out, size, kernel, stride=1, padding=0, groups=1, bias=True):
-    rank = max([2] + [len(v) for v in (size, kernel, stride, padding) if not isinstance(v, Integral)]) if isinstance(size, Integral) else len(size)
-    size, kernel, stride, padding = ([v]*rank if isinstance(v, Integral) else v for v in (size, kernel, stride, padding))
+def _linear(rows, d_in, d_out, bias=True): return _Work(2*rows*d_in*d_out, rows*(d_in + d_out), d_out*(d_in + bias))
+
+# %% ../nbs/analysis/operations.ipynb #ae35f0c3
+def _dims(*sizes):
+    "Sizes as lists with one for each dimension; the first says how many there are, or else the longest"
+    if not isinstance(sizes[0], Integral): rank = len(sizes[0])
+    else: rank = max([2] + [len(v) for v in sizes if not isinstance(v, Integral)])
+    return [[v]*rank if isinstance(v, Integral) else v for v in sizes]
+
+def _places(size, kernel, stride, padding):
+    "In how many places a window stands, in each dimension"
     out = [(n + 2*p - k)//s + 1 for n,k,s,p in zip(size, kernel, stride, padding)]
-    if min(out)<1 or {len(kernel), len(stride), len(padding)}!={rank}: raise ValueError(f"size={size}, kernel={kernel}, stride={stride}, padding={padding}: there is no place for a window")
-    if c_in%groups or c_out%groups: raise ValueError(f"groups={groups}: {c_in} and {c_out} channels are no multiples of it")
-    taps = c_in//groups*prod(kernel)
-    return 2*batch*c_out*prod(out)*taps, batch*(c_in*prod(size) + c_out*prod(out)), c_out*(taps + bias), 0
+    if min(out)>=1 and {len(kernel), len(stride), len(padding)}=={len(size)}: return out
+    raise ValueError(f"size={size}, kernel={kernel}, stride={stride}, padding={padding}: "
+        "there is no place for a window")
 
+# %% ../nbs/analysis/operations.ipynb #b102b25e
+def _conv(batch, c_in, c_out, size, kernel, stride=1, padding=0, groups=1, bias=True):
+    size, kernel, stride, padding = _dims(size, kernel, stride, padding)
+    out = _places(size, kernel, stride, padding)
+    if c_in%groups or c_out%groups:
+        raise ValueError(f"groups={groups}: {c_in} and {c_out} channels are no multiples of it")
+    taps, before, after = c_in//groups*prod(kernel), c_in*prod(size), c_out*prod(out)
+    return _Work(2*batch*after*taps, batch*(before + after), c_out*(taps + bias))
+
+# %% ../nbs/analysis/operations.ipynb #597f3eaa
 def _attention(batch, heads, queries, context, head_dim, kv_heads=None):
-    if heads%(kv_heads or heads): raise ValueError(f"kv_heads={kv_heads}: {heads} heads are no multiple of it")
-    return 4*batch*heads*queries*context*head_dim, 2*batch*head_dim*(heads*queries + (kv_heads or heads)*context), 0, 4*batch*heads*queries
+    shared = kv_heads or heads
+    if heads%shared: raise ValueError(f"kv_heads={kv_heads}: {heads} heads are no multiple of it")
+    moved = 2*batch*head_dim*(heads*queries + shared*context)   # queries and output, keys and values
+    return _Work(4*batch*heads*queries*context*head_dim, moved, 0, 4*batch*heads*queries)
 
-def _prefill(batch, heads, prompt, head_dim, kv_heads=None): return _attention(batch, heads, prompt, prompt, head_dim, kv_heads)
-def _decode(batch, heads, context, head_dim, kv_heads=None): return _attention(batch, heads, 1, context, head_dim, kv_heads)
-def _layer_norm(rows, width): return 7*rows*width, 2*rows*width, 2*width, 8*rows
-def _rms_norm(rows, width): return 4*rows*width, 2*rows*width, width, 4*rows
-def _embedding(rows, width): return 0, rows*width, rows*width, 8*rows   # only the rows that are looked up
+def _prefill(batch, heads, prompt, head_dim, kv_heads=None):
+    return _attention(batch, heads, prompt, prompt, head_dim, kv_heads)
 
-layer_kinds = dict(linear=_linear, conv=_conv, attention=_attention, prefill=_prefill, decode=_decode, layer_norm=_layer_norm, rms_norm=_rms_norm, embedding=_embedding)
+def _decode(batch, heads, context, head_dim, kv_heads=None):
+    return _attention(batch, heads, 1, context, head_dim, kv_heads)
+
+# %% ../nbs/analysis/operations.ipynb #79086470
+def _layer_norm(rows, width): return _Work(7*rows*width, 2*rows*width, 2*width, 8*rows)
+def _rms_norm(rows, width): return _Work(4*rows*width, 2*rows*width, width, 4*rows)
+def _embedding(rows, width): return _Work(0, rows*width, rows*width, 8*rows)
+
+layer_kinds = dict(linear=_linear, conv=_conv, attention=_attention, prefill=_prefill, decode=_decode,
+    layer_norm=_layer_norm, rms_norm=_rms_norm, embedding=_embedding)
 
 # %% ../nbs/analysis/operations.ipynb #6bff7dc8
+def _is_size(key, n):
+    "May `n` stand for `key`?"
+    if isinstance(n, bool): return key=='bias'
+    if n is None: return key=='kv_heads'
+    return isinstance(n, Integral) and n>=(0 if key=='padding' else 1)
+
 def _shape_of(kind, shape):
     "What a kind makes of a shape, checked"
     if kind not in layer_kinds: raise ValueError(f"kind={kind!r}: known are {', '.join(layer_kinds)}")
     for k,v in shape.items():
-        for n in v if isinstance(v, (tuple, list)) else [v]:
-            whole = isinstance(n, bool) and k=='bias' or isinstance(n, Integral) and not isinstance(n, bool) and n>=(k=='padding' and 0 or 1)
-            if not whole and not (k=='kv_heads' and n is None): raise ValueError(f"{k}={v!r}: sizes are whole numbers above 0")
-    f = layer_kinds[kind]
-    try: inspect.signature(f).bind(**shape)
-    except TypeError as e: raise TypeError(f"{kind}: {e}; it takes {', '.join(inspect.signature(f).parameters)}") from None
-    return f(**shape)
+        ok = all(_is_size(k, n) for n in (v if isinstance(v, (tuple, list)) else [v]))
+        if not ok: raise ValueError(f"{k}={v!r}: sizes are whole numbers above 0")
+    takes = inspect.signature(layer_kinds[kind])
+    try: takes.bind(**shape)
+    except TypeError as e: raise TypeError(f"{kind}: {e}; it takes {', '.join(takes.parameters)}") from None
+    return layer_kinds[kind](**shape)
 
+# %% ../nbs/analysis/operations.ipynb #3432b28e
 def estimate_layer(
     kind:str, # of `layer_kinds`
     *,
@@ -246,11 +286,13 @@ def estimate_layer(
     peak_compute:float|None=None,   # FLOP/s
     peak_bandwidth:float|None=None, # byte/s
     **shape # sizes, as the kind takes them
-)->dict: # `name`, `flops` (FLOP), `memory_bytes` (bytes) and `arithmetic_intensity` (FLOP/byte); with peaks what `roofline_analysis` adds
+)->dict: # `name`, `flops`, `memory_bytes`, `arithmetic_intensity`; with peaks what `roofline_analysis` adds
     "FLOPs and bytes of a layer, from its shape"
-    if (peak_compute is None)!=(peak_bandwidth is None): raise ValueError(f"peak_compute={peak_compute!r}, peak_bandwidth={peak_bandwidth!r}: a roof has both")
-    flops, moved, read, nbytes = _shape_of(kind, shape)
+    if (peak_compute is None)!=(peak_bandwidth is None):
+        raise ValueError(f"peak_compute={peak_compute!r}, peak_bandwidth={peak_bandwidth!r}: a roof has both")
+    flops, moved, read, other = _shape_of(kind, shape)
     size = element_bytes(dtype)
-    nbytes += moved*size + read*(size if weights is None else element_bytes(weights, 'weights'))
+    kept = size if weights is None else element_bytes(weights, 'weights')
+    nbytes = other + (moved*size + read*kept)
     res = dict(name=kind, flops=flops, memory_bytes=nbytes, arithmetic_intensity=arithmetic_intensity(flops, nbytes))
     return res if peak_compute is None else {**res, **roofline_analysis([res], peak_compute, peak_bandwidth)[0]}

@@ -28,6 +28,7 @@ class Projection(RooflinePoint):
 
 # %% ../nbs/analysis/projection.ipynb #4b712202
 def _projected(r, peaks, dtype):
+    "A row under other peaks, in its own dtype or another"
     other = r.dtype if dtype is None or r.dtype is None or not r.dtype.is_floating_point else dtype
     nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
     ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
@@ -35,8 +36,10 @@ def _projected(r, peaks, dtype):
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
     at = place(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
     side, roof_s = (at.bound, at.roof_time_s) if at else ('undefined', None)
-    return Projection(r.name, r.type, r.flops, nbytes, r.time_s, ai, None, side, None, r.calls, r.matmul_flops, other,
-        r.time_pct, r.params, roof_s, unknown=r.unknown, was_bound=r.bound, was_roof_time_s=r.roof_time_s)
+    return Projection(name=r.name, type=r.type, calls=r.calls, params=r.params, unknown=r.unknown, dtype=other,
+        flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, time_s=r.time_s, time_pct=r.time_pct,
+        arithmetic_intensity=ai, achieved_gflops=None, bound=side, utilization_pct=None, roof_time_s=roof_s,
+        was_bound=r.bound, was_roof_time_s=r.roof_time_s)
 
 # %% ../nbs/analysis/projection.ipynb #dffb2fea
 def project(

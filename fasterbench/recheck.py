@@ -8,6 +8,7 @@ __all__ = ['through_ceiling', 'row_of', 'Retimer', 'raised', 'recheck']
 # %% ../nbs/analysis/recheck.ipynb #089921f7
 from dataclasses import replace
 import torch
+from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from .timing import time_for
 from .costs import CostMode, count_forward, op_dtype
@@ -33,9 +34,11 @@ def row_of(
     while name and name not in rows: name = name.rpartition('.')[0]
     return name if name in rows else None
 
-
 # %% ../nbs/analysis/recheck.ipynb #a1548ede
-def _form(o): return (o.shape, o.stride(), o.dtype) if isinstance(o, torch.Tensor) and o.layout is torch.strided else repr(o)[:99]
+def _form(o):
+    "What operands of equal speed have in common"
+    if isinstance(o, torch.Tensor) and o.layout is torch.strided: return o.shape, o.stride(), o.dtype
+    return repr(o)[:99]
 
 class Retimer(CostMode):
     "Counts, and times the products of some rows where they are called"
@@ -50,17 +53,28 @@ class Retimer(CostMode):
     def count(self, func, rule, args, kwargs, out):
         super().count(func, rule, args, kwargs, out)
         name = row_of(self.at, self.names)
-        if name not in self.wanted or func._schema.is_mutable: return
-        products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
-        call = func, *(_form(o) for o in tree_leaves((args, kwargs)))
-        if not products or call in self.known: return
-        self.known.add(call)
-        timing = time_for(lambda: func(*args, **kwargs), self.device, seconds=0.03, least=5)
-        flops = rule.flops(args, kwargs, out)
-        dtype = dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
-        self.keep(dtype, f"{func._opname} of {name or 'the model'}", [flops/s for s in timing.samples])
-    def keep(self, dtype, words, rates):
-        if max(rates) > self.best.get(dtype, (0.,))[0]: self.best[dtype] = max(rates), words, rates
+        if name in self.wanted and self.is_new(func, rule, args, kwargs, out):
+            self.retime(name, func, rule, args, kwargs, out)
+
+# %% ../nbs/analysis/recheck.ipynb #d6516003
+@patch
+def is_new(self:Retimer, func, rule, args, kwargs, out)->bool:
+    "Is it a product that leaves its operands alone, and the first of its form?"
+    if func._schema.is_mutable: return False
+    products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
+    call = func, *(_form(o) for o in tree_leaves((args, kwargs)))
+    if not products or call in self.known: return False
+    self.known.add(call)
+    return True
+
+@patch
+def retime(self:Retimer, name, func, rule, args, kwargs, out):
+    "Time an operation with the operands it has here; the best of each dtype is kept"
+    timing = time_for(lambda: func(*args, **kwargs), self.device, seconds=0.03, least=5)
+    flops = rule.flops(args, kwargs, out)
+    rates, words = [flops/s for s in timing.samples], f"{func._opname} of {name or 'the model'}"
+    dtype = dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
+    if max(rates) > self.best.get(dtype, (0.,))[0]: self.best[dtype] = max(rates), words, rates
 
 # %% ../nbs/analysis/recheck.ipynb #fb680b1e
 def raised(
@@ -74,9 +88,10 @@ def raised(
     kinds = {k: {**peaks.compute_kernels.get(k, {}), words: rate} for k,(rate,words,_) in new.items()}
     flops = new[peaks.name][0] if peaks.name in new else peaks.peak_flops
     sustained = {k:v for k,v in peaks.sustained.items() if k not in new}   # was that of another kernel
-    return replace(peaks, peak_flops=flops, sustained=sustained, ridge_point=None, compute_peaks=put(peaks.compute_peaks, 0),
-        kernels=put(peaks.kernels, 1), samples=put(peaks.samples, 2), compute_kernels=peaks.compute_kernels|kinds,
-        doubts={k:v for k,v in peaks.doubts.items() if k not in new})
+    doubts = {k:v for k,v in peaks.doubts.items() if k not in new}
+    return replace(peaks, peak_flops=flops, sustained=sustained, ridge_point=None, doubts=doubts,
+        compute_peaks=put(peaks.compute_peaks, 0), kernels=put(peaks.kernels, 1), samples=put(peaks.samples, 2),
+        compute_kernels=peaks.compute_kernels|kinds)
 
 # %% ../nbs/analysis/recheck.ipynb #510d6ec7
 def recheck(
