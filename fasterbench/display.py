@@ -69,7 +69,8 @@ def as_output(
     more = _folded(f'{len(rest)} more rows', html_table(r.like(rest), 500)) if rest else ''
     table = html_table(r.like(ordered(r, 'time')[:top])) if r else ''
     said = f'<p><b>{_text(heading(r))}</b><br>{_text(opening(r))}</p>'
-    return f'{style}<div class="fasterbench">{said}{table}{more}{_folded("Circumstances", _facts_table(facts(r)))}</div>'
+    about = _folded('Circumstances', _facts_table(facts(r)))
+    return f'{style}<div class="fasterbench">{said}{table}{more}{about}</div>'
 
 @patch
 def _repr_html_(self:Roofline)->str: return as_output(self)

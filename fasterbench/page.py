@@ -34,7 +34,8 @@ def opening(r:Roofline)->str:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
         return f'On paper a forward takes at least {_roof_of(r)}{memory}.'
     if r.totals: return answer(r)
-    return f"These {len(r)} rows take {si(r.time_s, 's')}; the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}."
+    allowed = f'the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}'
+    return f"These {len(r)} rows take {si(r.time_s, 's')}; {allowed}."
 
 # %% ../nbs/visualization/page.ipynb #ce13f8dd
 def _in_words(v):

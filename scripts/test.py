@@ -11,21 +11,17 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from fastcore.script import call_parse
+from form import too_long
+from outputs import problem
 
 top = Path(__file__).resolve().parent.parent
 order = 'core regions nodes settings twin snapshot paper state timing traffic registry elementwise formulas matrices products quantized updates rules costs datasheets system kernels arithmetic memory probes consistency roof peaks operations recheck rows results columns tables report projection plot page display files observe compiled alone roofline architectures language ncu_files ncu cli'.split()
 
 def notebooks(): return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
 
-def run_notebook(path):
-    "Did the notebook run to its end, with the cells flagged `notest` too?"
-    from nbdev.test import test_nb
-    os.chdir(top)
-    return test_nb(Path(path), skip_flags=['notest'], force_flags=['notest'], basepath=str(top))[0]
-
 def check_notebook(path):
-    with ProcessPoolExecutor(1, mp_context=get_context('spawn')) as pool: ok = pool.submit(run_notebook, path).result()
-    return None if ok else 'failed: see the traceback above'
+    "A notebook runs to its end, with the cells flagged `notest` too, and shows what is saved in it"
+    with ProcessPoolExecutor(1, mp_context=get_context('spawn')) as pool: return pool.submit(problem, path).result()
 
 def copy_tree(folder):
     "A copy of this tree in `folder`, without what is made or installed"
@@ -85,6 +81,11 @@ def clean_outputs():
         if m := home.search(json.dumps(outputs)): return f'{p.name}: an output holds {m.group()}'
         if any(o['output_type']=='error' for o in outputs): return f'{p.name}: an output is an error'
 
+def short_lines():
+    "What is exported stays within the line, and a cell within the eye"
+    found = [o for p in notebooks() for o in too_long(p)]
+    return '\n     '.join(found) or None
+
 def small_gpu_run():
     "What is there for a GPU runs on a CPU too, on tiny models"
     with tempfile.TemporaryDirectory() as d:
@@ -113,6 +114,7 @@ checks = {
     'README is what index.ipynb renders to': lambda: out_of_step(sys.executable, 'scripts/readme.py'),
     'pages can be made': pages,
     'importing stays light': light_import, 'imports run one way': one_way_imports, 'outputs are clean': clean_outputs,
+    'lines and cells are short': short_lines,
     'a sample of the attack leaves nothing behind': small_attack,
     'what is there for a GPU runs small on a CPU': small_gpu_run, 'multiply-adds in C are right': register_kernels,
 }
