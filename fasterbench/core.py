@@ -6,7 +6,7 @@
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
            'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided',
            'home', 'extent', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console',
-           'write_file', 'progress', 'forwarding']
+           'write_file', 'worked_in', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -292,11 +292,17 @@ def write_file(path:str|Path, text:str)->Path:
     return path
 
 # %% ../nbs/core/core.ipynb #9b6d398b
+def worked_in()->bool:
+    "Is this a notebook in which somebody can be asked for input?"
+    shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
+    return bool(getattr(getattr(shell, 'kernel', None), '_allow_stdin', False))
+
 class _Bar(tqdm): monitor_interval = 0   # no thread that stays
 
 def progress(items, label:str):
-    "`items`, with a progress bar while standard error is a terminal"
-    return _Bar(items, desc=label, leave=False, disable=True if sys.stderr is None else None)
+    "`items`, with a progress bar where somebody watches"
+    disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
+    return _Bar(items, desc=label, leave=False, disable=disable)
 
 # %% ../nbs/core/core.ipynb #d373e2db
 def forwarding(
