@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['finite', 'positive', 'dtype_name', 'named_dtype', 'HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'paired',
-           'refuse_constant']
+           'refuse_constant', 'peaks_of']
 
 # %% ../nbs/hardware/roof.ipynb #39975793
 import json, math, numbers, re
@@ -463,6 +463,24 @@ def load(cls:HardwarePeaks,
     try: return cls.from_record(json.loads(Path(path).read_text(encoding='utf-8'), parse_constant=refuse_constant))
     except (ValueError, TypeError, AttributeError, RecursionError) as e:
         raise ValueError(as_text(f"{str(path)!r} holds no peaks: {e}")) from e
+
+# %% ../nbs/hardware/roof.ipynb #92f1d7f5
+def _found(path)->bool:
+    "Is it a file, or named like one?"
+    if isinstance(path, Path) or path.lower().endswith('.json'): return True
+    try: return Path(path).is_file()
+    except (OSError, ValueError): return False   # no system can have a file of that name
+
+def peaks_of(
+    peaks, # `HardwarePeaks`, a name such as `"H100-SXM"`, or the path of a file that `save` wrote
+    dtype:torch.dtype|str=torch.float32, # of `peak_flops`, from a datasheet
+)->HardwarePeaks:
+    "Peaks, by whatever name"
+    if isinstance(peaks, HardwarePeaks): return peaks
+    if not isinstance(peaks, str|Path):
+        raise TypeError(f"peaks is a HardwarePeaks, the name of a datasheet or the path of a file, "
+            f"not {type(peaks).__name__}")
+    return HardwarePeaks.load(peaks) if _found(peaks) else datasheet_peaks(peaks, dtype=dtype)
 
 # %% ../nbs/hardware/roof.ipynb #a881d78b
 @patch

@@ -9,6 +9,7 @@ __all__ = ['RooflineAnalyzer', 'check_peaks', 'join_compiled', 'other_paths', 'w
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys
 from collections import Counter
+from pathlib import Path
 import torch, warnings
 from fastcore.basics import patch
 from torch import nn
@@ -25,6 +26,7 @@ from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_p
 from .recheck import recheck
 from .regions import eager, visible
 from .report import summary_table
+from .roof import peaks_of
 from .results import Roofline, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
@@ -41,14 +43,14 @@ class RooflineAnalyzer:
     "Measures where each layer of a model stands under the roof of a machine"
     def __init__(self,
         model:nn.Module, # stays as it is
-        sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call` with both
-        peaks:HardwarePeaks|None=None, # `None`: measured for the profile's device and its rows' dtypes, with the caches
+        sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`
+        # or a datasheet's name, or a file's path; `None`: measured for the profile's device and its rows' dtypes
+        peaks:HardwarePeaks|str|Path|None=None,
     ):
         if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")
-        if not isinstance(peaks, HardwarePeaks|None):
-            raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
         call_args(sample)
-        self.model, self.sample, self.given = model, sample, peaks
+        self.model, self.sample, self.asked = model, sample, peaks
+        self.given = None if peaks is None else peaks_of(peaks, model_dtype(model))
         self.results = None   # `Roofline` of the last profile; `None`: there is none yet
         self.estimated = None # of the last estimate
         self.costs = None     # `Costs` of the last of both
@@ -242,8 +244,7 @@ def _elsewhere(peaks)->str|None:
 # %% ../nbs/analysis/roofline.ipynb #23fa6b8f
 def _paper_request(sample, peaks, dtype, weights):
     "The dtype and the bytes of an element of the weights that are asked for"
-    if not isinstance(peaks, HardwarePeaks):
-        raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}: nothing is measured for an estimate")
+    if peaks is None: raise TypeError("peaks is None, and nothing is measured for an estimate")
     dtype = None if dtype is None else resolve_dtype(dtype)
     size = None if weights is None else element_bytes(weights, 'weights')
     check_sample(sample)
@@ -251,26 +252,47 @@ def _paper_request(sample, peaks, dtype, weights):
     raise ValueError(f"dtype={dtype}: parameters and inputs are floating point; "
         "`weights` is the format that weights are kept in")
 
+# %% ../nbs/analysis/roofline.ipynb #f1906352
+@patch
+def count_on_paper(self:RooflineAnalyzer,
+    peaks:HardwarePeaks, # of a device of the kind whose kernels are counted
+    dtype:torch.dtype|None=None, # of floating-point parameters and inputs; `None`: as they are
+    size:float|None=None, # bytes of an element of the weight matrices; `None`: those of `dtype`
+)->tuple[Costs, dict, float]: # what a forward costs; name → module; bytes of the weights
+    "Count a forward without data"
+    with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
+        modules, kept = visible(twin), weight_bytes(twin)
+        return counted_on_paper(twin, call, paper, modules, _elsewhere(peaks)), modules, kept
+
+@patch
+def placed(self:RooflineAnalyzer,
+    counted:tuple, # what `count_on_paper` gave
+    peaks:HardwarePeaks, dtype:torch.dtype|None=None,
+)->Roofline:
+    "What was counted, under `peaks`"
+    costs, modules, kept = counted
+    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
+        device_name=peaks.device_name or peaks.device, weight_bytes=kept)
+    return Roofline(paper_rows(costs, modules, peaks), 'estimated', peaks, about=about)
+
 # %% ../nbs/analysis/roofline.ipynb #19879086
 @patch
 def estimate(self:RooflineAnalyzer,
-    peaks:HardwarePeaks|None=None, # of a machine that need not be there; `None`: those the analyzer was made with
+    # of a machine that need not be there, or a datasheet's name, or a file's path; `None`: those it was made with
+    peaks:HardwarePeaks|str|Path|None=None,
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
     weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
 )->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
-    peaks = self.given if peaks is None else peaks
+    peaks = self.asked if peaks is None else peaks
     dtype, size = _paper_request(self.sample, peaks, dtype, weights)
-    with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
-        modules, kept = visible(twin), weight_bytes(twin)
-        costs = counted_on_paper(twin, call, paper, modules, _elsewhere(peaks))
-    rows = paper_rows(costs, modules, peaks)
+    peaks = peaks_of(peaks, dtype or model_dtype(self.model))
+    counted = self.count_on_paper(peaks, dtype, size)
+    rows = self.placed(counted, peaks, dtype)
     check_ceilings(rows, peaks, 'estimate')
-    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.device_name or peaks.device, weight_bytes=kept)
-    self.estimated, self.costs = Roofline(rows, 'estimated', peaks, about=about), costs
-    warn_unknown(costs)
+    self.estimated, self.costs = rows, counted[0]
+    warn_unknown(self.costs)
     warn_no_ceiling(rows, peaks)
     return self.estimated
 

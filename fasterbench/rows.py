@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'middle_half', 'mean_of',
            'called_of', 'roofline_point', 'no_ceiling', 'Totals', 'sum_rows', 'warn_no_ceiling', 'memory_pct',
-           'check_ceilings']
+           'main_dtype', 'check_ceilings']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
 import warnings
@@ -247,6 +247,16 @@ def memory_pct(
     "How much of the time at the roof is in memory-bound rows"
     times = [(r.roof_time_s, r.bound) for r in rows if r.roof_time_s is not None]
     return 100*sum(s for s,bound in times if bound=='memory')/sum(s for s,_ in times)
+
+# %% ../nbs/results/rows.ipynb #8500414a
+def main_dtype(
+    rows:list, # of `RooflinePoint`
+)->torch.dtype: # `torch.float32` where nothing is computed
+    "The dtype of the arithmetic units in which most of the FLOPs are"
+    flops = Counter()
+    for r in rows:
+        if r.dtype is not None: flops[arithmetic_dtype(r.dtype)] += r.flops
+    return max(flops, key=flops.get, default=torch.float32)
 
 # %% ../nbs/results/rows.ipynb #37cc8726
 def check_ceilings(
