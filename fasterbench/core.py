@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
-           'device_name', 'synchronize', 'Call', 'leaves', 'is_leaf', 'mapped', 'tensors', 'nbytes', 'to_device',
-           'is_strided', 'home', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console',
+           'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided',
+           'home', 'call_args', 'is_leaf', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console',
            'write_file', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
@@ -130,11 +130,6 @@ def leaves(x)->list:
     found = ((o, _inside(o)) for o in tree_leaves(x))
     return [leaf for o,inside in found for leaf in ([o] if inside is None else leaves(inside))]
 
-def is_leaf(x)->bool:
-    "Is `x` no container?"
-    found = tree_leaves(x)
-    return len(found)==1 and found[0] is x and _inside(x) is None
-
 def _with(o, inside):
     "A container like `o` that holds something else"
     if isinstance(o, Mapping) and not isinstance(o, MutableMapping): return type(o)(inside)
@@ -187,6 +182,11 @@ def call_args(
     if isinstance(sample, torch.Tensor) or not is_leaf(sample): return (sample,), {}
     raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments or a Call, "
                     f"not {type(sample).__name__}: {str(sample)[:60]}")
+
+def is_leaf(x)->bool:
+    "Is `x` no container?"
+    found = tree_leaves(x)
+    return len(found)==1 and found[0] is x and _inside(x) is None
 
 def _named(o): return all(isinstance(k, str) for k in o)
 

@@ -28,7 +28,8 @@ from .regions import eager, visible
 from .report import summary_table
 from .roof import peaks_of
 from .results import Roofline, circumstances
-from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
+from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, roofline_point, sum_rows
+from .rows import warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .state import check_sample, undisturbed
 from .system import usable_cpus
@@ -43,7 +44,8 @@ class RooflineAnalyzer:
     "Measures where each layer of a model stands under the roof of a machine"
     def __init__(self,
         model:nn.Module, # stays as it is
-        sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`
+        # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`
+        sample,
         # or a datasheet's name, or a file's path; `None`: measured for the profile's device and its rows' dtypes
         peaks:HardwarePeaks|str|Path|None=None,
     ):
