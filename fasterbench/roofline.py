@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RooflineAnalyzer', 'check_peaks', 'join_compiled', 'other_paths', 'warn_other_path', 'weight_bytes', 'paper_rows',
-           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
+           'paper_request', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys
@@ -244,7 +244,7 @@ def _elsewhere(peaks)->str|None:
     return None if kind=='cpu' else kind
 
 # %% ../nbs/analysis/roofline.ipynb #23fa6b8f
-def _paper_request(sample, peaks, dtype, weights):
+def paper_request(sample, peaks, dtype, weights):
     "The dtype and the bytes of an element of the weights that are asked for"
     if peaks is None: raise TypeError("peaks is None, and nothing is measured for an estimate")
     dtype = None if dtype is None else resolve_dtype(dtype)
@@ -288,7 +288,7 @@ def estimate(self:RooflineAnalyzer,
 )->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
     peaks = self.asked if peaks is None else peaks
-    dtype, size = _paper_request(self.sample, peaks, dtype, weights)
+    dtype, size = paper_request(self.sample, peaks, dtype, weights)
     peaks = peaks_of(peaks, dtype or model_dtype(self.model))
     counted = self.count_on_paper(peaks, dtype, size)
     rows = self.placed(counted, peaks, dtype)
