@@ -57,7 +57,8 @@ def way(points:list)->list: # of (value, `Swept`)-like triples: value, intensity
 
 def whole_way(s)->list: # as `way`
     "The whole model, from value to value"
-    return way([(p.value, p.arithmetic_intensity, p.seconds and p.flops/p.seconds) for p in s.points])
+    known = [p for p in s.points if p.time_s or not p.partial]   # what the roof leaves out has no rate on paper
+    return way([(p.value, p.arithmetic_intensity, p.seconds and p.flops/p.seconds) for p in known])
 
 def row_ways(s, top:int)->dict: # name → as `way`; top: rows
     "The rows that take longest at the last value, from value to value"
