@@ -11,7 +11,7 @@ import math
 from .core import as_text, si
 from .operations import attainable_flops
 from .plot import colours, log_range
-from .sweep import is_number, value_text
+from .swept import is_number, value_text
 
 # %% ../nbs/visualization/trends.ipynb #8042046c
 _own = '#3d8fd1'   # of what was measured, and of the whole
