@@ -6,6 +6,7 @@ _home = dict(
     measure_peaks='peaks', HardwarePeaks='peaks', clear_peaks_cache='peaks',
     RooflineAnalyzer='roofline', RooflinePoint='roofline', project='roofline', count_costs='costs', register_cost='costs',
     roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
+    sweep_batch='sweep', sweep_dtype='sweep', sweep_length='sweep', sweep_resolution='sweep', estimates='sweep',
 )
 __all__ = list(_home)
 

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'model_device', 'check_initialized', 'model_dtype', 'resolve_dtype',
            'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided',
-           'home', 'extent', 'call_args', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console',
-           'write_file', 'worked_in', 'progress', 'forwarding']
+           'home', 'extent', 'call_args', 'is_leaf', 'captured', 'in_cell', 'si', 'as_text', 'first_line',
+           'any_console', 'write_file', 'worked_in', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -194,16 +194,29 @@ def extent(t:torch.Tensor)->int: # elements
 
 # %% ../nbs/core/core.ipynb #64f9fad8
 def call_args(
-    sample # a tensor, a tuple of positional arguments, a mapping of keyword arguments, a `Call`, or any other argument
+    sample # a tensor, a tuple of arguments, a mapping of keywords, `(args, kwargs)`, a `Call`, or one other container
 )->tuple[tuple, dict]:
     "`sample` as the `args, kwargs` of a call"
     if isinstance(sample, Call): return sample.args, sample.kwargs
+    if _is_both(sample): return tuple(sample[0]), dict(sample[1])
     if isinstance(sample, tuple) and not hasattr(sample, '_fields'): return sample, {}
-    if isinstance(sample, Mapping) and all(isinstance(k, str) for k in sample): return (), dict(sample)
-    one = isinstance(sample, (torch.Tensor, list, tuple)) or is_dataclass(sample) and not isinstance(sample, type)
-    if one: return (sample,), {}
+    if isinstance(sample, Mapping) and _named(sample): return (), dict(sample)
+    if isinstance(sample, torch.Tensor) or not is_leaf(sample): return (sample,), {}
     raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments "
                     f"or a Call, not {type(sample).__name__}: {str(sample)[:60]}")
+
+def is_leaf(x)->bool:
+    "Is `x` no container?"
+    found = tree_leaves(x)
+    return len(found)==1 and found[0] is x and _inside(x) is None
+
+def _named(o): return all(isinstance(k, str) for k in o)
+
+def _is_both(o)->bool:
+    "Is it `(args, kwargs)`?"
+    if type(o) is not tuple or len(o)!=2: return False
+    args, kwargs = o
+    return type(args) in (tuple, list) and isinstance(kwargs, dict) and _named(kwargs)
 
 # %% ../nbs/core/core.ipynb #092079d8
 def captured(f:FunctionType)->tuple: # cells, defaults by position, defaults by name; `None`: there are none

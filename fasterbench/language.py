@@ -9,6 +9,7 @@ __all__ = ['Phase', 'LanguageEstimate', 'unfit_lines', 'estimate_language', 'by_
 import math, re
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from fastcore.basics import patch
 import torch
 from tabulate import tabulate
@@ -20,6 +21,7 @@ from .peaks import HardwarePeaks
 from .regions import visible
 from .report import ceiling_lines, unfit
 from .results import Roofline, joined
+from .roof import peaks_of
 from .roofline import paper_rows, weight_bytes
 from .rows import RooflinePoint, check_ceilings, memory_pct, warn_no_ceiling
 from .state import undisturbed
@@ -140,7 +142,7 @@ def _placed(name, tokens, costs, causal, modules, cached, kept, peaks):
 # %% ../nbs/analysis/language.ipynb #a336567e
 def estimate_language(
     config, # a dict, the path of a JSON file, or a config of transformers
-    peaks:HardwarePeaks,
+    peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
     *,
     dtype:torch.dtype|str='bfloat16', # of parameters and arithmetic
     weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
@@ -150,11 +152,11 @@ def estimate_language(
     context:int=4096, # tokens of each that are in the cache, while decoding
 )->LanguageEstimate:
     "Prefill and a step of decoding under `peaks`; nothing is run, and no weights are needed"
-    if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
+    dtype = resolve_dtype(dtype)
+    peaks = peaks_of(peaks, dtype)
     prompt = context if prompt is None else prompt
     for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
     size, cached = (None if v is None else element_bytes(v, k) for k,v in dict(weights=weights, cache=cache).items())
-    dtype = resolve_dtype(dtype)
     if not dtype.is_floating_point:
         raise ValueError(f"dtype={dtype}: the arithmetic is floating point; "
             "`weights` is the format that weights are kept in")

@@ -12,6 +12,7 @@ __all__ = ['level_bytes', 'SOLConfig', 'SOLResult', 'SOLAnalyzer', 'Decision', '
 import math, re, shlex
 from dataclasses import dataclass, field
 from numbers import Real
+from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
 from .core import as_text, si
@@ -20,6 +21,7 @@ from .ncu_files import decimal_mark, parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
 from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks
+from .roof import peaks_of
 from .results import Roofline
 from .rows import RooflinePoint
 from .timing import check_count
@@ -257,11 +259,12 @@ def _kernel_row(k, level, flops, nbytes, time_pct, peaks):
 # %% ../nbs/analysis/ncu.ipynb #f7965a8b
 def kernel_rows(
     kernels:list, # of `Kernel`
-    peaks:HardwarePeaks,
+    peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
     *,
     levels:bool=False, # a row for the bytes of each cache, too?
 )->Roofline:
     "Kernels whose FLOPs, bytes and time were counted, as rows for the tables and figures of layers"
+    peaks = peaks_of(peaks)
     res, total = [], sum(k.time_s or 0 for k in kernels)
     for k in kernels:
         flops = kernel_flops(k.metrics)

@@ -51,6 +51,7 @@ def _totals_in_words(t):
     if t.disturbance and t.disturbance.notable: res['disturbed'] = str(t.disturbance)
     return res
 
+# %% ../nbs/visualization/page.ipynb #5c8f049f
 def heading(r:Roofline)->str:
     "The model and the device, as far as they are known"
     here, roof = r.kind=='measured' and r.about.get('device_name'), r.peaks and (r.peaks.device_name or r.peaks.device)

@@ -11,6 +11,8 @@ import math
 from .columns import columns
 from .core import as_text, si
 from .operations import attainable_flops
+from .roof import peaks_of
+from .rows import main_dtype
 
 # %% ../nbs/visualization/plot.ipynb #34892362
 colours = dict(memory='#2cb5ac', compute='#0b5f63', roof='#66757f', ridge='#b07d2b', cache='#8a6bb1')
@@ -151,11 +153,12 @@ def lay_out(fig, title, subtitle, xr, yr):
 # %% ../nbs/visualization/plot.ipynb #6527286f
 def plot_roofline(
     rows:list, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
+    peaks, # `HardwarePeaks`, or a datasheet's name, or a file's path
     title:str='Roofline',
 ): # a plotly `Figure`
     "Draw `rows` under the roof of `peaks`"
     import plotly.graph_objects as go
+    peaks = peaks_of(peaks, main_dtype(rows))
     shown = [r for r in rows if drawable(r)]
     paper = sum(r.roof_time_s or 0 for r in rows) if rows and all(r.time_s is None for r in rows) else None   # then areas are shares of the time at the roof
     ceilings, levels = other_roofs(shown, peaks)
@@ -172,11 +175,12 @@ def plot_roofline(
 
 # %% ../nbs/visualization/plot.ipynb #955a6970
 def plot_peaks(
-    peaks, # `HardwarePeaks`
+    peaks, # `HardwarePeaks`, or a datasheet's name, or a file's path
     title:str|None=None, # `None`: the device
 ): # a plotly `Figure`
     "Draw every ceiling of `peaks`"
     import plotly.graph_objects as go
+    peaks = peaks_of(peaks)
     slopes = {o.name: o.bandwidth for o in (*peaks.memory_levels[:-1], peaks.memory)}
     tops = peaks.compute_peaks
     xr = log_range([min(tops.values())/max(slopes.values()), max(tops.values())/min(slopes.values())], room=0.7)
@@ -203,11 +207,12 @@ def chart_points(
 
 def text_roofline(
     rows:list, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
+    peaks, # `HardwarePeaks`, or a datasheet's name, or a file's path
     width:int=64, height:int=16, # characters inside of the axes
     most:int=8, # rows in the legend, and with a letter
 )->str:
     "Draw `rows` under the roof of `peaks` with characters"
+    peaks = peaks_of(peaks, main_dtype(rows))
     points = chart_points(rows, most)
     xr = log_range([peaks.ridge_point, *(x for _,x,_,_ in points)])
     yr = log_range([peaks.peak_flops, peaks.peak_flops/10, *(y for _,_,y,_ in points)], room=0.1)

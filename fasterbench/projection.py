@@ -7,13 +7,15 @@ __all__ = ['Projection', 'project']
 
 # %% ../nbs/analysis/projection.ipynb #808c6c3a
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 import torch
 from .core import resolve_dtype
 from .operations import arithmetic_intensity, place
 from .peaks import HardwarePeaks
 from .results import Roofline
-from .rows import RooflinePoint, ceiling_for, check_ceilings, warn_no_ceiling
+from .roof import peaks_of
+from .rows import RooflinePoint, ceiling_for, check_ceilings, main_dtype, warn_no_ceiling
 
 # %% ../nbs/analysis/projection.ipynb #7fa1f9a0
 @dataclass
@@ -44,14 +46,14 @@ def _projected(r, peaks, dtype):
 # %% ../nbs/analysis/projection.ipynb #dffb2fea
 def project(
     results:list, # a `Roofline`, or rows from elsewhere
-    peaks:HardwarePeaks, # the other machine's
+    peaks:HardwarePeaks|str|Path, # the other machine's; or a datasheet's name, or a file's path
     *,
     dtype:torch.dtype|str|None=None, # run in this dtype there; `None`: as here
 )->Roofline: # of `Projection`
     "Put rows under other peaks"
-    if not isinstance(peaks, HardwarePeaks): raise TypeError(f"peaks is a HardwarePeaks, not {type(peaks).__name__}")
     if results is None: raise ValueError("results is None: there are no rows yet")
     dtype = None if dtype is None else resolve_dtype(dtype)
+    peaks = peaks_of(peaks, dtype or main_dtype(results))
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
     rows = [_projected(r, peaks, dtype) for r in results]

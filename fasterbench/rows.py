@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'middle_half', 'mean_of',
-           'called_of', 'roofline_point', 'no_ceiling', 'Totals', 'sum_rows', 'warn_no_ceiling', 'memory_pct',
-           'check_ceilings']
+           'called_of', 'under_roof', 'roofline_point', 'no_ceiling', 'Totals', 'sum_rows', 'warn_no_ceiling',
+           'memory_pct', 'main_dtype', 'check_ceilings']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
 import warnings
@@ -152,24 +152,35 @@ def called_of(samples, middle, ran)->float|None: # seconds; `None`: it was calle
     where = [i for i in middle if ran[i]] or [i for i,o in enumerate(ran) if o]
     return mean_of(samples, where) if where else None
 
+# %% ../nbs/results/rows.ipynb #f2540698
+_nowhere = dict(bound='undefined', utilization_pct=None, roof_time_s=None, roof=None, cache_time_s=None)
+
+def under_roof(
+    cost, # `ModuleCost`
+    peaks:HardwarePeaks,
+    run_s:float|None, # seconds that the work took; `None`: not run
+)->dict: # fields of `RooflinePoint`
+    "Where work stands under `peaks`"
+    ceiling = ceiling_for(cost, peaks)
+    if cost.unknown or ceiling is None: return _nowhere
+    at, arithmetic_s = place(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth), cost.flops/ceiling
+    roof = roof_name(cost, peaks, arithmetic_s, run_s is not None and at.roof_time_s>run_s)
+    return dict(bound=at.bound, utilization_pct=utilization_pct(at.roof_time_s, run_s) if run_s else None,
+        roof_time_s=at.roof_time_s, roof=roof, cache_time_s=max(arithmetic_s, cache_times(cost, peaks).total()))
+
 # %% ../nbs/results/rows.ipynb #98954feb
 def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle=None)->RooflinePoint:
     "Join what a module costs, how long it took (no samples: unknown) and what the machine can do"
     middle = range(len(samples)) if middle is None else middle
     time_s, called_s = mean_of(samples, middle), called_of(samples, middle, ran)
-    run_s, known, ceiling = time_s if called_s is None else called_s, not cost.unknown, ceiling_for(cost, peaks)
+    run_s, known = time_s if called_s is None else called_s, not cost.unknown
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
-    under = known and ceiling is not None
-    at = place(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth) if under else None
-    roof, what = (at.roof_time_s, at.bound) if at else (None, 'undefined')
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
-        cost.flops/run_s/1e9 if known and run_s else None, what,
-        utilization_pct(roof, run_s) if under and run_s else None,
-        cost.calls, cost.matmul_flops, cost.dtype, 100*time_s/forward_s if samples else None, own_params(module),
-        roof, cost.working_set,
-        roof_name(cost, peaks, cost.flops/ceiling, bool(samples) and roof>run_s) if under else None,
-        max(cost.flops/ceiling, cache_times(cost, peaks).total()) if under else None,
-        ran=sum(ran) if ran else None, called_s=called_s, samples=samples, unknown=cost.unknown)
+        cost.flops/run_s/1e9 if known and run_s else None,
+        calls=cost.calls, matmul_flops=cost.matmul_flops, dtype=cost.dtype, params=own_params(module),
+        time_pct=100*time_s/forward_s if samples else None, working_set=cost.working_set,
+        ran=sum(ran) if ran else None, called_s=called_s, samples=samples, unknown=cost.unknown,
+        **under_roof(cost, peaks, run_s))
 
 # %% ../nbs/results/rows.ipynb #16ef8b87
 def no_ceiling(
@@ -248,6 +259,16 @@ def memory_pct(
     "How much of the time at the roof is in memory-bound rows"
     times = [(r.roof_time_s, r.bound) for r in rows if r.roof_time_s is not None]
     return 100*sum(s for s,bound in times if bound=='memory')/sum(s for s,_ in times)
+
+# %% ../nbs/results/rows.ipynb #8500414a
+def main_dtype(
+    rows:list, # of `RooflinePoint`
+)->torch.dtype: # `torch.float32` where nothing is computed
+    "The dtype of the arithmetic units in which most of the FLOPs are"
+    flops = Counter()
+    for r in rows:
+        if r.dtype is not None: flops[arithmetic_dtype(r.dtype)] += r.flops
+    return max(flops, key=flops.get, default=torch.float32)
 
 # %% ../nbs/results/rows.ipynb #37cc8726
 def check_ceilings(

@@ -25,7 +25,8 @@ def kind_and_text(output):
 
 def shown(cell):
     "What a cell shows: kinds and texts, with what was printed piece by piece as one"
-    found = [kind_and_text(o) for o in cell.get('outputs', []) if o.get('name')!='stderr']
+    some = [o for o in cell.get('outputs', []) if o.get('data') or o['output_type']=='stream' and o['name']!='stderr']
+    found = [kind_and_text(o) for o in some]
     return [(kind, ''.join(text for _,text in group)) for kind,group in groupby(found, key=lambda o: o[0])]
 
 def first_difference(old, new):
