@@ -320,7 +320,7 @@ def _takes(auto, config): return type(config) in getattr(auto, '_model_mapping',
 
 def _encodes(config):
     t = import_module('transformers')
-    return any(_takes(o, config) for o in (t.AutoModelForMaskedLM, t.AutoModelForSeq2SeqLM))
+    return config.is_encoder_decoder or _takes(t.AutoModelForMaskedLM, config)
 
 def _usual_class(config):
     "The class of a config that names none"
@@ -463,7 +463,7 @@ def _in_dtype(sample, dtype):
 # %% ../nbs/models.ipynb #7517397c
 def load_model(
     name:str, # `resnet18`, `timm:resnet50`, `config.json`, `package.module:function`, `path/to/file.py:function`
-    inputs:list|tuple=(), # the sample in words: `"1,3,224,224"`, `"mask=1,128:bool"`; empty: one that is known
+    inputs:list|tuple|str=(), # the sample in words: `"1,3,224,224"`, `"mask=1,128:bool"`; empty: one that is known
     *,
     batch:int|None=None, # samples; `None`: 1
     size:int|None=None, # pixels a side; `None`: as the model says
@@ -473,6 +473,7 @@ def load_model(
 )->tuple: # model; sample
     "A model by its name, and a sample for it"
     source, short = source_of(name)
+    inputs = [inputs] if isinstance(inputs, str) else inputs
     asked, dtype = parse_inputs(inputs), None if dtype is None else resolve_dtype(dtype)
     options = dict(batch=batch, size=size, tokens=tokens)
     _check_options(name, source, inputs, **options)
