@@ -287,20 +287,22 @@ def any_console():
         for s,errors in streams: s.reconfigure(errors=errors)
 
 # %% ../nbs/core/core.ipynb #64d1838c
-def _replace_file(path, text):
+def _write(path, data): path.write_bytes(data) if isinstance(data, bytes) else path.write_text(data, encoding='utf-8')
+
+def _replace_file(path, data):
     beside = path.with_name(f'.{secrets.token_hex(8)}.part')
     try:
-        beside.write_text(text, encoding='utf-8')
+        _write(beside, data)
         if path.exists(): shutil.copymode(path, beside)
         os.replace(beside, path)
     finally: beside.unlink(missing_ok=True)
 
-def write_file(path:str|Path, text:str)->Path:
-    "Write `text` to a file, in UTF-8: all of it or nothing"
+def write_file(path:str|Path, data:str|bytes)->Path:
+    "Write bytes, or a text in UTF-8, to a file: all of it or nothing"
     path = Path(path)
-    if path.exists() and not path.is_file(): path.write_text(text, encoding='utf-8')
+    if path.exists() and not path.is_file(): _write(path, data)
     else:
-        try: _replace_file(Path(os.path.realpath(path)), text)
+        try: _replace_file(Path(os.path.realpath(path)), data)
         except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from e   # which names `path`
     return path
 

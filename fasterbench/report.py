@@ -174,10 +174,12 @@ def _where(r):
 def summary(self:Roofline,
     top:int|None=None, # print only the first rows
     sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    by:str|int|None=None, # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names
 ):
     "Print the rows, slowest first, and the totals"
     if top is not None: check_count('top', top, 1)
-    table = fitted(self, top, sort, terminal_width())   # first: it may refuse
+    rows = self if by is None else self.by(depth=by) if isinstance(by, int) else self.by(by)
+    table = fitted(rows, top, sort, terminal_width())   # first: it may refuse
     large = unfit(self.peaks, self.about['weight_bytes']) if 'weight_bytes' in self.about else ''
     named = as_text(f"{self.about['model']} {_where(self)}") if 'model' in self.about else self.kind
     with any_console():
