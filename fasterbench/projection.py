@@ -62,13 +62,14 @@ def _check_known(rows, dtype):
     "Refuse rows of which a row does not tell what size its elements would have"
     odd = [as_text(r.name) or '(the model)' for r in rows if r.dtype is None and r.bytes_moved]
     if not odd: return
-    raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows are of is not known "
-        f"({', '.join(odd[:3])}{', …' if odd[3:] else ''}), so they can't be scaled; estimate(peaks, dtype=…) counts them")
+    named = ', '.join(odd[:3]) + (', …' if odd[3:] else '')
+    raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows ({named}) "
+        "are of is not known, so they can't be scaled; estimate(peaks, dtype=…) counts them")
 
 @patch
 def under(self:Roofline,
     peaks:HardwarePeaks, # of another machine, or of the same at another time
-    dtype:torch.dtype|str|None=None, # products run in it there, and floating-point bytes are of its size; `None`: as here
+    dtype:torch.dtype|str|None=None, # of products and of floating-point bytes there; `None`: as here
 )->Roofline: # of `Projection`
     "The rows under other peaks"
     if dtype is not None: _check_known(self, dtype)
