@@ -308,27 +308,33 @@ def _counted(c):
     "How many rows differ, in words"
     n, counts = sum(c.counts[k] for k in _said), c.counts
     exact = c.forward_a.exact and c.forward_b.exact
-    parts = [f'{counts[k]} {"the same" if exact and k=="same" else word}' for k,word in _said.items() if counts[k]]
-    alone = [f'{counts[k]} {k}' for k in ('only in a', 'only in b') if counts[k]]
-    return ', '.join([f'of {n} rows {", ".join(parts)}'] * bool(n) + alone)
+    words = _said | (dict(same='the same') if exact else {})
+    first, *more = [(counts[k], word) for k,word in words.items() if counts[k]] or [(0, '')]
+    rows = f"{first[0]} of {n} row{'s' if n>1 else ''} {first[1]}"
+    alone = [(counts[k], k) for k in ('only in a', 'only in b') if counts[k]]
+    return ', '.join([rows]*bool(n) + [f'{k} {word}' for k,word in more + alone])
 
 # %% ../nbs/results/compare.ipynb #8ee8e895
-def _first_words(names):
-    "The first words of names, as few as tell some of them apart"
-    for depth in range(1, 1 + max((o.count('.') + 1 for o in names), default=1)):
-        cut = ['.'.join(o.split('.')[:depth]) for o in names]
-        if len(set(cut) - {''})>1: break
-    return cut
+def _next_word(name, at):
+    "The first words of a name, one more than `at` has; `at`: its own row; `None`: it is not in it"
+    if at and name!=at and not name.startswith(at + '.'): return None
+    return '.'.join(name.split('.')[:1 + (at.count('.') + 1 if at else 0)])
 
 def where_most(c:Comparison)->tuple|None: # name, seconds; `None`: there is no difference
-    "The part of the model in which most of the difference is"
-    parts, names = Counter(), [p.name for p in c]
-    if c.change not in ('faster', 'slower') or not names: return None
-    for cut,p in zip(_first_words(names), c): parts[cut or '(the model)'] += p.difference_s
-    if c.a.totals and c.b.totals: parts['outside of the rows'] = c.b.totals.remainder_s - c.a.totals.remainder_s
-    way = -1 if c.change=='faster' else 1
-    return max(parts.items(), key=lambda o: way*o[1])
-
+    "The smallest part of the model that more than half of the difference is in; the largest, where none has as much"
+    if c.change not in ('faster', 'slower') or not c: return None
+    way, whole = -1 if c.change=='faster' else 1, c.forward_b.seconds - c.forward_a.seconds
+    res, at = None, ''
+    while True:
+        parts = Counter()
+        for p in c:
+            if (word := _next_word(p.name, at)) is not None: parts[word] += p.difference_s
+        if res is None and c.a.totals and c.b.totals:
+            parts['outside of the rows'] = c.b.totals.remainder_s - c.a.totals.remainder_s
+        most = max(parts.items(), key=lambda o: way*o[1])
+        if res is None or most[1]/whole>0.5: res = most
+        if most[1]/whole<=0.5 or most[0] in (at, 'outside of the rows'): return res
+        at = most[0]
 
 # %% ../nbs/results/compare.ipynb #ef82a8f6
 def _models(c):
@@ -340,7 +346,8 @@ def _most_of_it(c):
     if not (most := where_most(c)): return ''
     whole = c.forward_b.seconds - c.forward_a.seconds
     part = 'Most of it' if most[1]/whole>0.5 else 'The largest part'
-    return f" {part} in {as_text(most[0])}: {_signed(most[1], 's')}."
+    where = as_text(most[0]) or '(the model)'
+    return f" {part} in {where}: {_signed(most[1], 's')}."
 
 @patch(as_prop=True)
 def answer(self:Comparison)->str:

@@ -97,6 +97,7 @@ def _regions(fine, coarse, keys_f, keys_c, left, taken):
 
 # %% ../nbs/results/matching.ipynb #92937b94
 def _work(r): return r.type, r.calls, r.params, r.flops, r.matmul_flops
+def _class(r): return r.type, r.calls
 
 def _aligned(a, b):
     "Positions of rows that do the same work, or are of the same classes between such"
@@ -104,7 +105,7 @@ def _aligned(a, b):
     runs = [o for o in blocks if any(r.params or r.matmul_flops for r in a[o.a:o.a+o.size])]
     found, i, j = [], 0, 0
     for o in [*runs, blocks[-1]]:   # the last is empty, at the end of both
-        if [r.type for r in a[i:o.a]]==[r.type for r in b[j:o.b]]: found += zip(range(i, o.a), range(j, o.b))
+        if [*map(_class, a[i:o.a])]==[*map(_class, b[j:o.b])]: found += zip(range(i, o.a), range(j, o.b))
         found += zip(range(o.a, o.a+o.size), range(o.b, o.b+o.size))
         i, j = o.a + o.size, o.b + o.size
     return found
@@ -152,6 +153,19 @@ def _add_between(drafts, sides, how, partners):
     drafts += [_Draft(how, sides[0][i].name, ([i], [j])) for i,j in found]
 
 # %% ../nbs/results/matching.ipynb #a8ba18ff
+def _add_repeated(drafts, sides, keys):
+    "Pair a module that is called several times with as many modules of its class, in the same module"
+    found = {}
+    for side,rows in enumerate(sides):
+        for i in _left(len(rows), drafts, side):
+            outer = above(keys[side][i] or '')
+            if outer: found.setdefault((outer[0], rows[i].type), ([], []))[side].append(i)
+    def work(side, at): return [sum(getattr(sides[side][i], k) for i in at) for k in ('calls', 'flops', 'matmul_flops')]
+    for (outer,_),at in found.items():
+        if at[0] and at[1] and len(at[0])!=len(at[1]) and work(0, at[0])==work(1, at[1]):
+            drafts.append(_Draft('structure', outer, at))
+
+# %% ../nbs/results/matching.ipynb #d4e75f64
 def _structure(sides):
     def partners(i, j): return [(i[x], j[y]) for x,y in _aligned([sides[0][o] for o in i], [sides[1][o] for o in j])]
     return partners
@@ -168,7 +182,9 @@ def match(
     *keys, found = _by_name(a, b, *([bare(r.name) for r in o] for o in sides))
     drafts = [_Draft('name', a[i].name, ([i], [j])) for i,j in found]
     for fine in (0, 1): _add_regions(drafts, sides, keys, fine)
-    if structure: _add_between(drafts, sides, 'structure', _structure(sides))
+    if structure:
+        _add_between(drafts, sides, 'structure', _structure(sides))
+        _add_repeated(drafts, sides, keys)
     _add_between(drafts, sides, 'name', _same_names(keys))
     drafts += [_Draft('only in a', a[i].name, ([i], [])) for i in _left(len(a), drafts, 0)]
     drafts.sort(key=lambda d: d.at[0][0])
