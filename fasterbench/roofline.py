@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RooflineAnalyzer', 'check_peaks', 'join_compiled', 'other_paths', 'warn_other_path', 'weight_bytes', 'paper_rows',
-           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
+           'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import sys
@@ -14,6 +14,7 @@ from fastcore.basics import patch
 from torch import nn
 from .alone import flushing_bytes, time_alone
 from .arithmetic import measurable
+from .compare import Comparison
 from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, ModuleCost, counted, counted_on_paper, warn_unknown, weights_in
@@ -34,7 +35,7 @@ from .timing import check_count
 from .traffic import covered_bytes
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
-_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
+_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer:
