@@ -208,7 +208,9 @@ def _least(p): return p.ratio_interval and p.ratio_interval[0]
 def _most(p): return p.ratio_interval and p.ratio_interval[1]
 def _class(p): return (p.a or p.b).type
 def _class_cell(p): return _two(p.a and p.a.type, p.b and p.b.type)
-def _over_cell(p): return '–' if _more(_over)(p) is None else _signed(_more(_over)(p), 's')
+def _over_cell(p):
+    more = _more(_over)(p)
+    return '–' if more is None else '=' if p.change=='same' else _signed(more, 's')
 changes = {'same': '=', 'unknown': '?'} | {o: o for o in ('faster', 'slower', 'only in a', 'only in b')}   # → as shown
 _flops, _bytes = (_parted(lambda s, k=k: _side(s, k)) for k in ('flops', 'bytes_moved'))
 

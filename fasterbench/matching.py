@@ -9,6 +9,7 @@ __all__ = ['hows', 'wrappers', 'Pair', 'bare', 'above', 'inside', 'akin', 'match
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import product
 from .results import joined
 from .rows import RooflinePoint
 
@@ -69,16 +70,16 @@ def _named(a, b, keys_a, keys_b):
 
 # %% ../nbs/results/matching.ipynb #ac5fd1c3
 def _outer(keys):
-    "The modules that hold at least half of the rows"
-    counts = Counter(o for k in keys for o in (k, *above(k)) if o)
-    return [o for o,n in counts.items() if 2*n>=len(keys)]
+    "The modules with others in them that hold at least half of the rows"
+    counts = Counter(o for k in keys for o in (k, *above(k)))
+    return [o for o in dict.fromkeys(o for k in keys for o in above(k)) if o and 2*counts[o]>=len(keys)]
 
 def _by_name(a, b, keys_a, keys_b):
     "The keys without a wrapper's name, and the positions of rows whose names are the same"
     def tried(outer_a, outer_b):
         stripped = [inside(k, outer_a) for k in keys_a], [inside(k, outer_b) for k in keys_b]
         return *stripped, _named(a, b, *stripped)
-    ways = [('', ''), *((o, '') for o in _outer(keys_a)), *(('', o) for o in _outer(keys_b))]
+    ways = product(['', *_outer(keys_a)], ['', *_outer(keys_b)])
     return max((tried(*o) for o in ways), key=lambda o: len(o[2]))   # the first of the best
 
 # %% ../nbs/results/matching.ipynb #63551fcd
@@ -165,7 +166,7 @@ def _add_repeated(drafts, sides, keys):
         if at[0] and at[1] and len(at[0])!=len(at[1]) and work(0, at[0])==work(1, at[1]):
             drafts.append(_Draft('structure', outer, at))
 
-# %% ../nbs/results/matching.ipynb #d4e75f64
+# %% ../nbs/results/matching.ipynb #d6dc8837
 def _structure(sides):
     def partners(i, j): return [(i[x], j[y]) for x,y in _aligned([sides[0][o] for o in i], [sides[1][o] for o in j])]
     return partners
