@@ -64,6 +64,19 @@ def _roofs(c):
     if a and b and (a.peak_flops, a.peak_bandwidth)==(b.peak_flops, b.peak_bandwidth): return {'roof': a}
     return {f'roof of {k}': o for k,o in (('a', a), ('b', b)) if o}
 
+# %% ../nbs/visualization/arrows.ipynb #0421d88e
+def _ceilings(c, pairs):
+    "Ceilings of other dtypes that drawn rows are held against: (name, FLOP/s, byte/s)"
+    used = [(c.a.peaks, p.a) for p,*_ in pairs] + [(c.b.peaks, p.b) for p,*_ in pairs]
+    found = {(r.roof, o.compute_peaks[r.roof], o.peak_bandwidth) for o,r in used if o and r.roof in o.compute_peaks}
+    return sorted(k for k in found if k[1] not in [o.peak_flops for o in _roofs(c).values()])
+
+def _ceiling_trace(go, name, top, bandwidth, start, hi):
+    "A ceiling, with the memory's slope up to it where it is higher than the roof; `start`: ridge of the roof"
+    xs = [*([start] if start<top/bandwidth else []), top/bandwidth, hi]
+    line = dict(color=colours['compute'], width=1.2, dash='dot')
+    return go.Scatter(x=xs, y=[min(top, x*bandwidth) for x in xs], mode='lines', name=name, line=line, hoverinfo='skip')
+
 
 # %% ../nbs/visualization/arrows.ipynb #58b9dc69
 def _name_notes(fig, pairs, most, xr, yr):
@@ -85,7 +98,7 @@ def _titles(c, title, pairs):
     models = [as_text(o.about.get('model', 'the model'), markup=True) for o in (c.a, c.b)]
     times = ' → '.join(si(o.seconds, 's') for o in (c.forward_a, c.forward_b))
     left = len(c) - len(pairs)
-    said = f'arrows from a to b, the {len(pairs)} largest differences' + (f'; {left} pairs not drawn' if left else '')
+    said = f'arrows from a to b, the {len(pairs)} largest differences' + (f'; {left} more not drawn' if left else '')
     return title or f'{" → ".join(dict.fromkeys(models))}: {times}', said
 
 
@@ -99,12 +112,15 @@ def plot_comparison(
     "Draw the pairs with the largest differences under the roof, each as an arrow from a to b"
     import plotly.graph_objects as go
     pairs, roofs = drawn_pairs(c, top), _roofs(c)
+    ceilings = _ceilings(c, pairs)
     if not pairs: raise ValueError(f"{c!r}: no pair has FLOPs, bytes and a time on both sides, to be drawn")
     points = [o for _,start,end in pairs for o in (start, end)]
     xr = log_range([*(x for x,_ in points), *(o.ridge_point for o in roofs.values())])
-    yr = log_range([*(y for _,y in points), *(o.peak_flops for o in roofs.values())])
+    yr = log_range([*(y for _,y in points), *(o.peak_flops for o in roofs.values()), *(k[1] for k in ceilings)])
+    ridge = min((o.ridge_point for o in roofs.values()), default=None)
     dashes = ('solid', 'dash') if len(roofs)>1 else ('solid',)
     fig = go.Figure([_roof_trace(go, o, 10**xr[0], 10**xr[1], k, d) for (k,o),d in zip(roofs.items(), dashes)])
+    fig.add_traces([_ceiling_trace(go, *k, ridge, 10**xr[1]) for k in ceilings])
     for change in _names:
         some = [o for o in pairs if o[0].change==change]
         if some: fig.add_trace(_arrow_trace(go, some, change))
