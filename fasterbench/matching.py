@@ -93,7 +93,7 @@ def _regions(fine, coarse, keys_f, keys_c, left, taken):
         if near is not None: groups.setdefault(near, []).append(i)
     def whole(name, group):
         work, own = sum(fine[i].flops for i in group), sum(fine[i].flops for i in taken.get(at[name], ()))
-        return name not in holding or 0<work<=coarse[at[name]].flops - own
+        return name not in holding or 0<work==coarse[at[name]].flops - own
     return {at[k]: g for k,g in groups.items() if whole(k, g)}
 
 # %% ../nbs/results/matching.ipynb #92937b94
