@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 import torch
-from .core import resolve_dtype
+from fastcore.basics import patch
+from .core import as_text, resolve_dtype
 from .operations import arithmetic_intensity, place
 from .peaks import HardwarePeaks
 from .results import Roofline
@@ -60,3 +61,21 @@ def project(
     check_ceilings(rows, peaks, 'project')
     warn_no_ceiling(rows, peaks)
     return Roofline(rows, 'projected', peaks, about=getattr(results, 'about', None))
+
+# %% ../nbs/analysis/projection.ipynb #e827061f
+def _check_known(rows, dtype):
+    "Refuse rows of which a row does not tell what size its elements would have"
+    odd = [as_text(r.name) or '(the model)' for r in rows if r.dtype is None and r.bytes_moved]
+    if not odd: return
+    named = ', '.join(odd[:3]) + (', …' if odd[3:] else '')
+    raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows ({named}) "
+        "are of is not known, so they can't be scaled; estimate(peaks, dtype=…) counts them")
+
+@patch
+def under(self:Roofline,
+    peaks:HardwarePeaks, # of another machine, or of the same at another time
+    dtype:torch.dtype|str|None=None, # of products and of floating-point bytes there; `None`: as here
+)->Roofline: # of `Projection`
+    "The rows under other peaks"
+    if dtype is not None: _check_known(self, dtype)
+    return project(self, peaks, dtype=dtype)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RooflineAnalyzer', 'check_peaks', 'weight_bytes', 'paper_rows', 'paper_request', 'HardwarePeaks', 'measure_peaks',
-           'clear_peaks_cache', 'Call', 'Roofline']
+           'clear_peaks_cache', 'Call', 'Roofline', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import torch, warnings
@@ -13,6 +13,7 @@ from fastcore.basics import patch
 from torch import nn
 from .alone import flushing_bytes, time_alone
 from .arithmetic import measurable
+from .compare import Comparison
 from .compiled import join_compiled
 from .core import Call, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
@@ -36,7 +37,7 @@ from .timing import check_count
 from .traffic import covered_bytes
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
-_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline']
+_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer:
