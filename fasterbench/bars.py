@@ -9,7 +9,7 @@ __all__ = ['bar_height', 'bar_blocks', 'are_others', 'bar_text', 'bar_traces', '
 from .columns import row_seconds
 from .core import as_text, si
 from .labels import linear_ticks
-from .marks import Block, block_hover, colours, equal_blocks, quartiles, rest
+from .marks import Block, block_hover, colours, equal_blocks, names_of, quartiles, rest
 from .results import joined
 
 # %% ../nbs/visualization/bars.ipynb #4a8759dd
@@ -49,7 +49,7 @@ def _bars(go, at, field, colour, wide, fill, **kw):
     marker = dict(color=fill, line=dict(color=colour, width=1))
     return go.Bar(x=values, y=[i+0.2 for i,_ in at], width=wide, orientation='h', marker=marker, showlegend=False,
         text=[block_hover(b) for _,b in at], textposition='none', hovertemplate='%{text}<extra></extra>',
-        customdata=[b.row.name for _,b in at], meta=[b.names for _,b in at], **kw)
+        customdata=[b.row.name for _,b in at], meta=names_of([b for _,b in at]), **kw)
 
 def _noise(at):
     "The interquartile ranges, as plotly draws them from the ends of the bars"

@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['widths', 'Frame', 'text_size', 'wrapped', 'Spot', 'spots_around', 'box', 'overlapping', 'covered', 'marker_box',
-           'bar_box', 'Placer', 'place', 'spots_of_ceiling', 'spots_of_slope', 'tick_text', 'log_ticks', 'linear_ticks']
+           'bar_box', 'Placer', 'place', 'at_widths', 'spots_of_ceiling', 'spots_of_slope', 'tick_text', 'log_ticks',
+           'linear_ticks']
 
 # %% ../nbs/visualization/labels.ipynb #ae5202e3
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import numpy as np
 from .core import si
 
 # %% ../nbs/visualization/labels.ipynb #07eb5ec4
-widths = 390, 440, 520, 620, 700, 850, 1000, 1200, 1400 # pixels
+widths = 350, 390, 440, 520, 620, 700, 850, 1000, 1200, 1400 # pixels
 
 @dataclass
 class Frame:
@@ -38,14 +39,14 @@ class Frame:
         return np.stack([a + u*(b - a), (self.top + (1 - v)*self.height)*np.ones_like(a)], -1)
 
 # %% ../nbs/visualization/labels.ipynb #51911807
-_widths = {**dict.fromkeys("ijlI.,:;'|! ()[]-", 0.38), **dict.fromkeys('mwMW@%…×', 0.98)}
+_widths = {**dict.fromkeys("ijlI.,:;'|!", 0.28), **dict.fromkeys('ftr ()[]-/*', 0.39), **dict.fromkeys('mwMW@%…', 0.95)}
 
 def text_size(
     text:str, # a line
     size:float=11, # pixels
 )->tuple[float, float]: # pixels
     "How wide and how high a text is"
-    wide = sum(_widths.get(c, 0.7 if c.isupper() else 0.61) for c in text)
+    wide = sum(_widths.get(c, 0.72 if c.isupper() else 0.57) for c in text)
     return size*wide, 1.35*size + 1
 
 def wrapped(
@@ -82,11 +83,13 @@ def spots_around(
 )->list[Spot]:
     "Places around a marker, the best first"
     res = []
-    for far,cost in ((0, 0.), (14, 0.6), (30, 0.9), (48, 1.2)):
+    def add(dx, dy, cost): res.append(Spot(x, y, dx, dy, cost, far>0))
+    for far,cost in ((0, 0.), (14, 0.6), (30, 0.9), (48, 1.2), (70, 1.6)):
         for i,(a,b) in enumerate(_around):
             corner = 0.75 if a and b else 1.
-            dx, dy = (o*((corner*radius + 3 + far) + s/2) for o,s in zip((a, b), size))
-            res.append(Spot(x, y, dx, dy, cost + 0.04*i, far>0))
+            add(*(o*((corner*radius + 3 + far) + s/2) for o,s in zip((a, b), size)), cost + 0.04*i)
+        for a,b in ((1, -1), (-1, -1), (1, 1), (-1, 1)):   # above and beneath, from the marker to one side
+            add(a*(size[0]/2 - radius), b*(radius + 3 + far + size[1]/2), cost + 0.3)
     return res
 
 # %% ../nbs/visualization/labels.ipynb #6861f012
@@ -124,10 +127,12 @@ class Placer:
     lines:list=field(default_factory=list) # pairs of lists of numbers: straight on the logarithmic axes between each
     bars:list=field(default_factory=list) # of (x, lowest y, highest y): error bars
     def __post_init__(self):
+        self.taken = [] # pairs of `Spot` and the text's size
         self.boxes, self.named = [], []   # of labels; of the markers that have one
         self.leaders = [] # points of the lines to labels
-        drawn = [marker_box(self.frame, *o) for o in self.markers] + [bar_box(self.frame, *o) for o in self.bars]
-        self.things, self.dots = np.array(drawn), [self._along(*o) for o in self.lines]
+        self.dots = [self._along(*o) for o in self.lines]
+        self.things = [np.array([f(self.frame, *o) for o in items])
+            for f,items in ((marker_box, self.markers), (bar_box, self.bars))]
     def _along(self, xs, ys, n=160):
         "Many points of a line"
         t = np.linspace(0, len(xs)-1, n)
@@ -164,8 +169,8 @@ def _reaches(p, s, half):
 # %% ../nbs/visualization/labels.ipynb #53dcab22
 def _cost(p, b):
     "How many markers and bars a box covers, and how many lines it lies across"
-    hidden = overlapping(p.things, b).sum() if len(p.things) else 0
-    return min(0.8*hidden, 4) + 2*sum(bool(covered(b, o).any()) for o in p.dots)
+    markers, bars = (overlapping(o, b).sum() if len(o) else 0 for o in p.things)
+    return min(1.5*markers + 0.5*bars, 6) + 2*sum(bool(covered(b, o).any()) for o in p.dots)
 
 # %% ../nbs/visualization/labels.ipynb #0d68240a
 def place(
@@ -187,9 +192,23 @@ def place(
     if not found: return None
     _, _, spot, b = min(found)
     p.boxes.append(b)
+    p.taken.append((spot, (wide, high)))
     if spot.led: p.leaders.extend(_leader(p, spot, wide/2))
     if own is not None: p.named.append(own)
     return spot
+
+# %% ../nbs/visualization/labels.ipynb #c324d93b
+def at_widths(
+    p:Placer,
+    widths:tuple, # pixels
+)->Placer:
+    "One with the same labels of lines, at other widths"
+    new = Placer(replace(p.frame, widths=widths), p.markers, p.lines, p.bars)
+    for spot,size in p.taken:
+        new.boxes.append(box(new.frame, spot, (size[0]+4, size[1])))
+        new.taken.append((spot, size))
+        if spot.led: new.leaders.extend(_leader(new, spot, size[0]/2))
+    return new
 
 # %% ../nbs/visualization/labels.ipynb #a53fb9b7
 def spots_of_ceiling(
@@ -202,7 +221,7 @@ def spots_of_ceiling(
     def row(far, side): return side*(high/2 + 2 + far), 0.03*far + 0.1*(side>0), far>12
     rows = [row(far, side) for far in (0, 6, 12, *range(17, 100, 17)) for side in (-1, 1)]
     along = 1, 0.85, 0.7, 0.55, 0.4, 0.25
-    return [Spot(at(t), y, -wide/2 - 3, dy, cost + 1 - t, led, 'right') for t in along for dy,cost,led in rows]
+    return [Spot(at(t), y, -wide/2 - 3, dy, cost + 1.5*(1 - t), led, 'right') for t in along for dy,cost,led in rows]
 
 # %% ../nbs/visualization/labels.ipynb #5672f973
 def spots_of_slope(
@@ -217,7 +236,7 @@ def spots_of_slope(
         for t in (0.6, 0.7, 0.5, 0.8, 0.4, 0.9, 0.3, 0.2) for side in (-1, 1)]
     def flag(k, side):
         hangs, dy = ('left', 'right')[side<0], -(high/2 + 2 + k*(high + 1))
-        return Spot(at(1), top, side*(wide/2 + 2), dy, 1.2 + 0.3*k + 0.1*(side<0), k>0, hangs)
+        return Spot(at(1), top, side*(wide/2 + 2), dy, 1.2 + 0.3*k + (side<0), k>0, hangs)
     above = [flag(k, side) for k in range(8) for side in (1, -1)]
     return beside + above
 

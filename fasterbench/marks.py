@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['hues', 'rest', 'shapes', 'inks', 'colours', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size',
-           'quartiles', 'rate_range', 'rate_unit', 'hover', 'short_name', 'block_name', 'Block', 'equal_blocks',
-           'spread', 'block_hover', 'colour_groups', 'standing', 'contrast', 'dark_css', 'darkened']
+           'quartiles', 'rate_range', 'rate_unit', 'hover', 'short_name', 'block_name', 'Block', 'names_of',
+           'equal_blocks', 'spread', 'block_hover', 'colour_groups', 'standing', 'contrast', 'dark_css', 'darkened']
 
 # %% ../nbs/visualization/marks.ipynb #9b527480
 import json, math, re, statistics
@@ -123,6 +123,10 @@ class Block:
     def label(self)->str: return self.times + short_name(self.row.name)
     @property
     def names(self)->list: return [r.name for r in self.members]
+
+def names_of(blocks)->list|None: # for each block, its rows'; `None`: each is one row
+    "The names that marks stand for, where they are of several rows"
+    return [b.names for b in blocks] if any(b.members[1:] for b in blocks) else None
 
 # %% ../nbs/visualization/marks.ipynb #64537f34
 def equal_blocks(

@@ -116,6 +116,7 @@ _script = '''
 const figure = document.getElementById('roofline'), body = document.querySelector('#rows tbody'), rows = [...body.rows];
 const heads = [...document.querySelectorAll('#rows th')], filter = document.getElementById('filter');
 let chosen = null;   // names of rows: a mark may be of several
+let names_narrow;
 rows.forEach((tr, i) => { tr.row = names[i]; tr.onclick = () => choose([tr.row], false); });
 
 function value(tr, i) {
@@ -134,22 +135,32 @@ function show() {
   rows.forEach(tr => { tr.hidden = !tr.textContent.toLowerCase().includes(want); });
   document.getElementById('shown').textContent = `${rows.filter(tr => !tr.hidden).length} of ${rows.length} rows`;
 }
+const of = (t, i) => t.meta ? t.meta[i] : [t.customdata[i]];   // the rows of a mark
 function choose(names, scroll) {
   chosen = JSON.stringify(names) === JSON.stringify(chosen) ? null : names;
   const has = name => chosen !== null && chosen.includes(name);
   const own = rows.filter(tr => { tr.classList.toggle('chosen', has(tr.row)); return has(tr.row); });
   if (scroll && own.length) { own[0].hidden = false; own[0].scrollIntoView({block: 'center'}); }
   if (!figure) return;
-  const places = marks => [...marks.keys()].filter(i => marks[i].some(has));
-  const at = figure.data.map(t => t.meta && chosen !== null ? places(t.meta) : null);
+  const places = t => [...t.customdata.keys()].filter(i => of(t, i).some(has));
+  const at = figure.data.map(t => t.customdata && chosen !== null ? places(t) : null);
   const drawn = at.some(o => o && o.length);   // rows of unknown cost have no mark
   Plotly.restyle(figure, {selectedpoints: drawn ? at : at.map(() => null), 'unselected.marker.opacity': 0.12});
 }
+function fit() {   // the names that there is room for, of what the legend shows
+  const {annotations, meta} = figure.layout, off = new Set();
+  names_narrow ??= annotations.filter(a => a.name !== undefined);
+  figure.data.forEach(t => { if (t.visible === 'legendonly') off.add(t.name); });
+  const named = figure.clientWidth < meta.wide ? names_narrow : meta.names;
+  const fixed = annotations.filter(a => a.name === undefined);
+  Plotly.relayout(figure, {annotations: [...fixed, ...named.filter(a => !off.has(a.name))]});
+}
 heads.forEach((h, i) => { h.onclick = () => sort(i); });
 filter.oninput = show; show();
+if (figure) { fit(); figure.on('plotly_restyle', fit); addEventListener('resize', fit); }
 if (figure) figure.on('plotly_click', e => {
   const {data, pointNumber} = e.points[0];
-  if (data.meta) choose(data.meta[pointNumber], true);
+  if (data.customdata) choose(of(data, pointNumber), true);
 });
 '''
 
