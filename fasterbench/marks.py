@@ -167,10 +167,10 @@ def colour_groups(
     key, shares = (_key(None, by) if isinstance(by, int) else _key(by, None)), Counter()
     for r in rows: shares[str(key(r))] += row_seconds(r)
     first = [k for k,_ in shares.most_common(len(hues))]
-    named = dict(zip(first, hues))
-    left = len(shares) - len(first)
-    if left: named[f'{left} others'] = rest
-    return (lambda r: str(key(r)) if str(key(r)) in first else f'{left} others'), named
+    left = [k for k in shares if k not in first]
+    others = left[0] if len(left)==1 else f'{len(left)} others'
+    named = dict(zip(first, hues)) | ({others: rest} if left else {})
+    return (lambda r: str(key(r)) if str(key(r)) in first else others), named
 
 # %% ../nbs/visualization/marks.ipynb #6e7db0a0
 shapes = dict( # what a row is → plotly's name of the shape, the shape, in words

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['left', 'right', 'bottom', 'narrowest', 'strip', 'wide', 'Sheet', 'sheet', 'lay_out', 'Line', 'other_roofs',
            'roof_lines', 'axis_ranges', 'name_lines', 'name_ridge', 'mark_traces', 'legend_traces', 'legend_height',
-           'add_button', 'names_of_marks', 'name_marks', 'plot_roofline', 'peak_lines', 'plot_peaks']
+           'add_button', 'names_of_marks', 'name_marks', 'plot_roofline', 'plot_bars', 'peak_lines', 'plot_peaks']
 
 # %% ../nbs/visualization/plot.ipynb #becafef1
 import math
@@ -250,8 +250,9 @@ def add_button(fig, kinds, first, y):
     which, n = closed + opened, (len(closed), len(opened))
     states = [[dict(visible=[a]*n[0] + [not a]*n[1]), which] for a in (False, True)]
     button = dict(label='equal rows: together / each', method='restyle', args=states[0], args2=states[1])
-    fig.update_layout(updatemenus=[dict(type='buttons', buttons=[button], showactive=False, x=1, xanchor='right', y=y,
-        yanchor='top', pad=dict(t=2), bgcolor='rgba(0,0,0,0)', bordercolor=colours['leader'], font=dict(size=11))])
+    look = dict(bgcolor='rgba(0,0,0,0)', bordercolor=colours['leader'], font=dict(size=11), pad=dict(t=2))
+    fig.update_layout(updatemenus=[dict(type='buttons', buttons=[button], active=-1, showactive=False,
+        x=1, xanchor='right', y=y, yanchor='top', **look)])
 
 # %% ../nbs/visualization/plot.ipynb #a6d78274
 def _by_size(blocks, total):
@@ -408,6 +409,7 @@ def plot_roofline(
     *,
     colour=None, # a key of `Roofline.by`, a depth or a function of the row; `None`: `'type'`, on paper `'bound'`
     bars:int=10, # bars of time beside it; 0: none
+    sort:str='time', # of the bars; or `'over'`: most time above the roof first
 ): # a plotly `Figure`
     "Draw `rows` under the roof of `peaks`"
     import plotly.graph_objects as go
@@ -415,7 +417,7 @@ def plot_roofline(
     paper, total = bool(rows) and all(r.time_s is None for r in rows), sum(map(row_seconds, rows))
     known = [r for r in rows if drawable(r) or without_flops(r) or row_seconds(r)]
     group, named = colour_groups(known, colour or ('bound' if paper else 'type'))
-    blocks, longest = _by_group(known, group), bar_blocks(known, bars) if bars else []
+    blocks, longest = _by_group(known, group), bar_blocks(known, bars, sort) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
     s = sheet(title, _subtitle(rows, peaks, paper), _parts(paper, len(longest), opens, named))
     fig = go.Figure()
@@ -423,6 +425,27 @@ def plot_roofline(
     if longest: _draw_bars(fig, go, s, longest, group, named, paper)
     if named: fig.update_layout(legend=_legend(s))
     return lay_out(fig, s)
+
+# %% ../nbs/visualization/plot.ipynb #81eb3308
+def plot_bars(
+    rows:list, # of `RooflinePoint`
+    title:str='Time and time at the roof', # with markup, as plotly reads it
+    *,
+    most:int=20, # bars
+    sort:str='time', # or `'over'`: most time above the roof first
+    colour=None, # as of `plot_roofline`
+): # a plotly `Figure`
+    "Draw the times of `rows`, and of them what the roof allows"
+    import plotly.graph_objects as go
+    rows = [r for r in _on_roof(rows) if row_seconds(r)]
+    if not rows: raise ValueError('rows: none has a time, or one that its roof allows')
+    paper = all(r.time_s is None for r in rows)
+    group, named = colour_groups(rows, colour or ('bound' if paper else 'type'))
+    blocks = bar_blocks(rows, most, sort)
+    s = sheet(title, '', dict(heading=30, bars=bar_height*len(blocks), seconds=32, legend=legend_height(named)))
+    fig = go.Figure()
+    _draw_bars(fig, go, s, blocks, group, named, paper)
+    return lay_out(fig.add_traces(legend_traces(go, named)).update_layout(legend=_legend(s)), s)
 
 # %% ../nbs/visualization/plot.ipynb #9ffb896e
 def peak_lines(peaks, lo:float, hi:float)->tuple: # lists of `Line`: ceilings, slopes; `lo`, `hi`: FLOP/byte
