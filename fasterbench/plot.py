@@ -196,7 +196,6 @@ def _marks(go, at, xs, ys, name, colour, total, **kw):
 
 # %% ../nbs/visualization/plot.ipynb #1fc0f779
 strip = 0.08 # of the width
-_kinds = dict(one=lambda b: len(b.members)==1, closed=lambda b: len(b.members)>1)
 
 def _places(blocks): return [b.row.arithmetic_intensity for b in blocks], [rate(b.row) for b in blocks]
 
@@ -206,11 +205,11 @@ def _strip_places(blocks):
     return [0. if n<2 else -0.7 + 1.4*i/(n-1) for i in range(n)], [bandwidth(b.row) for b in blocks]
 
 def mark_traces(go, blocks, group, named, total)->list: # of (kind, trace): kind is `'one'`, `'closed'` or `'open'`
-    "The marks, a colour for each group: single rows, blocks, and the rows of the blocks"
-    opened = [Block(r, [r]) for b in blocks if len(b.members)>1 for r in b.members]
-    sets = [(k, [b for b in blocks if of(b)]) for k,of in _kinds.items()] + [('open', opened)]
-    res = []
-    for kind,bs in sets:
+    "The marks, a colour for each group: blocks, the rows of the blocks, and single rows, the largest at the bottom"
+    blocks = sorted(blocks, key=lambda b: -_share(b.row, total))
+    one, closed = ([b for b in blocks if bool(b.members[1:])==many] for many in (False, True))
+    opened, res = [Block(r, [r]) for b in closed for r in b.members], []
+    for kind,bs in dict(closed=closed, open=opened, one=one).items():
         for name,colour in named.items():
             own = [b for b in bs if group(b.row if kind=='open' else b.members[0])==name]
             main, side = [b for b in own if drawable(b.row)], [b for b in own if without_flops(b.row)]
