@@ -8,7 +8,7 @@ __all__ = ['hues', 'rest', 'shapes', 'inks', 'colours', 'rate', 'drawable', 'ban
            'equal_blocks', 'spread', 'block_hover', 'colour_groups', 'standing', 'contrast', 'dark_css', 'darkened']
 
 # %% ../nbs/visualization/marks.ipynb #9b527480
-import json, math, re, statistics
+import math, re, statistics
 from collections import Counter
 from dataclasses import dataclass
 from .columns import columns, row_seconds

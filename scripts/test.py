@@ -13,7 +13,7 @@ from pathlib import Path
 from fastcore.script import call_parse
 
 top = Path(__file__).resolve().parent.parent
-order = 'core regions nodes settings twin snapshot paper state timing traffic registry elementwise formulas matrices products quantized updates rules costs datasheets system arithmetic memory probes roof peaks operations recheck rows results columns tables report projection marks labels chart bars plot page files observe alone roofline language ncu_files ncu cli'.split()
+order = 'core regions nodes settings twin snapshot paper state timing traffic registry elementwise formulas matrices products quantized updates rules costs datasheets system arithmetic memory probes roof peaks operations recheck rows results columns tables report projection marks labels chart bars sheets roofs plot page files observe alone roofline language ncu_files ncu cli'.split()
 
 def notebooks(): return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
 
