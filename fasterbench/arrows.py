@@ -10,7 +10,10 @@ import math
 from .compare import Comparison, ordered_pairs, pair_columns
 from .core import as_text, si
 from .operations import attainable_flops
-from .plot import colours, label_near, lay_out, log_range
+from .chart import log_range
+from .marks import colours, hues, rest
+from .plot import legend_height
+from .sheets import lay_out, log_axis, sheet
 
 # %% ../nbs/visualization/arrows.ipynb #bd948eab
 def place_of(
@@ -30,7 +33,7 @@ def drawn_pairs(
     return [o for o in placed if o[1] and o[2]][:top]
 
 # %% ../nbs/visualization/arrows.ipynb #85118764
-arrow_colours = dict(faster='#159a90', slower='#c27433', same='#7d8b94', unknown='#7d8b94') # change → colour
+arrow_colours = dict(faster=hues[2], slower=hues[1], same=rest, unknown=rest) # change → colour
 _names = dict(faster='faster', slower='slower', same='within noise', unknown='of unknown noise')
 
 def told(p)->str:
@@ -74,14 +77,14 @@ def _ceilings(c, pairs):
 def _ceiling_trace(go, name, top, bandwidth, start, hi):
     "A ceiling, with the memory's slope up to it where it is higher than the roof; `start`: ridge of the roof"
     xs = [*([start] if start<top/bandwidth else []), top/bandwidth, hi]
-    line = dict(color=colours['compute'], width=1.2, dash='dot')
+    line = dict(color=colours['ceiling'], width=1.2, dash='dot')
     return go.Scatter(x=xs, y=[min(top, x*bandwidth) for x in xs], mode='lines', name=name, line=line, hoverinfo='skip')
 
 
 # %% ../nbs/visualization/arrows.ipynb #58b9dc69
 def _name_notes(fig, pairs, most, xr, yr):
     "Names beside the heads of the first arrows, as far as there is room"
-    taken, near, wide = [], 1.5*math.log10(label_near(yr)), xr[1] - xr[0]
+    taken, near, wide = [], (yr[1] - yr[0])/18, xr[1] - xr[0]   # a line and a half of text
     def free(x, y): return all(abs(y-v)>near or abs(x-u)>0.15*wide for u,v in taken)
     for p,_,end in pairs:
         x, y = map(math.log10, end)
@@ -90,7 +93,7 @@ def _name_notes(fig, pairs, most, xr, yr):
         if side is None or len(taken)==most: continue
         taken.append((x + side*0.08*wide, y))
         fig.add_annotation(x=x, y=y, text=as_text(p.name, markup=True) or '(the model)', showarrow=False,
-            xanchor='left' if side>0 else 'right', xshift=9*side, font=dict(color=arrow_colours[p.change]))
+            xanchor='left' if side>0 else 'right', xshift=9*side)
 
 # %% ../nbs/visualization/arrows.ipynb #bbc7a4af
 def _titles(c, title, pairs):
@@ -101,6 +104,13 @@ def _titles(c, title, pairs):
     said = f'arrows from a to b, the {len(pairs)} largest differences' + (f'; {left} more not drawn' if left else '')
     return title or f'{" → ".join(dict.fromkeys(models))}: {times}', said
 
+def _laid_out(fig, title, said, xr, yr):
+    "The parts of the figure: the roofline, its lower axis, the legend"
+    entries = {o.name: o for o in fig.data}
+    s = sheet(title, said, dict(roofline=420, intensity=46, legend=legend_height(entries)))
+    across = log_axis(xr, title=dict(text='arithmetic intensity (FLOP/B)', standoff=6))
+    legend = dict(orientation='h', x=0.02, xref='container', y=s.domain('legend')[1], yanchor='top')
+    return lay_out(fig, s, xaxis=across, yaxis=log_axis(yr, 'FLOP/s', domain=s.domain('roofline')), legend=legend)
 
 # %% ../nbs/visualization/arrows.ipynb #bd621c26
 def plot_comparison(
@@ -125,4 +135,4 @@ def plot_comparison(
         some = [o for o in pairs if o[0].change==change]
         if some: fig.add_trace(_arrow_trace(go, some, change))
     _name_notes(fig, pairs, names, xr, yr)
-    return lay_out(fig, *_titles(c, title, pairs), xr, yr)
+    return _laid_out(fig, *_titles(c, title, pairs), xr, yr)

@@ -7,10 +7,9 @@ __all__ = ['page_columns', 'opening', 'heading', 'facts', 'rows_table', 'in_scri
 
 # %% ../nbs/visualization/page.ipynb #bb2b02e3
 import json, math
-from dataclasses import replace
 from string import Template
 from .core import as_text, si
-from .plot import drawable
+from .marks import dark_css, drawable
 from .columns import columns
 from .report import answer
 from .results import Roofline
@@ -109,16 +108,18 @@ th, td { padding: .2rem .6rem; text-align: left; border-bottom: 1px solid var(--
 #rows th[aria-sort=ascending]::after { content: " ▴"; } #rows th[aria-sort=descending]::after { content: " ▾"; }
 #rows tbody tr { cursor: pointer; } #rows tbody tr:hover, #rows tr.chosen { background: var(--mark); }
 #filter { color: inherit; font: inherit; background: transparent; border: 1px solid var(--line); padding: .3rem; }
-@media (prefers-color-scheme: dark) { #roofline .main-svg { filter: brightness(1.5); } }
+@media (prefers-color-scheme: dark) {
+''' + dark_css('#roofline') + '''
+}
 '''
 
 # %% ../nbs/visualization/page.ipynb #dc779b11
 _script = '''
 const figure = document.getElementById('roofline'), body = document.querySelector('#rows tbody'), rows = [...body.rows];
 const heads = [...document.querySelectorAll('#rows th')], filter = document.getElementById('filter');
-const dark = matchMedia('(prefers-color-scheme: dark)');
-let chosen = null;
-rows.forEach((tr, i) => { tr.row = names[i]; tr.onclick = () => choose(tr.row, false); });
+let chosen = null;   // names of rows: a mark may be of several
+let names_narrow;
+rows.forEach((tr, i) => { tr.row = names[i]; tr.onclick = () => choose([tr.row], false); });
 
 function value(tr, i) {
   const c = tr.cells[i], v = c.dataset.v;
@@ -136,22 +137,33 @@ function show() {
   rows.forEach(tr => { tr.hidden = !tr.textContent.toLowerCase().includes(want); });
   document.getElementById('shown').textContent = `${rows.filter(tr => !tr.hidden).length} of ${rows.length} rows`;
 }
-function choose(name, scroll) {
-  chosen = name === chosen ? null : name;
-  const own = rows.filter(tr => { tr.classList.toggle('chosen', tr.row === chosen); return tr.row === chosen; });
+const of = (t, i) => t.meta ? t.meta[i] : [t.customdata[i]];   // the rows of a mark
+function choose(names, scroll) {
+  chosen = JSON.stringify(names) === JSON.stringify(chosen) ? null : names;
+  const has = name => chosen !== null && chosen.includes(name);
+  const own = rows.filter(tr => { tr.classList.toggle('chosen', has(tr.row)); return has(tr.row); });
   if (scroll && own.length) { own[0].hidden = false; own[0].scrollIntoView({block: 'center'}); }
   if (!figure) return;
-  const places = names => [...names.keys()].filter(i => names[i] === chosen);
-  const at = figure.data.map(t => t.customdata && chosen !== null ? places(t.customdata) : null);
-  const drawn = at.some(o => o && o.length);   // rows without FLOPs have no point
+  const places = t => [...t.customdata.keys()].filter(i => of(t, i).some(has));
+  const at = figure.data.map(t => t.customdata && chosen !== null ? places(t) : null);
+  const drawn = at.some(o => o && o.length);   // rows of unknown cost have no mark
   Plotly.restyle(figure, {selectedpoints: drawn ? at : at.map(() => null), 'unselected.marker.opacity': 0.12});
 }
-function colour() {
-  if (figure) Plotly.relayout(figure, {'font.color': getComputedStyle(document.body).color});
+function fit() {   // the names that there is room for, of what the legend shows
+  const {annotations, meta} = figure.layout, off = new Set();
+  names_narrow ??= annotations.filter(a => a.name !== undefined);
+  figure.data.forEach(t => { if (t.visible === 'legendonly') off.add(t.name); });
+  const named = figure.clientWidth < meta.wide ? names_narrow : meta.names;
+  const fixed = annotations.filter(a => a.name === undefined);
+  Plotly.relayout(figure, {annotations: [...fixed, ...named.filter(a => !off.has(a.name))]});
 }
 heads.forEach((h, i) => { h.onclick = () => sort(i); });
-filter.oninput = show; show(); colour(); dark.onchange = colour;
-if (figure) figure.on('plotly_click', e => { const n = e.points[0].customdata; if (n !== undefined) choose(n, true); });
+filter.oninput = show; show();
+if (figure) { fit(); figure.on('plotly_restyle', fit); addEventListener('resize', fit); }
+if (figure) figure.on('plotly_click', e => {
+  const {data, pointNumber} = e.points[0];
+  if (data.customdata) choose(of(data, pointNumber), true);
+});
 '''
 
 # %% ../nbs/visualization/page.ipynb #6e6bd988
@@ -170,11 +182,10 @@ $figure
 
 def _figure(r):
     "The figure with plotly's script, where there is a row that can be drawn"
-    rows = [replace(o, time_s=None) for o in r] if r.kind=='projected' else r   # their times are not of this roof
-    if r.peaks is None or not any(map(drawable, rows)): return ''
+    if r.peaks is None or not any(map(drawable, r)): return ''
     from fasterbench.plot import plot_roofline
     bar = dict(bgcolor='rgba(0,0,0,0)', color='#66757f', activecolor='#2cb5ac')
-    fig = plot_roofline(rows, r.peaks, '').update_layout(margin=dict(t=60), clickmode='event', modebar=bar)
+    fig = plot_roofline(r, r.peaks, '').update_layout(clickmode='event', modebar=bar)
     config = dict(responsive=True, displaylogo=False)
     return fig.to_html(include_plotlyjs=True, full_html=False, div_id='roofline', config=config)
 

@@ -199,11 +199,13 @@ def result_text(
 @patch
 def plot(self:Roofline,
     title:str|None=None, # `None`: the model and the device
+    **options # of `plot_roofline`: `colour`, `bars`, `sort`
 ): # a plotly `Figure`
     "Draw the rows under the roof"
     from fasterbench.plot import plot_roofline
     where = f"on {self.about.get('device_name', self.peaks.device)}" if self.kind=='measured' else 'on paper'
-    return plot_roofline(self, self.peaks, title or as_text(f"{self.about.get('model', '')} {where}", markup=True))
+    title = title or as_text(f"{self.about.get('model', '')} {where}", markup=True)
+    return plot_roofline(self, self.peaks, title, **options)
 
 # %% ../nbs/visualization/report.ipynb #e783a8ff
 __getattr__ = forwarding('report', 'columns')

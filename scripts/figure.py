@@ -21,11 +21,11 @@ def main():
     analyzer = RooflineAnalyzer(resnet18(), torch.randn(1, 3, 224, 224))
     analyzer.profile()
     fig = analyzer.plot('ResNet-18, batch 1, 224×224')
-    fig.update_layout(paper_bgcolor='white', width=1000, height=560)   # a picture has no background of a page behind it
+    fig.update_layout(paper_bgcolor='white', width=1000)   # a picture has no background of a page behind it
     with tempfile.TemporaryDirectory() as d:
         page = Path(d)/'plot.html'
         fig.write_html(page, include_plotlyjs=True, config=dict(displayModeBar=False))
-        subprocess.run([browser, *flags, f'--user-data-dir={d}/profile', '--window-size=1016,576', '--force-device-scale-factor=1.5',
+        subprocess.run([browser, *flags, f'--user-data-dir={d}/profile', f'--window-size=1016,{fig.layout.height+16:.0f}', '--force-device-scale-factor=1.5',
                         '--virtual-time-budget=8000', f'--screenshot={out}', page.as_uri()], check=True, capture_output=True)
 
 if __name__=='__main__': main()
