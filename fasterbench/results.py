@@ -21,7 +21,8 @@ from .peaks import software
 
 # %% ../nbs/results/results.ipynb #c632f42d
 views = dict(   # method → module that adds it
-    summary='report', plot='report', _repr_pretty_='display', _repr_html_='display', under='projection', compare='compare',
+    summary='report', plot='report', _repr_pretty_='display', _repr_html_='display',
+    under='projection', compare='compare',
     to_csv='tables', to_markdown='tables', to_frame='tables',
     record='files', from_record='files', save='files', load='files')
 
