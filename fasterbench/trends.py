@@ -13,6 +13,7 @@ from .core import as_text, si
 from .operations import attainable_flops
 from .chart import log_range
 from .marks import colours, hues
+from .sheets import log_axis
 from .swept import is_number, value_text
 
 # %% ../nbs/visualization/trends.ipynb #8042046c
@@ -150,17 +151,25 @@ def _values_axis(s):
     if not by_number(s.values): return _axis(title=title) | dict(type='category')
     return _axis(True, title=title, tickvals=s.values, ticktext=[value_text(v) for v in s.values])
 
+def _powers(traces, unit):
+    "A logarithmic axis over what the traces show, from a power of ten to another"
+    logs = [math.log10(v) for t in traces for v in t.y if v]
+    low, high = math.floor(min(logs)), math.ceil(max(logs) + 1e-9)
+    return log_axis([low, high]) | dict(automargin=True, ticktext=[si(10.**k, unit, 1) for k in range(low, high+1)])
+
+# %% ../nbs/visualization/trends.ipynb #72848acb
 def panels(go, s, top:int)->list: # of (title, traces, x axis, y axis)
     "What the figure shows, from top to bottom"
     bars = _axis(ticksuffix='s', rangemode='tozero'), _axis()
     if s.kind=='devices': return [('time at the roof', device_bars(go, s), *bars)]
-    found = [('time of a forward', time_lines(go, s), _values_axis(s), _axis(True, ticksuffix='s'))]
+    times = time_lines(go, s)
+    found = [('time of a forward', times, _values_axis(s), _powers(times, 's'))]
     rate = throughput_lines(go, s)
-    if rate: found.append((f'{_name(s.items)} a second', rate, _values_axis(s), _axis(True)))
+    if rate: found.append((f'{_name(s.items)} a second', rate, _values_axis(s), _powers(rate, '/s')))
     if not same_memory(s): return found
     traces, xr, yr = roof_panel(go, s, top)
-    x = _axis(True, title=dict(text='arithmetic intensity (FLOP/byte)'), range=xr, dtick=1, minexponent=3)
-    return found + [('under the roof', traces, x, _axis(True, title=dict(text='rate (FLOP/s)'), range=yr, dtick=1))]
+    x, y = log_axis(xr, title=dict(text='arithmetic intensity (FLOP/B)')), log_axis(yr, 'FLOP/s')
+    return found + [('under the roof', traces, x, y | dict(automargin=True))]
 
 # %% ../nbs/visualization/trends.ipynb #5cf8162b
 def plot_sweep(
@@ -192,4 +201,5 @@ def _laid_out(fig, title, total):
     return fig.update_layout(title=dict(text=title, x=0.02, font=dict(size=15)), height=total + 190, barmode='stack',
         showlegend=True,
         paper_bgcolor='rgba(0,0,0,0)', plot_bgcolor='rgba(0,0,0,0)', hoverlabel=dict(align='left'),
-        font=dict(color='#66757f'), margin=dict(t=80, l=60, r=20, b=110), **legends)
+        font=dict(color=colours['text'], family='Arial, Helvetica, sans-serif'),
+        margin=dict(t=80, l=60, r=20, b=110), **legends)
