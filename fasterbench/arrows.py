@@ -7,8 +7,9 @@ __all__ = ['arrow_colours', 'place_of', 'drawn_pairs', 'told', 'plot_comparison'
 
 # %% ../nbs/visualization/arrows.ipynb #ef8aea07
 import math
-from .compare import Comparison, ordered_pairs, pair_columns
+from .compare import Comparison
 from .core import as_text, si
+from .differences import ordered_pairs, pair_columns
 from .operations import attainable_flops
 from .chart import log_range
 from .marks import colours, hues, rest
