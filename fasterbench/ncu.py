@@ -258,13 +258,14 @@ def _kernel_row(k, level, flops, nbytes, time_pct, peaks):
 
 # %% ../nbs/analysis/ncu.ipynb #f7965a8b
 def kernel_rows(
-    kernels:list, # of `Kernel`
+    kernels:list|str|Path, # of `Kernel`, or a file that `read_ncu` reads, all launches of a kernel as one
     peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
     *,
     levels:bool=False, # a row for the bytes of each cache, too?
 )->Roofline:
     "Kernels whose FLOPs, bytes and time were counted, as rows for the tables and figures of layers"
-    peaks = peaks_of(peaks)
+    peaks, file = peaks_of(peaks), Path(kernels).name if isinstance(kernels, (str, Path)) else None
+    if file is not None: kernels = by_kernel(read_ncu(kernels))
     res, total = [], sum(k.time_s or 0 for k in kernels)
     for k in kernels:
         flops = kernel_flops(k.metrics)
@@ -272,7 +273,7 @@ def kernel_rows(
             nbytes = kernel_bytes(k.metrics, level)
             if flops is None or nbytes is None or not k.time_s: continue
             res.append(_kernel_row(k, level, flops, nbytes, 100*k.time_s/total, peaks))
-    return Roofline(res, 'kernels', peaks)
+    return Roofline(res, 'kernels', peaks, about=None if file is None else dict(file=file))
 
 # %% ../nbs/analysis/ncu.ipynb #52b04a0d
 def _pct(v): return '–' if v is None else f'{v:.1f}'
