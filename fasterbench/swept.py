@@ -14,6 +14,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from .columns import Column
 from .core import any_console, as_text, si, write_file
+from .display import framed, in_columns
 from .files import as_json
 from .operations import arithmetic_intensity
 from .results import Roofline
@@ -293,6 +294,10 @@ def __str__(self:Sweep): return f'{self!r}\n\n{self.table()}'
 
 @patch
 def _repr_pretty_(self:Sweep, p, cycle): p.text(str(self))
+
+@patch
+def _repr_html_(self:Sweep)->str:
+    return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', in_columns(self.points, self.columns))
 
 @patch
 def summary(self:Sweep):
