@@ -130,9 +130,9 @@ def device_ridge(self:Swept)->float|None: # FLOP/byte; `None`: the device has no
 
 @patch(as_prop=True)
 def fits(self:Swept)->str|None: # yes or no; `None`: not known
-    "Does the device's memory hold the weights?"
-    weights = self.result.about.get('weight_bytes')
-    held = None if weights is None else self.result.peaks.holds(weights)
+    "Does the device's memory hold the weights, and the cache of a language model?"
+    weights, cache = (self.result.about.get(k) for k in ('weight_bytes', 'cache_bytes'))
+    held = None if weights is None else self.result.peaks.holds(weights + (cache or 0))
     return None if held is None else 'yes' if held else 'no'
 
 @patch(as_prop=True)
@@ -235,7 +235,7 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('bound', 'bound', '', 'side of the ridge of the whole'),
     Column('memory_pct', 'memory %', '%', 'part of the time at the roof in memory-bound rows'),
     Column('utilization_pct', 'util %', '%', 'time at the roof, of that measured; not clipped'),
-    Column('fits', 'fits', '', "does the device's memory hold the weights?", lambda p: p.fits or '–'),
+    Column('fits', 'fits', '', "does the device's memory hold the weights, and the cache?", lambda p: p.fits or '–'),
     Column('left_out', 'left out', '', 'of the time at the roof', lambda p: p.left_out),
 )}
 
