@@ -129,7 +129,8 @@ def _phase(name, model, tokens, length, batch, size, cached, peaks):
 # %% ../nbs/analysis/language.ipynb #1e6d4930
 def _placed(name, tokens, costs, causal, modules, cached, kept, peaks):
     "What was counted, under `peaks`; `cached`, `kept`: bytes of the cache and of the weights"
-    about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=kept)
+    about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=kept,
+        cache_bytes=cached)
     def placed(c): return Roofline(paper_rows(c, modules, peaks), 'estimated', peaks, about=about)
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
     check_ceilings(rows, peaks, 'estimate_language')

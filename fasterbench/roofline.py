@@ -15,9 +15,10 @@ from .alone import flushing_bytes, time_alone
 from .arithmetic import measurable
 from .compare import Comparison
 from .compiled import join_compiled
-from .core import Call, call_args, device_name, forwarding, held
+from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, counted, counted_on_paper, warn_unknown, weights_in
+from .display import as_output, framed
 from .files import formats
 from .observe import Observer, time_forwards, warn_other_path
 from .operations import element_bytes
@@ -77,6 +78,10 @@ def __repr__(self:RooflineAnalyzer):
     took = f", {si(r.totals.mean_s, 's')}" if r is not None and r.totals else ''
     state = 'not profiled yet' if r is None else f'{len(r)} rows{took}'
     return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
+
+@patch
+def _repr_html_(self:RooflineAnalyzer)->str:
+    return framed(f'<p>{as_text(repr(self), markup=True)}</p>') if self._last() is None else as_output(self._last())
 
 # %% ../nbs/analysis/roofline.ipynb #33dfe9c6
 def check_peaks(

@@ -14,6 +14,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from .columns import Column
 from .core import any_console, as_text, si, write_file
+from .display import framed, in_columns
 from .files import as_json
 from .operations import arithmetic_intensity
 from .results import Roofline
@@ -129,9 +130,9 @@ def device_ridge(self:Swept)->float|None: # FLOP/byte; `None`: the device has no
 
 @patch(as_prop=True)
 def fits(self:Swept)->str|None: # yes or no; `None`: not known
-    "Does the device's memory hold the weights?"
-    weights = self.result.about.get('weight_bytes')
-    held = None if weights is None else self.result.peaks.holds(weights)
+    "Does the device's memory hold the weights, and the cache of a language model?"
+    weights, cache = (self.result.about.get(k) for k in ('weight_bytes', 'cache_bytes'))
+    held = None if weights is None else self.result.peaks.holds(weights + (cache or 0))
     return None if held is None else 'yes' if held else 'no'
 
 @patch(as_prop=True)
@@ -234,7 +235,7 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('bound', 'bound', '', 'side of the ridge of the whole'),
     Column('memory_pct', 'memory %', '%', 'part of the time at the roof in memory-bound rows'),
     Column('utilization_pct', 'util %', '%', 'time at the roof, of that measured; not clipped'),
-    Column('fits', 'fits', '', "does the device's memory hold the weights?", lambda p: p.fits or '–'),
+    Column('fits', 'fits', '', "does the device's memory hold the weights, and the cache?", lambda p: p.fits or '–'),
     Column('left_out', 'left out', '', 'of the time at the roof', lambda p: p.left_out),
 )}
 
@@ -293,6 +294,10 @@ def __str__(self:Sweep): return f'{self!r}\n\n{self.table()}'
 
 @patch
 def _repr_pretty_(self:Sweep, p, cycle): p.text(str(self))
+
+@patch
+def _repr_html_(self:Sweep)->str:
+    return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', in_columns(self.points, self.columns))
 
 @patch
 def summary(self:Sweep):
