@@ -161,7 +161,8 @@ def _forwards(c):
     same = ': no difference' + (' beyond noise' if not exact else '')
     within = dict(same=same, unknown=': the noise is not known').get(c.change, '')
     ratio = f' ({_times(c.ratio)}×{from_to})' if c.ratio is not None else ''
-    return f'{took(a)} → {took(b)} a forward{ratio}{within if ratio else ""}'
+    each = 'in all' if c.a.kind==c.b.kind=='kernels' else 'a forward'
+    return f'{took(a)} → {took(b)} {each}{ratio}{within if ratio else ""}'
 
 _said = dict(faster='faster', slower='slower', same='within noise', unknown='of unknown noise')
 
@@ -199,7 +200,8 @@ def where_most(c:Comparison)->tuple|None: # name, seconds; `None`: there is no d
 
 # %% ../nbs/results/compare.ipynb #ef82a8f6
 def _models(c):
-    names = [as_text(o.about.get('model', 'the model')) for o in (c.a, c.b)]
+    def name(o): return as_text(o.about.get('model') or o.about.get('file') or ('the kernels' if o.kind=='kernels' else 'the model'))
+    names = [name(o) for o in (c.a, c.b)]
     return names[0] if names[0]==names[1] else ' → '.join(names)
 
 def _most_of_it(c):
