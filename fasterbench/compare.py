@@ -164,6 +164,7 @@ def _forwards(c):
     each = 'in all' if c.a.kind==c.b.kind=='kernels' else 'a forward'
     return f'{took(a)} → {took(b)} {each}{ratio}{within if ratio else ""}'
 
+# %% ../nbs/results/compare.ipynb #73be7373
 _said = dict(faster='faster', slower='slower', same='within noise', unknown='of unknown noise')
 
 def _counted(c):
@@ -200,7 +201,8 @@ def where_most(c:Comparison)->tuple|None: # name, seconds; `None`: there is no d
 
 # %% ../nbs/results/compare.ipynb #ef82a8f6
 def _models(c):
-    def name(o): return as_text(o.about.get('model') or o.about.get('file') or ('the kernels' if o.kind=='kernels' else 'the model'))
+    def what(o): return 'the kernels' if o.kind=='kernels' else 'the model'
+    def name(o): return as_text(o.about.get('model') or o.about.get('file') or what(o))
     names = [name(o) for o in (c.a, c.b)]
     return names[0] if names[0]==names[1] else ' → '.join(names)
 
