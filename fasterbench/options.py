@@ -14,9 +14,10 @@ from fastcore.script import Param
 import torch
 from torch import nn
 from .columns import ordered
-from .core import as_text, resolve_dtype, write_file
+from .core import resolve_dtype, write_file
 from .datasheets import sheet_named
 from .files import check_ending, formats, pictures
+from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline, circumstances
 from .tables import csv_value
@@ -69,7 +70,7 @@ def check_targets(
 # %% ../nbs/options.ipynb #5fd811d5
 def write_page(fig, path):
     "Write a figure as a page of its own"
-    write_file(path, fig.to_html(include_plotlyjs=True))
+    write_file(path, figure_page(fig))
     print(f'plot         {path}')
 
 def _as_picture(kind): return lambda o, path: write_file(path, o.plot().to_image(format=kind))
@@ -91,7 +92,7 @@ def _csv(lines):
 result_writers = dict.fromkeys(formats, Roofline.save)   # ending → function of what is written and the path
 peaks_writers = {
     '.json': HardwarePeaks.save,
-    '.html': lambda p, path: write_file(path, p.plot().to_html(include_plotlyjs=True)),
+    '.html': lambda p, path: write_file(path, figure_page(p.plot())),
     '.csv': _peaks_csv,
     '.md': lambda p, path: write_file(path, p.table('github') + '\n'),
     **{end: _as_picture(end[1:]) for end in pictures}}
@@ -110,21 +111,12 @@ def write_out(o, paths:list|None, writers:dict=result_writers):
         print(f'saved        {path}')
 
 # %% ../nbs/options.ipynb #fa8c902d
-_page = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{title}</title>
-</head><body style="font: 15px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2rem auto; padding: 0 1rem">
-{table}
-{figure}
-</body></html>
-"""
-
 def shown_page(
     o, # with a figure and a table in HTML: a `Comparison` or a `Sweep`
     path:str|Path,
 )->Path:
     "Write what is shown of something as a page of its own, without network"
-    figure = o.plot().to_html(include_plotlyjs=True, full_html=False)
-    return write_file(path, _page.format(title=as_text(repr(o), markup=True), table=o._repr_html_(), figure=figure))
+    return write_file(path, figure_page(o.plot(), repr(o), o._repr_html_()))
 
 def shown_writers(
     texts:dict, # ending → function of what is written and the path

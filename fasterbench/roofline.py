@@ -7,7 +7,7 @@ __all__ = ['RooflineAnalyzer', 'check_peaks', 'weight_bytes', 'paper_rows', 'pap
            'clear_peaks_cache', 'Call', 'Roofline', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
-import torch, warnings
+import torch
 from pathlib import Path
 from fastcore.basics import patch
 from torch import nn
