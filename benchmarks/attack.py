@@ -376,6 +376,7 @@ def main(
     idle:bool=False, # do nothing where a profile would be: then nothing is to be found
 ):
     "Attack, and report what was left different"
+    signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without
     torch.set_num_threads(1)
     for name in ('profile', 'count'): operations[name](*victim())   # so that nothing is imported later
     # (A fake mode makes autograd start a thread, which may fail in a process that is forked after that.)
