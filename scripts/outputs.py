@@ -5,7 +5,7 @@ a cell with the directive `#| measured` has to show the same kinds of outputs on
 
     python scripts/outputs.py NOTEBOOK…
 """
-import json, os, re, sys
+import json, os, re, signal, sys
 from itertools import groupby
 from pathlib import Path
 
@@ -49,6 +49,7 @@ def run(path):
     from nbdev.process import NBProcessor
     sys.path.insert(0, str(top))
     os.environ['IN_TEST'] = '1'   # as nbdev's own tests have it
+    signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without
     os.chdir(path.parent)
     nb, shell = NBProcessor(path, procs=FrontmatterProc, process=True).nb, CaptureShell(path)
     def skipped(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.source
