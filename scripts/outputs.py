@@ -38,6 +38,7 @@ def first_difference(old, new):
 def stale(cell, saved, now):
     "How what a cell shows differs from what was saved, in words, or `None`"
     measured = re.search(r'(?m)^#\| *measured', ''.join(cell['source']))
+    if measured and not (saved and now): return None   # it may have had nothing to say
     if [k for k,_ in saved]!=[k for k,_ in now]:
         return f"saved: {', '.join(k for k,_ in saved) or 'nothing'}; now: {', '.join(k for k,_ in now) or 'nothing'}"
     return None if measured else next((first_difference(a, b) for (_,a),(_,b) in zip(saved, now) if a!=b), None)
