@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['dtypes', 'row_fields', 'projection_fields', 'totals_fields', 'size_limit', 'formats', 'pictures', 'as_json',
-           'check_ending']
+           'as_picture', 'check_ending']
 
 # %% ../nbs/results/files.ipynb #70746e59
 import json, math
@@ -221,7 +221,14 @@ def load(cls:Roofline,
     except (ValueError, RecursionError) as e: raise ValueError(as_text(f"{str(path)!r} holds no roofline: {e}")) from e
 
 # %% ../nbs/results/files.ipynb #5f0cffed
-def _picture(kind): return lambda r: r.plot().to_image(format=kind)   # by plotly's own export
+def as_picture(
+    o, # with a `plot`: a `Roofline`, a comparison, a sweep
+    kind:str, # `'png'`, `'svg'` or `'pdf'`
+)->bytes:
+    "Its figure by plotly's own export, of twice the pixels that it has on a page"
+    return o.plot().to_image(format=kind, scale=2)
+
+def _picture(kind): return lambda r: as_picture(r, kind)
 
 formats = { # ending → function of a `Roofline` that gives the file's text or bytes
     '.json': as_json,

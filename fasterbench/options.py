@@ -16,7 +16,7 @@ from torch import nn
 from .columns import ordered
 from .core import resolve_dtype, write_file
 from .datasheets import sheet_named
-from .files import check_ending, formats, pictures
+from .files import as_picture, check_ending, formats, pictures
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline, circumstances
@@ -73,7 +73,7 @@ def write_page(fig, path):
     write_file(path, figure_page(fig))
     print(f'plot         {path}')
 
-def _as_picture(kind): return lambda o, path: write_file(path, o.plot().to_image(format=kind))
+def _as_picture(kind): return lambda o, path: write_file(path, as_picture(o, kind))
 
 def _peaks_csv(p, path):
     "Every rate as a line"
