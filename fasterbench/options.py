@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['result_writers', 'peaks_writers', 'input_option', 'check_unused', 'check_threads', 'check_targets', 'write_page',
            'check_out', 'write_out', 'shown_page', 'shown_writers', 'grouping', 'grouped', 'check_view', 'named_peaks',
-           'roofs', 'either', 'check_counts', 'floating', 'forward_text', 'out_option']
+           'roofs', 'either', 'check_counts', 'floating', 'forward_text', 'repeated', 'out_option']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
 import csv, io, os, tempfile
 from pathlib import Path
-from fastcore.script import Param
+from fastcore import script
+from typing import Annotated
 import torch
 from torch import nn
 from .columns import ordered
@@ -187,12 +188,19 @@ def forward_text(name:str, model:nn.Module, sample)->str:
     return f"a forward of {name} on {circumstances(model, sample, torch.device('cpu'), None)['sample']}"
 
 # %% ../nbs/options.ipynb #e9bdd70f
+def repeated(
+    text:str, # help
+): # annotation of a parameter
+    "An option that may be given several times, as the release of fastcore that is there takes it"
+    if hasattr(script, 'Param'): return script.Param(text, action='append')
+    return Annotated[str, text, dict(action='append')]   # from fastcore 2 on
+
 def out_option(
     endings, # of files
-)->Param:
+)->object: # annotation of a parameter
     "`--out`, for these endings"
-    return Param(f'write the result to this file, in the format of its ending: {", ".join(endings)}; '
-        'several times for several', action='append')
+    return repeated(f'write the result to this file, in the format of its ending: {", ".join(endings)}; '
+        'several times for several')
 
-input_option = Param('an input instead, such as 1,3,224,224, or with a name and a dtype ids=1,128:int64; '
-    'several times for several', action='append')
+input_option = repeated('an input instead, such as 1,3,224,224, or with a name and a dtype ids=1,128:int64; '
+    'several times for several')
