@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from .columns import columns, row_seconds
 from .core import as_text, si
-from .results import _key, joined
+from .results import group_key, joined
 
 # %% ../nbs/visualization/marks.ipynb #3b18e634
 def rate(row)->float|None: # FLOP/s
@@ -164,7 +164,7 @@ def colour_groups(
     by, # a key of `Roofline.by`, a depth of the names, or a function of the row
 )->tuple: # function of a row → name of its group; name → colour, those with most time first
     "Which rows have a colour together"
-    key, shares = (_key(None, by) if isinstance(by, int) else _key(by, None)), Counter()
+    key, shares = group_key(by), Counter()
     for r in rows: shares[str(key(r))] += row_seconds(r)
     first = [k for k,_ in shares.most_common(len(hues))]
     left = [k for k in shares if k not in first]

@@ -20,7 +20,7 @@ from .datasheets import sheet_named
 from .files import as_picture, check_ending, formats, pictures
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
-from .results import Roofline, circumstances
+from .results import Roofline, circumstances, group_key
 from .tables import csv_value
 from .timing import check_count
 
@@ -138,7 +138,7 @@ def grouped(
 )->Roofline:
     "Rows that belong together as one"
     how = grouping(by)
-    return rows if how is None else rows.by(depth=how) if isinstance(how, int) else rows.by(how)
+    return rows if how is None else rows.by(group_key(how))
 
 def check_view(sort:str, by:str|None, top:int):
     "Refuse a view that there is not"

@@ -9,7 +9,7 @@ __all__ = ['summary_table', 'ceiling_lines', 'unfit', 'answer', 'result_text']
 from fastcore.basics import patch
 from .core import any_console, as_text, forwarding, si
 from .peaks import HardwarePeaks
-from .results import Roofline
+from .results import Roofline, group_key
 from .rows import memory_pct, no_ceiling
 from .tables import fitted, terminal_width
 from .timing import check_count
@@ -178,7 +178,7 @@ def summary(self:Roofline,
 ):
     "Print the rows, slowest first, and the totals"
     if top is not None: check_count('top', top, 1)
-    rows = self if by is None else self.by(depth=by) if isinstance(by, int) else self.by(by)
+    rows = self if by is None else self.by(group_key(by))
     table = fitted(rows, top, sort, terminal_width())   # first: it may refuse
     large = unfit(self.peaks, self.about['weight_bytes']) if 'weight_bytes' in self.about else ''
     named = as_text(f"{self.about['model']} {_where(self)}") if 'model' in self.about else self.kind

@@ -16,7 +16,7 @@ from .models import contained, load_model, source_of, sources
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouping, input_option, out_option, roofs
 from .options import shown_writers, write_out
-from .results import Roofline
+from .results import Roofline, group_key
 from .settings import num_threads
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .swept import Sweep, is_number, sweep_formats
@@ -37,8 +37,7 @@ def compare(
     check_targets([a, b], out=out); check_out(out, comparison_writers)
     check_view('time', by, top); ordered_pairs(Comparison(), sort)
     before, after, how = Roofline.load(a), Roofline.load(b), grouping(by)
-    depth = how if isinstance(how, int) else None
-    found = before.compare(after, None if depth else how, depth=depth)
+    found = before.compare(after, None if how is None else group_key(how))
     found.summary(top, sort)
     write_out(found, out, comparison_writers)
 
