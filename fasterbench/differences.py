@@ -10,9 +10,10 @@ from pathlib import Path
 from fastcore.basics import patch
 from .columns import Column, kind_of
 from .compare import Comparison, _signed, _times, taken
-from .core import any_console, as_text, si, write_file
+from .core import any_console, as_text, si
 from .display import framed, html_cell, in_columns
-from .tables import as_csv, as_frame, markdown_text, tabulated, terminal_width, with_room
+from .tables import as_csv, as_frame, markdown_text, tabulated, terminal_width, text_or_file
+from .tables import with_room
 from .timing import check_count
 
 # %% ../nbs/visualization/differences.ipynb #5a32c385
@@ -146,8 +147,7 @@ def to_csv(self:Comparison,
     path:str|Path|None=None, # `None`: the text is returned
 )->str|Path:
     "The pairs as CSV: every column, under its key; the text, or the path of the file"
-    text = as_csv(self, pair_columns)
-    return text if path is None else write_file(path, text)
+    return text_or_file(path, as_csv(self, pair_columns))
 
 @patch
 def to_markdown(self:Comparison,
@@ -158,7 +158,7 @@ def to_markdown(self:Comparison,
 )->str|Path:
     "The sentence and the pairs as Markdown; the text, or the path of the file"
     text = f"{markdown_text(self.answer)}\n\n{pairs_table(self, top, sort, 'github', markdown_text)}\n"
-    return text if path is None else write_file(path, text)
+    return text_or_file(path, text)
 
 @patch
 def to_frame(self:Comparison): # a pandas or polars `DataFrame`

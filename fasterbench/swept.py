@@ -20,7 +20,8 @@ from .operations import arithmetic_intensity
 from .results import Roofline
 from .roof import HardwarePeaks, paired, refuse_constant
 from .rows import ceiling_for, main_dtype, memory_pct, no_ceiling
-from .tables import as_csv, as_frame, markdown_text, tabulated, terminal_width, with_room
+from .tables import as_csv, as_frame, markdown_text, tabulated, terminal_width, text_or_file
+from .tables import with_room
 
 # %% ../nbs/results/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -309,21 +310,19 @@ def summary(self:Sweep):
     with any_console(): print(self.where(), self.table(width=terminal_width()), sep='\n\n')
 
 # %% ../nbs/results/swept.ipynb #cabc9d73
-def _given(path, text)->str|Path: return text if path is None else write_file(path, text)
-
 @patch
 def to_markdown(self:Sweep,
     path:str|Path|None=None, # `None`: the text is returned
 )->str|Path:
     "The values as a Markdown table; the text, or the path of the file"
-    return _given(path, self.table('github', markdown_text) + '\n')
+    return text_or_file(path, self.table('github', markdown_text) + '\n')
 
 @patch
 def to_csv(self:Sweep,
     path:str|Path|None=None, # `None`: the text is returned
 )->str|Path:
     "The values as CSV: every column, under its key; the text, or the path of the file"
-    return _given(path, as_csv(self.points, trends))
+    return text_or_file(path, as_csv(self.points, trends))
 
 @patch
 def to_frame(self:Sweep): # a pandas or polars `DataFrame`

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['spare', 'frames', 'more_rows', 'tabulated', 'text_table', 'with_room', 'fitted', 'terminal_width', 'markdown_text',
-           'as_markdown', 'csv_value', 'as_csv', 'as_frame']
+           'as_markdown', 'csv_value', 'as_csv', 'as_frame', 'text_or_file']
 
 # %% ../nbs/results/tables.ipynb #d9e4226a
 import csv, importlib, io, re, shutil, sys
@@ -142,14 +142,14 @@ def as_frame(
     raise RuntimeError(f"a data frame is made by {' or '.join(frames)}, and neither is installed")
 
 # %% ../nbs/results/tables.ipynb #06733499
-def _given(path, text)->str|Path: return text if path is None else write_file(path, text)
+def text_or_file(path, text)->str|Path: return text if path is None else write_file(path, text)
 
 @patch
 def to_csv(self:Roofline,
     path:str|Path|None=None, # `None`: the text is returned
 )->str|Path:
     "The rows as CSV: every column, under its key; the text, or the path of the file"
-    return _given(path, as_csv(self))
+    return text_or_file(path, as_csv(self))
 
 @patch
 def to_markdown(self:Roofline,
@@ -159,7 +159,7 @@ def to_markdown(self:Roofline,
     sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
 )->str|Path:
     "The rows as a Markdown table; the text, or the path of the file"
-    return _given(path, as_markdown(self, top, sort))
+    return text_or_file(path, as_markdown(self, top, sort))
 
 @patch
 def to_frame(self:Roofline): # a pandas or polars `DataFrame`
