@@ -90,9 +90,15 @@ class Crossings(list):
     def _repr_pretty_(self, p, cycle): p.text(str(self))
 
 # %% ../nbs/results/crossings.ipynb #eb587e52
+def _named(rows):
+    "The rows of a result by name"
+    found = {}
+    for r in rows: found.setdefault(r.name, []).append(r)
+    return found
+
 def _path(s, order, rows_at):
-    "Values and `Placed` of what `rows_at` gives for a result, where it is known"
-    placed = [(s.values[i], placed_rows(rows_at(s[i]), s[i].peaks)) for i in order]
+    "Values and `Placed` of the rows of each result, where it is known; `rows_at`: position → rows"
+    placed = [(s.values[i], placed_rows(rows_at(i), s[i].peaks)) for i in order]
     return [(v, p) for v,p in placed if p is not None]
 
 def crossings_in(
@@ -100,7 +106,8 @@ def crossings_in(
 )->Crossings: # of the whole first, then of the rows
     "Where the whole and each row cross the ridge, and which never do"
     order = _numbers(s)
-    names = dict.fromkeys(r.name for rows in s for r in rows)
-    def of_row(name): return lambda rows: [r for r in rows if r.name==name]
-    paths = {None: _path(s, order, list), **{n: _path(s, order, of_row(n)) for n in names}}
+    named = [_named(rows) for rows in s]
+    def of_row(name): return lambda i: named[i].get(name, [])
+    names = dict.fromkeys(n for rows in named for n in rows)
+    paths = {None: _path(s, order, s.__getitem__), **{n: _path(s, order, of_row(n)) for n in names}}
     return Crossings(c for n,path in paths.items() if path for c in crossings_of(n, path))

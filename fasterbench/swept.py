@@ -260,7 +260,7 @@ def kind(self:Sweep)->str: # of `shown_trends`
     return 'devices' if self.name=='device' and not self.measured else 'measured' if self.measured else 'estimated'
 
 # %% ../nbs/results/swept.ipynb #d2700752
-spare = 'noise_s ridge memory_pct bytes_moved flops device_ridge per roof_time_s'.split()   # where a terminal is narrow
+spare = 'noise_s memory_pct bytes_moved flops device_ridge roof_time_s'.split()   # where a terminal is narrow
 
 @patch(as_prop=True)
 def columns(self:Sweep)->list: # of `Column`
