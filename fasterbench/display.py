@@ -88,9 +88,10 @@ def as_output(
     top:int=20, # rows that are shown at once; the others, up to 500, behind a fold
 )->str: # HTML
     "A result as the output of a cell"
-    rest = ordered(r, 'time')[top:]
+    by = ordered(r)
+    shown, rest = by[:top], by[top:]
     more = _folded(f'{len(rest)} more rows', html_table(r.like(rest), 500)) if rest else ''
-    table = html_table(r.like(ordered(r, 'time')[:top])) if r else ''
+    table = html_table(r.like(shown)) if r else ''
     said = f'<p><b>{_text(heading(r))}</b><br>{_text(opening(r))}</p>'
     about = _folded('Circumstances', _facts_table(facts(r)))
     return framed(said, table, more, about)
