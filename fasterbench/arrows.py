@@ -10,10 +10,10 @@ import math
 from .compare import Comparison
 from .core import as_text, si
 from .differences import ordered_pairs, pair_columns
-from .operations import attainable_flops
 from .chart import log_range
 from .marks import colours, hues, rest
 from .plot import legend_height
+from .roofs import roof_line
 from .sheets import lay_out, log_axis, sheet
 
 # %% ../nbs/visualization/arrows.ipynb #bd948eab
@@ -57,10 +57,8 @@ def _arrow_trace(go, pairs, change):
 # %% ../nbs/visualization/arrows.ipynb #714e9f74
 def _roof_trace(go, peaks, lo, hi, name, dash):
     "The roof of one side; `lo`, `hi`: FLOP/byte"
-    xs = [lo, *([peaks.ridge_point] if lo<peaks.ridge_point<hi else []), hi]
-    ys = [attainable_flops(x, peaks.peak_flops, peaks.peak_bandwidth) for x in xs]
-    line = dict(color=colours['roof'], width=2.5, dash=dash)
-    return go.Scatter(x=xs, y=ys, mode='lines', name=name, line=line, hoverinfo='skip')
+    roof, line = roof_line(peaks, lo, hi), dict(color=colours['roof'], width=2.5, dash=dash)
+    return go.Scatter(x=roof.xs, y=roof.ys, mode='lines', name=name, line=line, hoverinfo='skip')
 
 def _roofs(c):
     "The roofs of both sides, by name; one, where they are equal"

@@ -10,9 +10,9 @@ __all__ = ['sides', 'by_number', 'places', 'time_lines', 'throughput_lines', 'wa
 import math
 from itertools import cycle
 from .core import as_text, si
-from .operations import attainable_flops
 from .chart import log_range
 from .marks import colours, hues
+from .roofs import roof_line
 from .sheets import log_axis
 from .swept import is_number, value_text
 
@@ -99,9 +99,8 @@ def roof_traces(go, results:list, lo:float, hi:float)->list: # lo, hi: FLOP/byte
     "The roof in each dtype that is the main one of a result"
     roofs = {r.peaks.name: r.peaks for r in results}
     def one(name, p):
-        xs = [lo, *([p.ridge_point] if lo<p.ridge_point<hi else []), hi]
-        ys = [attainable_flops(x, p.peak_flops, p.peak_bandwidth) for x in xs]
-        return go.Scatter(x=xs, y=ys, mode='lines', name=f'roof, {_name(name)}', hoverinfo='skip',
+        roof = roof_line(p, lo, hi)
+        return go.Scatter(x=roof.xs, y=roof.ys, mode='lines', name=f'roof, {_name(name)}', hoverinfo='skip',
             line=dict(color=colours['roof'], width=2))
     return [one(*o) for o in roofs.items()]
 
