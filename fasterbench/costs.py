@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .core import forwarding, held, model_device
-from .nodes import Nodes
+from .nodes import Nodes, backward_parts
 from .paper import in_parts, on_paper, resolved
 from .regions import eager, visible, watching
 from .products import matrices_flops
@@ -154,10 +154,9 @@ class CostMode(TorchDispatchMode):
 
 # %% ../nbs/counting/costs.ipynb #4f842f44
 @patch
-def here(self:CostMode)->str:
-    "The module that an operation belongs to: the innermost, or in a backward pass the one that made the node"
-    node = None if self.nodes is None else torch._C._current_autograd_node()
-    return self.at if node is None else self.nodes.owner(node)
+def row(self:CostMode, name:str)->ModuleCost:
+    "The row that the work of a module is added to now"
+    return self.rows[name]
 
 # %% ../nbs/counting/costs.ipynb #facc1361
 @patch
@@ -166,11 +165,23 @@ def go(self:CostMode, name:str):
     self.at = name
     if self.nodes: self.nodes.switch(name)
 
+@patch
+def parted(self:CostMode):
+    "What is told where the parts of a backward pass begin; what it does then belongs to the module that made the nodes"
+    before = self.at
+    def switch(name): self.at = before if name is None else name
+    return switch
+
+@patch
+def backward(self:CostMode):
+    "A context in which a backward pass is counted by module"
+    return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.parted)
+
 # %% ../nbs/counting/costs.ipynb #19b3acf0
 @patch
 def count(self:CostMode, func, rule, args, kwargs, out):
     "Add the cost of one call to the row it belongs to"
-    row = self.rows[self.here()]
+    row = self.row(self.at)
     cost = rule.cost(func, args, kwargs, out)
     if cost.flops is None:
         row.unknown[str(func)] += 1
@@ -218,7 +229,7 @@ def higher_order(self:CostMode, func, args, kwargs):
     "Run a higher-order operation in the open, or name it"
     run = _in_the_open(func, args, kwargs)
     if run is None:
-        self.rows[self.here()].unknown[str(func)] += 1
+        self.row(self.at).unknown[str(func)] += 1
         return func(*args, **kwargs)
     with self: return run()
 
@@ -267,13 +278,13 @@ def _following(mode, modules, callers):
     def around(name, call):
         def counted(*args, **kwargs):
             if get_ident()!=thread: return call(*args, **kwargs)
-            mode.rows[name].calls += 1
+            mode.row(name).calls += 1
             caller = mode.at
             callers[name].add(caller)
             mode.go(name)
             try: return call(*args, **kwargs)
             finally:
-                if isinstance(modules[name], torch.jit.ScriptModule): mode.rows[name].unknown += hidden_in(last_graph())
+                if isinstance(modules[name], torch.jit.ScriptModule): mode.row(name).unknown += hidden_in(last_graph())
                 mode.go(caller)
         return counted
     return around
@@ -288,7 +299,7 @@ def count_forward(
     modules = visible(model) if modules is None else modules
     mode, callers = mode or CostMode(), defaultdict(set)
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
-    with watching(modules, _following(mode, modules, callers)), eager(), mode: model(*args, **kwargs)
+    with watching(modules, _following(mode, modules, callers)), mode.backward(), eager(), mode: model(*args, **kwargs)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
 
 # %% ../nbs/counting/costs.ipynb #c83fa05b

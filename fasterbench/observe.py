@@ -67,9 +67,23 @@ def following(self:Observer, name, call):
 @patch
 def backward(self:Observer):
     "A context in which a backward pass in a forward is noted in parts, by module"
-    return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.clock.mark, self.calls.append)
+    return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.parted)
+
+@patch
+def parted(self:Observer):
+    "What is told where the parts of a backward pass begin; until the first it is nobody's time"
+    going = [(None, self.clock.mark())]
+    def switch(name):
+        now = self.clock.mark()
+        if going: self.calls.append((*going.pop(), now))
+        if name is not None: going.append((Part(name), now))
+    return switch
 
 # %% ../nbs/analysis/observe.ipynb #9f1873a7
+@patch
+def path(self:Observer)->Counter: # name of a module → calls in the last forward
+    return Counter(name for name,*_ in self.calls if not isinstance(name, Part))
+
 @patch
 def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: called just before
     "One forward, from mark to mark; the marks inside of it are left in `calls`, in seconds"
@@ -136,7 +150,7 @@ def time_marked(o, res, n):
         for _ in range(n):
             res.totals.append(o.forward())
             res.owns.append(own_times(o.calls, res.totals[-1]))
-            res.paths.append(Counter(name for name,*_ in o.calls if not isinstance(name, Part)))
+            res.paths.append(o.path())
 
 def time_plain(o, res, feeder):
     "A forward without marks; on an accelerator also one that does not wait for the host"
