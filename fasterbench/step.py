@@ -6,7 +6,7 @@
 __all__ = ['optimizer_hooks', 'loss_of', 'check_loss', 'without_autocast', 'own_casts', 'Step', 'copies_bytes', 'check_room',
            'check_training', 'training']
 
-# %% ../nbs/core/step.ipynb #297ef7da
+# %% ../nbs/core/step.ipynb #026c4eaf
 import functools, inspect, types
 import torch
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from .core import call_args, captured, check_initialized, held, is_strided, model_device, si, walk
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
-from .snapshot import Kind, Saving, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
+from .snapshot import Kind, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
 from .state import Run, _why_inference, check_sample, on_device, room_around, warn_uncopied
 from .system import free_bytes
 
-# %% ../nbs/core/step.ipynb #6c72defa
+# %% ../nbs/core/step.ipynb #839b1932
 def _described(o)->str:
     "An output, in words"
     kind = type(o).__name__
@@ -40,7 +40,7 @@ def loss_of(output):
     raise ValueError(f"the output is {_described(output)}, and holds no loss: pass `loss`, "
         "a function of the output that gives a scalar")
 
-# %% ../nbs/core/step.ipynb #07597eed
+# %% ../nbs/core/step.ipynb #0f13edd2
 def check_loss(value)->torch.Tensor:
     "A loss that can be differentiated; refuses anything else"
     if not isinstance(value, torch.Tensor): raise TypeError(f"the loss is {_described(value)}, not a tensor")
@@ -48,7 +48,7 @@ def check_loss(value)->torch.Tensor:
     if not value.requires_grad: raise ValueError("the loss depends on no parameter that requires a gradient")
     return value
 
-# %% ../nbs/core/step.ipynb #ce2f138a
+# %% ../nbs/core/step.ipynb #e433bacb
 _autocast_devices = 'cpu', 'cuda', 'xpu', 'mps', 'hpu', 'mtia', 'maia', 'xla', 'ipu'
 
 def _autocasting()->list:
@@ -72,7 +72,7 @@ def own_casts():
     try: yield
     finally: torch.clear_autocast_cache()
 
-# %% ../nbs/core/step.ipynb #c991f8a0
+# %% ../nbs/core/step.ipynb #813f3635
 def _parameters_of(optimizer)->list: return [p for group in optimizer.param_groups for p in group['params']]
 
 def _clipping(clip):
@@ -95,7 +95,7 @@ class Step(Run):
         self.loss, self.clip = loss_of if loss is None else loss, _clipping(clip)
         self.optimizer, self.scaler = optimizer, scaler
 
-# %% ../nbs/core/step.ipynb #a36226c4
+# %% ../nbs/core/step.ipynb #cc4265df
 @patch
 def parameters(self:Step)->list:
     "What gathers gradients in a step"
@@ -106,7 +106,7 @@ def parameters(self:Step)->list:
 def _free(parameters):
     for p in parameters: p.grad = None
 
-# %% ../nbs/core/step.ipynb #438684d8
+# %% ../nbs/core/step.ipynb #e5e700d6
 @patch
 def clipped(self:Step)->list:
     "The parameters whose gradients are clipped: the optimizer's, or without one the model's"
@@ -121,7 +121,7 @@ def _lose(self:Step, part):
     with part('loss'): return check_loss(self.loss(out))
 
 
-# %% ../nbs/core/step.ipynb #65debea4
+# %% ../nbs/core/step.ipynb #936fc08d
 @patch
 def _learn(self:Step, value, part, parameters):
     "What follows a loss"
@@ -134,7 +134,7 @@ def _learn(self:Step, value, part, parameters):
         with part('optimizer'): self._update()
     with part('free'): _free(parameters)
 
-# %% ../nbs/core/step.ipynb #5fe7002e
+# %% ../nbs/core/step.ipynb #6269cd7c
 @patch
 def _update(self:Step):
     if self.scaler is None: self.optimizer.step()
@@ -156,26 +156,26 @@ def make(self:Step,
         with without_autocast(): self._learn(value, part, parameters)
     return value.detach()
 
-# %% ../nbs/core/step.ipynb #9d5971f6
+# %% ../nbs/core/step.ipynb #4cca827c
 @patch
 def rehearse(self:Step):
-    "A first step: what is built lazily is there afterwards, and of what is written to there is a copy"
+    "A first step: what is built lazily is there afterwards, such as the optimizer's state; nothing is compiled in it"
     for _ in range(1 + self.optimizing()):
         self.reset()
-        with eager(), Saving(self.snapshot) if self.snapshot else nullcontext(): self.make()
+        with eager(): self.make()
 
-# %% ../nbs/core/step.ipynb #ad7392d5
+# %% ../nbs/core/step.ipynb #3c58ac45
 def _stays(o, old): pass
 def _leads_to(f): return Kind(f, _stays, list)
 
-_opened = {(torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler): _leads_to(lambda o: [vars(o)])}
-_functions = {
+_led_to = { # what a step may change the insides of → what it leads to
+    (torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler): _leads_to(lambda o: [vars(o)]),
     types.FunctionType: _leads_to(lambda f: [*captured(f), vars(f)]),
     types.MethodType:   _leads_to(lambda m: [m.__self__, m.__func__]),
     functools.partial:  _leads_to(lambda p: [p.func, p.args, p.keywords]),
 }
 
-# %% ../nbs/core/step.ipynb #ddd4624f
+# %% ../nbs/core/step.ipynb #1afbecaf
 def copies_bytes(
     ts:list, # tensors
 )->int: # bytes
@@ -192,7 +192,7 @@ def check_room(
     if needed>room: raise MemoryError(f"putting back what a training step changes takes {si(needed, 'B')} of copies, "
         f"and {si(room, 'B')} of the CPU's memory are free")
 
-# %% ../nbs/core/step.ipynb #f414b363
+# %% ../nbs/core/step.ipynb #12cae869
 def _names(model, optimizer):
     "What tensors are called in errors: id → name"
     names = {id(t): name for t,name in held(model).items()}
@@ -206,14 +206,14 @@ optimizer_hooks = _global_optimizer_pre_hooks, _global_optimizer_post_hooks
 
 def _kept(model, sample, optimizer, scaler, *functions):
     "A snapshot of all that a step changes, with copies"
+    roots = model, optimizer, scaler, *functions, *module_hooks, *optimizer_hooks
     with by_ourselves():
-        own = reach(model, optimizer, scaler, more=_opened)[1]
-        check_room(own)
-    roots = model, sample, optimizer, scaler, *functions, *module_hooks, *optimizer_hooks
-    more, names, cpu = _opened | _functions, _names(model, optimizer), torch.device('cpu')
-    return Snapshot(*roots, copied=own, names=names, more=more, on=cpu)
+        found = reach(*roots, more=_led_to)[1]
+        check_room(found)
+    names, cpu = _names(model, optimizer), torch.device('cpu')
+    return Snapshot(*roots, sample, copied=found, names=names, more=_led_to, on=cpu)
 
-# %% ../nbs/core/step.ipynb #2ae14870
+# %% ../nbs/core/step.ipynb #864990e9
 def _needs_closure(optimizer):
     closure = inspect.signature(optimizer.step).parameters.get('closure')
     return closure is not None and closure.default is closure.empty
@@ -231,7 +231,7 @@ def _check_optimizer(model, optimizer, device, own):
         raise ValueError(f"device={str(device)!r} with an optimizer: {kind} holds the parameters of the model "
             f"where it is, on {model_device(model)}")
 
-# %% ../nbs/core/step.ipynb #593e85d4
+# %% ../nbs/core/step.ipynb #d5a2d70b
 def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=None, clip=None, scaler=None):
     "Refuse what no training step can be made of"
     why = _why_inference(model, device)
@@ -244,7 +244,7 @@ def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=No
     if not any(t.is_leaf and t.requires_grad for t in own.values()):
         raise ValueError(f"no parameter of {type(model).__name__} requires a gradient")
 
-# %% ../nbs/core/step.ipynb #112663c4
+# %% ../nbs/core/step.ipynb #3e0bd820
 @contextmanager
 def training(
     model:nn.Module,
