@@ -227,14 +227,22 @@ def values(t:torch.Tensor)->list:
 
 def _differs(t, value):
     if t.layout is torch._mkldnn: return not torch.equal(t.to_dense(), value.to_dense())
-    return once(t).shape!=once(value).shape or not torch.equal(bits(t), bits(value))
+    return once(t).shape!=once(value).shape or not torch.equal(bits(t).to(value.device), bits(value))
 
 # %% ../nbs/core/snapshot.ipynb #79b18c22
+_hooks = '_backward_hooks', '_post_accumulate_grad_hooks'
+
+def _hooks_of(t): return [getattr(t, name) for name in _hooks]
+def _copy(t, on): return t.clone() if on in (None, t.device) else t.to(on)
+
 class Kept:
     "What a tensor was"
-    def __init__(self, tensor, value=None): # value: what `values` gave; `None`: not copied, a checksum is kept
-        self.tensor, self.place, self.alias = tensor, _place(tensor), tensor.detach()
-        self.leaf, self.requires_grad, self.hooks = tensor.is_leaf, tensor.requires_grad, tensor._backward_hooks
+    def __init__(self, tensor,
+        value=None, # what `values` gave; `None`: not copied, a checksum is kept
+        on=None, # device that a copy is kept on; `None`: the tensor's
+    ):
+        self.tensor, self.place, self.alias, self.on = tensor, _place(tensor), tensor.detach(), on
+        self.leaf, self.requires_grad, self.hooks = tensor.is_leaf, tensor.requires_grad, _hooks_of(tensor)
         self.grad = tensor.grad if self.leaf else None
         self.counter = None if tensor.is_inference() else _unsafe_preserve_version_counter(tensor)
         self.version = None if tensor.is_inference() else tensor._version
@@ -243,7 +251,7 @@ class Kept:
     def copy(self):
         "Keep the values"
         if self.value is not None: return
-        self.value = [once(v).clone() if is_strided(v) else v.clone() for v in values(self.alias)]
+        self.value = [_copy(once(v) if is_strided(v) else v, self.on) for v in values(self.alias)]
     def sum(self):
         "Keep a checksum"
         self.sums = [checksum(v) for v in values(self.tensor) if is_strided(v)]
@@ -265,7 +273,10 @@ def put_place(self:Kept):
     if self.size and t.untyped_storage().nbytes()!=self.size: t.untyped_storage().resize_(self.size)
     if t.requires_grad!=self.requires_grad: t.requires_grad = self.requires_grad
     if self.leaf and t.grad is not self.grad: t.grad = self.grad
-    if t._backward_hooks is not self.hooks: t._backward_hooks = self.hooks
+    for name,now,old in zip(_hooks, _hooks_of(t), self.hooks):
+        if now is old: continue
+        if old is None: now.clear()   # where `None` does not take them away
+        setattr(t, name, old)
 
 # %% ../nbs/core/snapshot.ipynb #a5aecbbc
 @patch
@@ -280,14 +291,15 @@ def put_values(self:Kept):
         if _differs(v, old): once(v).copy_(once(old)) if is_strided(v) else v.copy_(old)
 
 # %% ../nbs/core/snapshot.ipynb #91cce05d
-def _plan(cls):
+def _plan(cls, more={}):
     "What is kept of objects of a class: its contents, attributes and slots; `None`: nothing"
-    kind, looked = next((k for t,k in kinds.items() if issubclass(cls, t)), None), looked_into(cls)
+    kind = next((k for t,k in (*kinds.items(), *more.items()) if issubclass(cls, t)), None)
+    looked = looked_into(cls)
     return (kind, looked, _slots_of(cls) if looked else []) if kind or looked else None
 
 def _around(t):
     "The objects that autograd keeps beside a tensor"
-    return [t.grad if t.is_leaf else None, t._backward_hooks]
+    return [t.grad if t.is_leaf else None, *_hooks_of(t)]
 
 def _taken(o, kind, looked, slots):
     "What is kept of one object, each with its kind"
@@ -297,13 +309,15 @@ def _taken(o, kind, looked, slots):
     if slots: yield _slot_kind, _slot_values(o, slots)
 
 # %% ../nbs/core/snapshot.ipynb #c0178853
-def reach(*roots)->tuple[list, list, list]: # (kind, object, what was kept) of each; the tensors; the modules
+def reach(*roots,
+    more={}, # kinds of objects besides those in `kinds`
+)->tuple[list, list, list]: # (kind, object, what was kept) of each; the tensors; the modules
     "All that can be reached from some objects"
     plans, seen, objects, found, modules, todo = {}, {}, [], [], [], list(roots)
     while todo:
         o = todo.pop()
         cls = type(o)
-        if cls not in plans: plans[cls] = _plan(cls)
+        if cls not in plans: plans[cls] = _plan(cls, more)
         if plans[cls] is None or id(o) in seen: continue
         seen[id(o)] = o
         for kind,kept in _taken(o, *plans[cls]):
@@ -338,11 +352,14 @@ class Snapshot:
         names=None, # tensor → name, for errors
         sums=True, # keep checksums?
         deep=True, # keep what is inside of the objects as well?
+        more={}, # kinds of objects besides those in `kinds`
+        on=None, # device that copies are kept on; `None`: that of each tensor
     ):
         self.names, copied = names or {}, {id(t) for t in copied}
         with by_ourselves():
-            self.objects, found, self.modules = reach(*roots) if deep else ([_kept(o) for o in roots], [], [])
-            self.tensors = [Kept(t) for t in found]
+            shallow = None if deep else ([_kept(o) for o in roots], [], [])
+            self.objects, found, self.modules = shallow or reach(*roots, more=more)
+            self.tensors = [Kept(t, on=on) for t in found]
             for k in self.tensors:
                 if id(k.tensor) in copied or is_strided(k.alias) and k.alias.nbytes<=small: k.copy()
                 elif sums: k.sum()
