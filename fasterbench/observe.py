@@ -70,16 +70,25 @@ def backward(self:Observer):
     return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.parted)
 
 @patch
+def part(self:Observer, name)->Part: return Part(name)
+
+@patch
 def parted(self:Observer):
     "What is told where the parts of a backward pass begin; until the first it is nobody's time"
     going = [(None, self.clock.mark())]
     def switch(name):
         now = self.clock.mark()
         if going: self.calls.append((*going.pop(), now))
-        if name is not None: going.append((Part(name), now))
+        if name is not None: going.append((self.part(name), now))
     return switch
 
 # %% ../nbs/analysis/observe.ipynb #9f1873a7
+@patch
+def prepared(self:Observer): # a function without arguments
+    "What is timed: a forward"
+    args, kwargs = self.run.call()
+    return lambda: self.model(*args, **kwargs)
+
 @patch
 def path(self:Observer)->Counter: # name of a module → calls in the last forward
     return Counter(name for name,*_ in self.calls if not isinstance(name, Part))
@@ -88,12 +97,12 @@ def path(self:Observer)->Counter: # name of a module → calls in the last forwa
 def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: called just before
     "One forward, from mark to mark; the marks inside of it are left in `calls`, in seconds"
     self.run.reset(); self.calls.clear()
-    args, kwargs = self.run.call()
+    run = self.prepared()
     before()
     if self.nodes: self.nodes.reset()
     with self.run.open():
         host, begin = time.perf_counter(), self.clock.mark()
-        out = self.model(*args, **kwargs)
+        out = run()
         end, self.host_s = self.clock.mark(), time.perf_counter() - host
     _, seconds, *at = self.clock.seconds([begin, end, *(m for _,*marks in self.calls for m in marks)])
     self.calls[:] = zip([name for name,*_ in self.calls], at[::2], at[1::2])

@@ -11,7 +11,7 @@ import torch
 from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from .timing import time_for
-from .costs import CostMode, count_forward, op_dtype
+from .costs import CostMode, op_dtype
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 
 # %% ../nbs/analysis/recheck.ipynb #e257a245
@@ -95,17 +95,15 @@ def raised(
 
 # %% ../nbs/analysis/recheck.ipynb #510d6ec7
 def recheck(
-    model, run, # a model and its `Run`, both on `device`
-    device:torch.device,
     rows:list, # of `RooflinePoint`, under `peaks`
     peaks:HardwarePeaks, # measured
-    modules:dict, # name → module, as they were counted
+    device:torch.device,
+    count, # called with a mode: counts what the rows are of, under it
+    retimer:type=Retimer, # of that mode
 )->HardwarePeaks: # `peaks` itself where no row passes a ceiling
     "Measure the ceilings again with the operations of the rows that pass them"
     odd = through_ceiling(rows, peaks)
     if not odd: return peaks
-    mode = Retimer({r.name for r in odd}, {r.name for r in rows}, device, peaks.tf32_enabled)
-    run.reset()
-    args, kwargs = run.call()
-    count_forward(model, args, kwargs, modules, mode)
+    mode = retimer({r.name for r in odd}, {r.name for r in rows}, device, peaks.tf32_enabled)
+    count(mode)
     return raised(peaks, mode.best)
