@@ -56,10 +56,12 @@ def _time_cell(r):
 
 def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
 def _noise(r): return r.noise_s if r.samples else None
+def _recomputed(r): return r.recomputed if r.phase=='backward' else None
 
 # %% ../nbs/results/columns.ipynb #dee1e034
 columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('name', 'name', '', 'qualified name of the module; empty: the model itself', _name_cell),
+    Column('phase', 'phase', '', 'of a training step: forward, backward or optimizer'),
     Column('type', 'type', '', 'class of the module'),
     Column('calls', 'calls', 'calls', 'calls in a forward, launches of a kernel'),
     Column('flops', 'FLOPs', 'FLOP', 'work of a forward; a multiply-add is two', _flops_cell),
@@ -80,18 +82,19 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('warm_s', 'warm', 's', 'time by itself, right after the same call'),
     Column('cold_s', 'cold', 's', 'time by itself, after other data went through the caches'),
     Column('working_set', 'working set', 'B', 'bytes that the largest operation moves'),
+    Column('recomputed', 'recomputed', 'FLOP', "work in the backward that does the forward's again", of=_recomputed),
     Column('noise_s', 'IQR', 's', "interquartile range of the forwards' times", of=_noise),
 )}
 
 # %% ../nbs/results/columns.ipynb #59fecf99
-_work = 'name type flops bytes_moved arithmetic_intensity'.split()
+_work = 'name phase type flops bytes_moved arithmetic_intensity'.split()
 _rate = 'achieved_gflops bound utilization_pct roof time_s over_s time_pct'.split()
 shown = dict(   # kind of result → keys of columns
     measured  = [*_work, *_rate, 'warm_s', 'cold_s'],
     estimated = [*_work, 'bound', 'roof', 'roof_time_s'],
     projected = [*_work, 'bound', 'roof', 'roof_time_s'],
-    kernels   = ['name', 'calls', *_work[2:], *_rate])
-optional = 'warm_s', 'cold_s'   # only where a row has them
+    kernels   = ['name', 'calls', *_work[3:], *_rate])
+optional = 'phase', 'warm_s', 'cold_s'   # only where a row has them
 
 def kind_of(
     rows:list, # a `Roofline`, or rows from elsewhere

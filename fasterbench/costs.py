@@ -44,6 +44,7 @@ class ModuleCost:
     unknown:Counter = field(default_factory=Counter) # operation → calls, of those without a rule
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
     sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
+    recomputed:int = 0   # FLOP in a backward that do the forward's work again
     @property
     def working_set(self)->int: return max(self.sizes, default=0) # bytes that the largest operation moves
     @property
@@ -66,7 +67,7 @@ def add(self:ModuleCost, cost:Cost, dtype:torch.dtype|None):
 def merge(self:ModuleCost, other:ModuleCost):
     "Add the work that `other` did; the calls stay this module's own"
     self.flops += other.flops; self.matmul_flops += other.matmul_flops; self.bytes_moved += other.bytes_moved
-    self.unknown += other.unknown; self.sizes += other.sizes
+    self.unknown += other.unknown; self.sizes += other.sizes; self.recomputed += other.recomputed
     for k,(flops,nbytes) in other.work.items():
         w = self.work.setdefault(k, [0, 0])
         w[0] += flops; w[1] += nbytes
@@ -306,11 +307,12 @@ def count_forward(
 def counted(
     run:Run, # a model and its sample
     modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
+    mode:CostMode|None=None, # that counts; `None`: a new one
 )->Costs:
     "Count the next forward of a run"
     run.reset()
     args, kwargs = run.call()
-    with run.open(): return count_forward(run.model, args, kwargs, modules)
+    with run.open(): return count_forward(run.model, args, kwargs, modules, mode)
 
 # %% ../nbs/counting/costs.ipynb #1ffe9e71
 def counted_on_paper(

@@ -27,9 +27,10 @@ views = dict(   # method → module that adds it
     record='files', from_record='files', save='files', load='files')
 
 class Viewed(type):
-    "A class to which the modules in `views` add methods"
+    "A class to which the modules in its `views` add methods"
     def __getattr__(cls, name):
-        if name in views: import_module(f'fasterbench.{views[name]}')
+        known = type.__getattribute__(cls, 'views')
+        if name in known: import_module(f'fasterbench.{known[name]}')
         return type.__getattribute__(cls, name)
 
 # %% ../nbs/results/results.ipynb #b91c4b16
@@ -37,6 +38,7 @@ kinds = 'measured', 'estimated', 'projected', 'kernels'
 
 class Roofline(list, metaclass=Viewed):
     "Rows under a roof"
+    views = views
     def __init__(self,
         rows=(), # of `RooflinePoint`
         kind:str='measured', # of `kinds`
@@ -149,18 +151,20 @@ def joined(
         _largest(rows, 'bound'), utilization_pct(roof_s, time_s) if roof_s is not None and time_s else None,
         total('calls'), total('matmul_flops'), _only(r.dtype for r in rows), whole('time_pct'), total('params'), roof_s,
         max(r.working_set for r in rows), _largest(rows, 'roof'), whole('cache_time_s'),
-        whole('warm_s'), whole('cold_s'), samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()))
+        whole('warm_s'), whole('cold_s'), samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()),
+        phase=_only(r.phase for r in rows), recomputed=total('recomputed'))
 
 # %% ../nbs/results/results.ipynb #1486e8c0
-_fields = 'type', 'bound', 'dtype', 'roof'
+_fields = 'type', 'bound', 'dtype', 'roof', 'phase'
 
 def _key(by, depth):
     "A function of a row that tells its group"
     if callable(by): return by
     if depth is not None: return lambda r: '.'.join(r.name.split('.')[:depth])
+    if by=='module': return lambda r: r.name
     if by=='block': return lambda r: re.sub(r'(?<![^.])\d+(?![^.])', '*', r.name)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
-    raise ValueError(f"by={by!r}: known are {', '.join(_fields)}, block, a depth, or a function of the row")
+    raise ValueError(f"by={by!r}: known are {', '.join(_fields)}, module, block, a depth, or a function of the row")
 
 def group_key(
     by, # as of `Roofline.by`, or a depth

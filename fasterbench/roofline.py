@@ -28,7 +28,7 @@ from .recheck import recheck
 from .regions import visible
 from .report import summary_table
 from .roof import peaks_of
-from .results import Roofline, circumstances
+from .results import Roofline, Viewed, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half
 from .rows import roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
@@ -41,8 +41,12 @@ from .traffic import covered_bytes
 _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
-class RooflineAnalyzer:
+class RooflineAnalyzer(metaclass=Viewed):
     "Measures where each layer of a model stands under the roof of a machine"
+    views = dict(profile_step='training')   # method → module that adds it
+    def __getattr__(self, name):
+        getattr(type(self), name)   # a module adds it, or there is none
+        return object.__getattribute__(self, name)
     def __init__(self,
         model:nn.Module, # stays as it is
         # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`
@@ -181,7 +185,7 @@ def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modul
     "The peaks; where they were measured, and rows pass a ceiling, with that ceiling measured again"
     if self.given is not None: return peaks
     rows, _ = self._join(costs, forwards, peaks, {}, modules)
-    with run.open(): better = recheck(run.model, run, device, rows, peaks, modules)
+    better = recheck(rows, peaks, device, lambda mode: counted(run, modules, mode))
     if better is not peaks: remember(peaks, better)
     return better
 

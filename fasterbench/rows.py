@@ -50,8 +50,15 @@ class RooflinePoint:
     called_s:float|None = None      # the same of forwards that called it as often as counted; `None`: all did
     samples:list = field(default_factory=list, repr=False) # seconds in each timed forward
     unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
+    phase:str|None = field(default=None, repr=False) # of a training step, one of `phases`; `None`: a forward alone
+    recomputed:int = field(default=0, repr=False)    # FLOP in a backward that do the forward's work again
 
 # %% ../nbs/results/rows.ipynb #024c512c
+@patch(as_prop=True)
+def label(self:RooflinePoint)->str:
+    "What tells it from the others: its name, and in a training step its phase"
+    return self.name if self.phase is None else f"{self.name or '(the model)'} ({self.phase})"
+
 @patch(as_prop=True)
 def timing(self:RooflinePoint)->Timing: return Timing(self.samples)
 
@@ -124,12 +131,14 @@ def roof_name(cost, peaks, arithmetic_s, above)->str:
 
 # %% ../nbs/results/rows.ipynb #0c052185
 def module_kind(module)->str:
-    "The class of a module, as it was written"
+    "The class of a module, as it was written; a word stands for what is no module"
+    if isinstance(module, str): return module
     if isinstance(module, torch.jit.ScriptModule): return module.original_name
     return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
 
 def own_params(module)->int: # elements
-    "Elements of a module's own parameters; of all in it, where it can't be seen into"
+    "Elements of a module's own parameters; of all in it, where it can't be seen into; none of what is no module"
+    if isinstance(module, str): return 0
     own = held(module, '_parameters') if one_region(module) else module._parameters.values()
     return sum(p.numel() for p in own if p is not None)
 
@@ -213,6 +222,7 @@ class Totals:
     device_idle_pct:float|None=None # percent of a forward in which the device waits for the host; `None` on the CPU
     overhead_interval:tuple|None=None # percent, from and to: where the median of that is, at 95 %
     disturbance:Disturbance|None=None # what others took of the processors during the forwards; `None`: not known
+    what:str='forward' # that was timed: `"forward"` or `"step"`, a training step
 
 # %% ../nbs/results/rows.ipynb #afc4ede1
 @patch(as_prop=True)
@@ -231,7 +241,7 @@ def undefined_pct(self:Totals)->float: # percent of the forward
     return 100*self.undefined_s/self.mean_s
 
 # %% ../nbs/results/rows.ipynb #6c950926
-def sum_rows(rows, forwards, costs)->Totals:
+def sum_rows(rows, forwards, costs, what='forward')->Totals:
     "The rows' totals, beside the forward they are part of"
     outside = [t - sum(r.samples[i] for r in rows) for i,t in enumerate(forwards.totals)]
     rows_s, undefined_s = sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown)
@@ -239,7 +249,7 @@ def sum_rows(rows, forwards, costs)->Totals:
     return Totals(Timing(forwards.totals), Timing(outside), rows_s, undefined_s,
         costs.flops, costs.matmul_flops, costs.bytes_moved, sum(r.roof_time_s or 0. for r in rows), costs.complete,
         Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, launch, forwards.device_idle_pct,
-        forwards.overhead_interval, forwards.disturbance)
+        forwards.overhead_interval, forwards.disturbance, what)
 
 # %% ../nbs/results/rows.ipynb #111c9bc1
 def warn_no_ceiling(rows, peaks):
