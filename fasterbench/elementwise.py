@@ -104,12 +104,11 @@ def _dropout(args, kwargs, out):
 
 # %% ../nbs/counting/elementwise.ipynb #56657e08
 per_input = { # FLOPs for each element of the first input
-    1: '''sum nansum mean prod amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin col2im
-          unfold_backward max_pool2d_with_indices_backward''',
+    1: '''sum nansum mean prod amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin
+          col2im''',
     2: 'aminmax norm linalg_vector_norm',
     3: 'mse_loss renorm', 6: 'smooth_l1_loss huber_loss soft_margin_loss',   # losses with their sum
-    4: '''var std var_mean std_mean logsumexp _weight_norm_interface logcumsumexp _softmax_backward_data
-          _log_softmax_backward_data''',
+    4: '''var std var_mean std_mean logsumexp _weight_norm_interface logcumsumexp''',
     5: '_softmax _log_softmax softmax log_softmax _masked_softmax _safe_softmax',   # those without _ by `out=` only
     9: 'binary_cross_entropy binary_cross_entropy_with_logits',
 }

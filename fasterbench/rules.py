@@ -11,7 +11,8 @@ from functools import cache
 import torch
 from tabulate import tabulate
 from torch.utils.flop_counter import flop_registry
-from . import elementwise, formulas, matrices, products, quantized, updates
+from . import elementwise, formulas, gradient_losses, gradient_products, gradients, matrices, products
+from . import quantized, updates
 from .elementwise import by_output
 from .paper import in_cpp
 from .products import torch_rule
