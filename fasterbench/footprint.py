@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['memory_kinds', 'boundaries', 'phases', 'Footprint', 'MemoryMode', 'watching_sizes', 'Kept', 'Watched',
-           'step_footprint']
+           'step_footprint', 'Gauge', 'measured_footprint']
 
 # %% ../nbs/counting/footprint.ipynb #377bef63
 import gc, weakref
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fastcore.basics import patch
 from itertools import accumulate
 from tabulate import tabulate
+from threading import get_ident
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
@@ -230,7 +231,9 @@ def name_kinds(self:Watched):
 @patch
 def around(self:Watched, name, call):
     "What `watching` puts in the place of a module's call"
+    thread = get_ident()
     def followed(*args, **kwargs):
+        if get_ident()!=thread: return call(*args, **kwargs)
         caller, self.mode.at = self.mode.at, name
         try: return call(*args, **kwargs)
         finally: self.mode.at = caller
@@ -252,6 +255,7 @@ def part(self:Watched, name:str):
 def footprint(self:Watched)->Footprint:
     "What the log says"
     mode = self.mode
+    if 'forward' not in self.ends: raise ValueError(f"the step has no part 'forward', only {[*self.ends]}")
     held = list(accumulate((change for _,change,*_ in mode.log), initial=mode.before.total()))
     top = max(range(len(held)), key=held.__getitem__)
     sizes, activations = mode.held_at(self.ends['forward'])
@@ -274,3 +278,52 @@ def step_footprint(
     with watching(visible(model) if modules is None else modules, watched.around), eager():
         with watching_sizes(watched.mode), watched.mode: make(watched.part)
     return watched.footprint()
+
+# %% ../nbs/counting/footprint.ipynb #bfa8d571
+class Gauge:
+    "Asks a device's allocator what it holds, around the parts of a step"
+    def __init__(self,
+        device:torch.device,
+        memory, # with torch.cuda's functions of memory
+    ):
+        self.device, self.memory, self.live, self.peaks = device, memory, {}, {}
+    @contextmanager
+    def part(self, name:str):
+        phase = phases.get(name)
+        self.memory.reset_peak_memory_stats(self.device)
+        yield
+        if phase is None: return
+        self.peaks[phase] = max(self.memory.max_memory_allocated(self.device), self.peaks.get(phase, 0))
+        self.live[phase] = self.memory.memory_allocated(self.device)
+
+# %% ../nbs/counting/footprint.ipynb #ac226c9c
+def _rest(kinds, total):
+    "Kinds that add up to a total"
+    named = {k: n for k,n in kinds.items() if k!='other'}
+    return named | dict(other=total - sum(named.values()))
+
+def _allocator(device):
+    "What torch knows of a type of device's memory"
+    memory = torch.get_device_module(device)
+    if hasattr(memory, 'max_memory_allocated'): return memory
+    raise ValueError(f"the memory of {device} can't be measured: its allocator doesn't say what it holds")
+
+def measured_footprint(
+    model:nn.Module,
+    make, # runs one step, called with `part`
+    optimizer:torch.optim.Optimizer|None=None,
+    modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
+    sample=(), # what the model is called with
+    block:int=512, # bytes that memory is handed out in
+    memory=None, # with torch.cuda's functions of memory; `None`: those of the device
+)->Footprint:
+    "Measure what the device's allocator holds in a step of `model`, after a step in which it is told apart by kind"
+    device = model_device(model, sample)
+    gauge = Gauge(device, memory or _allocator(device))
+    counted = step_footprint(model, make, optimizer, modules, sample, block)
+    gc.collect()
+    make(gauge.part)
+    phase = max(gauge.peaks, key=gauge.peaks.get)
+    live = {p: _rest(kinds, gauge.live[p]) for p,kinds in counted.live.items()}
+    at_peak = _rest(counted.at_peak, gauge.peaks[phase])
+    return Footprint(live, counted.by_module, gauge.peaks[phase], phase, at_peak, 'measured')
