@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['memory_kinds', 'boundaries', 'phases', 'Footprint', 'MemoryMode', 'watching_sizes', 'Kept', 'Watched',
-           'step_footprint']
+           'step_footprint', 'Gauge', 'measured_footprint']
 
 # %% ../nbs/counting/footprint.ipynb #377bef63
 import gc, weakref
@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from fastcore.basics import patch
 from itertools import accumulate
 from tabulate import tabulate
+from threading import get_ident
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from .core import as_text, held, is_strided, model_device, si, tensors
+from .nodes import Nodes
 from .regions import eager, visible, watching
 from .snapshot import parts
+from .twin import _unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split()
@@ -99,17 +102,31 @@ class MemoryMode(TorchDispatchMode):
         self.known, self.sizes, self.kinds = {}, [], {}   # storage → number; its bytes now; its kind
         self.before, self.log = Counter(), []   # number → bytes at the beginning; (number, bytes, tensors kept, phase)
         self.at, self.phase, self.owners = '', '', {}   # number → module that kept it first
+        self.nodes = None   # which module made which node of autograd's graph
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
+
+# %% ../nbs/counting/footprint.ipynb #edf175a9
+@patch
+def go(self:MemoryMode, name:str):
+    "From here on, `name` is the innermost module"
+    self.at = name
+    if self.nodes: self.nodes.switch(name)
+
+@patch
+def here(self:MemoryMode)->str:
+    "The module that what happens belongs to"
+    node = None if self.nodes is None else torch._C._current_autograd_node()
+    return self.at if node is None else self.nodes.owner(node)
 
 # %% ../nbs/counting/footprint.ipynb #6383cb65
 def _given(x): return [t for t in tree_leaves(x) if isinstance(t, torch.Tensor)]
 
 @patch
 def pieces(self:MemoryMode, t)->list:
-    "The storages of a tensor that is on the device"
-    if t.device!=self.device: return []
-    return [o.untyped_storage() for o in ([t] if is_strided(t) else parts(t) or [])]
+    "The storages of a tensor, or of those that it consists of, as far as they are on the device"
+    strided = [p for o in _unwrapped(t) for p in ([o] if is_strided(o) else parts(o) or [])]
+    return [p.untyped_storage() for p in strided if p.device==self.device]
 
 @patch
 def resized(self:MemoryMode, number, nbytes):
@@ -169,18 +186,24 @@ def watching_sizes(mode:MemoryMode):
 class Kept:
     "A tensor that autograd holds on to, as long as it does"
     def __init__(self, tensor, mode):
-        self.tensor, self.mode = tensor.detach(), mode
+        self.tensor, self.mode, self.version = tensor.detach(), mode, tensor._version
         mode.was_there(tensor)
         self.numbers = [mode.noted(s) for s in mode.pieces(tensor)]
-        for n in self.numbers: mode.owners.setdefault(n, mode.at)
+        self.owner = mode.here()
+        for n in self.numbers: mode.owners.setdefault(n, self.owner)
         self.log(1)
     def log(self, change): self.mode.log.extend((n, 0, change, self.mode.phase) for n in self.numbers)
     def __del__(self): self.log(-1)
+    def back(self):
+        "The tensor, unless it was written to, which autograd leaves to its hooks to notice"
+        if self.tensor._version==self.version: return self.tensor
+        raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: a tensor {list(self.tensor.shape)} that {self.owner or 'the model'} keeps")
 
 @patch
 def keeping(self:MemoryMode):
     "A context in which it is noted what autograd keeps"
-    return saved_tensors_hooks(lambda t: Kept(t, self), lambda kept: kept.tensor)
+    return saved_tensors_hooks(lambda t: Kept(t, self), Kept.back)
 
 # %% ../nbs/counting/footprint.ipynb #62150608
 @patch
@@ -207,9 +230,10 @@ phases = dict(forward='forward', loss='forward', backward='backward', unscale='o
 
 class Watched:
     "A step's model, optimizer and sample, whose memory is told apart"
-    def __init__(self, model, optimizer, sample, block=1):
+    def __init__(self, model, optimizer, sample, modules, block=1):
         self.model, self.optimizer, self.ends = model, optimizer, {}   # phase → how long the log was at its end
-        self.mode = MemoryMode(model_device(model, sample), block)
+        self.mode, self.modules = MemoryMode(model_device(model, sample), block), modules
+        self.mode.nodes = Nodes(modules)
         for kind,ts in dict(parameters=held(model, '_parameters'), buffers=held(model, '_buffers')).items():
             for t in ts: self.mode.was_there(t, kind)
         for t in tensors(sample): self.mode.was_there(t)
@@ -230,10 +254,13 @@ def name_kinds(self:Watched):
 @patch
 def around(self:Watched, name, call):
     "What `watching` puts in the place of a module's call"
+    thread = get_ident()
     def followed(*args, **kwargs):
-        caller, self.mode.at = self.mode.at, name
+        if get_ident()!=thread: return call(*args, **kwargs)
+        caller = self.mode.at
+        self.mode.go(name)
         try: return call(*args, **kwargs)
-        finally: self.mode.at = caller
+        finally: self.mode.go(caller)
     return followed
 
 # %% ../nbs/counting/footprint.ipynb #176fc74f
@@ -242,7 +269,8 @@ def around(self:Watched, name, call):
 def part(self:Watched, name:str):
     "What `make` opens around a part of the step"
     mode, phase = self.mode, phases.get(name, name)
-    mode.phase, mode.at = phase, '' if name=='forward' else f'({name})'
+    mode.phase = phase
+    mode.go('' if name=='forward' else f'({name})')
     with mode.keeping() if phase=='forward' else nullcontext(): yield
     self.name_kinds()
     if name in phases: self.ends[phase] = len(mode.log)
@@ -252,6 +280,7 @@ def part(self:Watched, name:str):
 def footprint(self:Watched)->Footprint:
     "What the log says"
     mode = self.mode
+    if 'forward' not in self.ends: raise ValueError(f"the step has no part 'forward', only {[*self.ends]}")
     held = list(accumulate((change for _,change,*_ in mode.log), initial=mode.before.total()))
     top = max(range(len(held)), key=held.__getitem__)
     sizes, activations = mode.held_at(self.ends['forward'])
@@ -270,7 +299,56 @@ def step_footprint(
 )->Footprint:
     "Count what the next step of `model` holds, where it is, with data or without"
     gc.collect()   # what an earlier step left in circles is not freed during this one
-    watched = Watched(model, optimizer, sample, block)
-    with watching(visible(model) if modules is None else modules, watched.around), eager():
+    watched = Watched(model, optimizer, sample, visible(model) if modules is None else modules, block)
+    with watching(watched.modules, watched.around), eager():
         with watching_sizes(watched.mode), watched.mode: make(watched.part)
     return watched.footprint()
+
+# %% ../nbs/counting/footprint.ipynb #bfa8d571
+class Gauge:
+    "Asks a device's allocator what it holds, around the parts of a step"
+    def __init__(self,
+        device:torch.device,
+        memory, # with torch.cuda's functions of memory
+    ):
+        self.device, self.memory, self.live, self.peaks = device, memory, {}, {}
+    @contextmanager
+    def part(self, name:str):
+        phase = phases.get(name)
+        self.memory.reset_peak_memory_stats(self.device)
+        yield
+        if phase is None: return
+        self.peaks[phase] = max(self.memory.max_memory_allocated(self.device), self.peaks.get(phase, 0))
+        self.live[phase] = self.memory.memory_allocated(self.device)
+
+# %% ../nbs/counting/footprint.ipynb #ac226c9c
+def _rest(kinds, total):
+    "Kinds that add up to a total"
+    named = {k: n for k,n in kinds.items() if k!='other'}
+    return named | dict(other=total - sum(named.values()))
+
+def _allocator(device):
+    "What torch knows of a type of device's memory"
+    memory = torch.get_device_module(device)
+    if hasattr(memory, 'max_memory_allocated'): return memory
+    raise ValueError(f"the memory of {device} can't be measured: its allocator doesn't say what it holds")
+
+def measured_footprint(
+    model:nn.Module,
+    make, # runs one step, called with `part`
+    optimizer:torch.optim.Optimizer|None=None,
+    modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
+    sample=(), # what the model is called with
+    block:int=512, # bytes that memory is handed out in
+    memory=None, # with torch.cuda's functions of memory; `None`: those of the device
+)->Footprint:
+    "Measure what the device's allocator holds in a step of `model`, after a step in which it is told apart by kind"
+    device = model_device(model, sample)
+    gauge = Gauge(device, memory or _allocator(device))
+    counted = step_footprint(model, make, optimizer, modules, sample, block)
+    gc.collect()
+    make(gauge.part)
+    phase = max(gauge.peaks, key=gauge.peaks.get)
+    live = {p: _rest(kinds, gauge.live[p]) for p,kinds in counted.live.items()}
+    at_peak = _rest(counted.at_peak, gauge.peaks[phase])
+    return Footprint(live, counted.by_module, gauge.peaks[phase], phase, at_peak, 'measured')
