@@ -4,18 +4,18 @@
 
 # %% auto #0
 __all__ = ['counterpart', 'optimizers', 'made_optimizer', 'as_on', 'PaperStep', 'check_paper', 'step_on_paper', 'count_on_paper',
-           'footprint_on_paper']
+           'footprint_on_paper', 'paper_point', 'paper_rows_of']
 
-# %% ../nbs/analysis/paper_steps.ipynb #743fc094
+# %% ../nbs/analysis/paper_steps.ipynb #1c36ae9a
 import copy, torch
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from fastcore.basics import patch
 from pathlib import Path
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils
-from .core import as_text, first_line, held, model_device, model_dtype, si, walk
+from .core import as_text, first_line, held, model_device, model_dtype, walk
 from .costs import warn_unknown
 from .footprint import Footprint, step_footprint
 from .paper import on_paper
@@ -24,15 +24,16 @@ from .phases import StepMode, counted_step
 from .regions import visible
 from .results import Roofline, circumstances
 from .roof import peaks_of
-from .roofline import RooflineAnalyzer, _elsewhere, paper_request, weight_bytes
+from .roofline import RooflineAnalyzer, _elsewhere, paper_request
 from .rows import check_ceilings, roofline_point, warn_no_ceiling
 from .snapshot import reach
 from .step import Step, _check_optimizer, _clipping, check_training, loss_of, own_casts
-from .training import kind_in
+from .timing import check_count
+from .training import in_step, kind_in
 from .twin import _rebound, deep_stack
 from .utilization import language_facts
 
-# %% ../nbs/analysis/paper_steps.ipynb #8d479e72
+# %% ../nbs/analysis/paper_steps.ipynb #dc44c4e5
 def counterpart(
     optimizer:torch.optim.Optimizer, # stays as it is
     memo, # what is put in the place of which tensor
@@ -44,7 +45,7 @@ def counterpart(
     except Exception as e: raise ValueError(f"{type(optimizer).__name__} can't be copied: {first_line(e)}") from e
     return new
 
-# %% ../nbs/analysis/paper_steps.ipynb #1984819f
+# %% ../nbs/analysis/paper_steps.ipynb #c6c1da3c
 def optimizers()->dict: # name in small letters → class
     "The optimizers of torch by name"
     found = (o for o in vars(torch.optim).values() if isinstance(o, type))
@@ -59,7 +60,7 @@ def made_optimizer(
     if isinstance(asked, str): asked = optimizers()[asked.lower()]
     return asked([*model.parameters()]) if callable(asked) else counterpart(asked, memo)
 
-# %% ../nbs/analysis/paper_steps.ipynb #03132581
+# %% ../nbs/analysis/paper_steps.ipynb #1baf68c1
 def _by_default(group):
     "Does torch choose how a group is worked on?"
     return 'foreach' in group and group['foreach'] is None and not group.get('fused') and not group.get('differentiable')
@@ -73,7 +74,7 @@ def as_on(
     for g in optimizer.param_groups:
         if _by_default(g) and not isinstance(g.get('lr'), torch.Tensor): g['foreach'] = True
 
-# %% ../nbs/analysis/paper_steps.ipynb #202b72ca
+# %% ../nbs/analysis/paper_steps.ipynb #6b670e1f
 def _leading_to(model, memo, o):
     "`o`, with the copy in the place of the model"
     live = {id(m) for m in walk(model).values()}
@@ -90,7 +91,7 @@ class PaperStep(Step):
     def reset(self): self.sample = self.calls()
     def call(self): return self.sample
 
-# %% ../nbs/analysis/paper_steps.ipynb #a7f2655e
+# %% ../nbs/analysis/paper_steps.ipynb #bf1f29dd
 def check_paper(model, loss, optimizer, clip):
     "Refuse what no training step can be made of"
     check_training(model, torch.device('cpu'), loss, None, clip)
@@ -121,7 +122,7 @@ def _own_gradients(model):
     finally:
         for p,grad in grads: p.grad = grad
 
-# %% ../nbs/analysis/paper_steps.ipynb #9201c311
+# %% ../nbs/analysis/paper_steps.ipynb #e37f73b6
 @contextmanager
 def _autocast_as_on(device):
     "The caller's autocast for `device`, for tensors without data"
@@ -145,7 +146,7 @@ def step_on_paper(
         if optimizer is not None: optimizer = _checked(made_optimizer(optimizer, twin, paper.memo), twin, device)
         yield PaperStep(twin, calls, paper.interrupts, loss, optimizer, clip), paper
 
-# %% ../nbs/analysis/paper_steps.ipynb #a604e22d
+# %% ../nbs/analysis/paper_steps.ipynb #45babc70
 def count_on_paper(
     step:PaperStep, paper,
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
@@ -158,7 +159,7 @@ def count_on_paper(
         costs = counted_step(step, modules, mode)
     return costs, modules
 
-# %% ../nbs/analysis/paper_steps.ipynb #2448a46c
+# %% ../nbs/analysis/paper_steps.ipynb #41183314
 def footprint_on_paper(step:PaperStep)->Footprint:
     "What the next step holds"
     step.reset()
@@ -170,3 +171,53 @@ def footprint(self:Roofline)->Footprint:
     known = self.about.get('memory')
     if known is None: raise ValueError(f"how much memory {self.about.get('model', 'the model')} takes was not counted")
     return Footprint(**known)
+
+# %% ../nbs/analysis/paper_steps.ipynb #0c434e3f
+def paper_point(place, costs, peaks, modules, step):
+    "The row of one place, without times"
+    module = modules.get(place.name) or kind_in(step, place.name)
+    return in_step(roofline_point(place.name, module, costs.by_module[place], [], None, peaks), place, costs)
+
+def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
+    "A row for each place of a step in which something is done"
+    return [paper_point(p, costs, peaks, modules, step) for p,c in costs.by_module.items() if c.worked]
+
+# %% ../nbs/analysis/paper_steps.ipynb #33d79034
+@patch
+def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, tokens):
+    "What a step costs; its rows under `peaks`"
+    device, facts = _elsewhere(peaks), language_facts(self.model, self.sample, tokens)
+    with step_on_paper(self.model, self.sample, loss, optimizer, clip, dtype, device) as (step, paper):
+        costs, modules = count_on_paper(step, paper, device)
+        held, rows = footprint_on_paper(step), paper_rows_of(costs, peaks, modules, step)
+        said = dict(loss=kind_in(step, '(loss)'))
+        if step.optimizer is not None: said['optimizer'] = type(step.optimizer).__name__
+    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
+        device_name=peaks.device_name or peaks.device, memory=vars(held), **said, **facts)
+    return costs, Roofline(rows, 'estimated', peaks, about=about)
+
+# %% ../nbs/analysis/paper_steps.ipynb #cf1ecc8e
+@patch
+def estimate_step(self:RooflineAnalyzer,
+    # of a machine that need not be there, or a datasheet's name, or a file's path; `None`: those it was made with
+    peaks:HardwarePeaks|str|Path|None=None,
+    loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
+    # an optimizer of the model's parameters, a name (`"adamw"`), or a function of parameters that makes one; `None`:
+    # forward and backward only
+    optimizer=None,
+    *,
+    clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
+    dtype:torch.dtype|str|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
+    tokens:int|None=None, # of a step; `None`: elements of the sample's first matrix of integers
+)->Roofline: # with a `phase` for each row
+    "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
+    peaks = self.asked if peaks is None else peaks
+    if tokens is not None: check_count('tokens', tokens, 1)
+    dtype, _ = paper_request(self.sample, peaks, dtype, None)
+    peaks = peaks_of(peaks, dtype or model_dtype(self.model))
+    costs, rows = self._step_estimated(peaks, loss, optimizer, clip, dtype, tokens)
+    check_ceilings(rows, peaks, 'estimate_step')
+    self.estimated, self.costs = rows, costs
+    warn_unknown(costs)
+    warn_no_ceiling(rows, peaks)
+    return rows
