@@ -57,7 +57,7 @@ class RooflinePoint:
 @patch(as_prop=True)
 def label(self:RooflinePoint)->str:
     "What tells it from the others: its name, and in a training step its phase"
-    return self.name if self.phase is None else f"{self.name or '(the model)'} ({self.phase})"
+    return self.name if self.phase in (None, self.name) else f"{self.name or '(the model)'} ({self.phase})"
 
 @patch(as_prop=True)
 def timing(self:RooflinePoint)->Timing: return Timing(self.samples)
