@@ -6,7 +6,7 @@
 __all__ = ['counterpart', 'optimizers', 'made_optimizer', 'as_on', 'PaperStep', 'check_paper', 'step_on_paper', 'count_on_paper',
            'footprint_on_paper', 'paper_point', 'paper_rows_of']
 
-# %% ../nbs/analysis/paper_steps.ipynb #1c36ae9a
+# %% ../nbs/analysis/paper_steps.ipynb #8877214f
 import copy, torch
 from collections import defaultdict
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ from .training import in_step, kind_in
 from .twin import _rebound, deep_stack
 from .utilization import language_facts
 
-# %% ../nbs/analysis/paper_steps.ipynb #dc44c4e5
+# %% ../nbs/analysis/paper_steps.ipynb #4241afed
 def counterpart(
     optimizer:torch.optim.Optimizer, # stays as it is
     memo, # what is put in the place of which tensor
@@ -45,11 +45,12 @@ def counterpart(
     except Exception as e: raise ValueError(f"{type(optimizer).__name__} can't be copied: {first_line(e)}") from e
     return new
 
-# %% ../nbs/analysis/paper_steps.ipynb #c6c1da3c
+# %% ../nbs/analysis/paper_steps.ipynb #3fd7195d
 def optimizers()->dict: # name in small letters → class
     "The optimizers of torch by name"
     found = (o for o in vars(torch.optim).values() if isinstance(o, type))
-    return {c.__name__.lower(): c for c in found if issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer}
+    kinds = [c for c in found if issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer]
+    return {c.__name__.lower(): c for c in kinds}
 
 def made_optimizer(
     asked, # an optimizer, a name, or a function of parameters
@@ -60,10 +61,11 @@ def made_optimizer(
     if isinstance(asked, str): asked = optimizers()[asked.lower()]
     return asked([*model.parameters()]) if callable(asked) else counterpart(asked, memo)
 
-# %% ../nbs/analysis/paper_steps.ipynb #1baf68c1
+# %% ../nbs/analysis/paper_steps.ipynb #e2d6a551
 def _by_default(group):
     "Does torch choose how a group is worked on?"
-    return 'foreach' in group and group['foreach'] is None and not group.get('fused') and not group.get('differentiable')
+    if group.get('fused') or group.get('differentiable') or isinstance(group.get('lr'), torch.Tensor): return False
+    return 'foreach' in group and group['foreach'] is None
 
 def as_on(
     optimizer,
@@ -72,9 +74,9 @@ def as_on(
     "Let an optimizer work as it does on a device"
     if device!='cuda': return
     for g in optimizer.param_groups:
-        if _by_default(g) and not isinstance(g.get('lr'), torch.Tensor): g['foreach'] = True
+        if _by_default(g): g['foreach'] = True
 
-# %% ../nbs/analysis/paper_steps.ipynb #6b670e1f
+# %% ../nbs/analysis/paper_steps.ipynb #8f1551d1
 def _leading_to(model, memo, o):
     "`o`, with the copy in the place of the model"
     live = {id(m) for m in walk(model).values()}
@@ -91,7 +93,7 @@ class PaperStep(Step):
     def reset(self): self.sample = self.calls()
     def call(self): return self.sample
 
-# %% ../nbs/analysis/paper_steps.ipynb #bf1f29dd
+# %% ../nbs/analysis/paper_steps.ipynb #06c3c870
 def check_paper(model, loss, optimizer, clip):
     "Refuse what no training step can be made of"
     check_training(model, torch.device('cpu'), loss, None, clip)
@@ -106,6 +108,8 @@ def _checked(optimizer, twin, device):
     as_on(optimizer, device)
     return optimizer
 
+
+# %% ../nbs/analysis/paper_steps.ipynb #c8e0c11e
 @contextmanager
 def _foreach_on_paper():
     "While the block lasts, tensors without data are worked on in lists where others are"
@@ -122,7 +126,7 @@ def _own_gradients(model):
     finally:
         for p,grad in grads: p.grad = grad
 
-# %% ../nbs/analysis/paper_steps.ipynb #e37f73b6
+# %% ../nbs/analysis/paper_steps.ipynb #687a421e
 @contextmanager
 def _autocast_as_on(device):
     "The caller's autocast for `device`, for tensors without data"
@@ -146,7 +150,7 @@ def step_on_paper(
         if optimizer is not None: optimizer = _checked(made_optimizer(optimizer, twin, paper.memo), twin, device)
         yield PaperStep(twin, calls, paper.interrupts, loss, optimizer, clip), paper
 
-# %% ../nbs/analysis/paper_steps.ipynb #45babc70
+# %% ../nbs/analysis/paper_steps.ipynb #9e57d7b7
 def count_on_paper(
     step:PaperStep, paper,
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
@@ -159,20 +163,20 @@ def count_on_paper(
         costs = counted_step(step, modules, mode)
     return costs, modules
 
-# %% ../nbs/analysis/paper_steps.ipynb #41183314
+# %% ../nbs/analysis/paper_steps.ipynb #55a5c3d1
 def footprint_on_paper(step:PaperStep)->Footprint:
     "What the next step holds"
     step.reset()
     return step_footprint(step.model, step.make, step.optimizer, visible(step.model), step.sample)
 
-@patch(as_prop=True)
+@patch
 def footprint(self:Roofline)->Footprint:
     "How much memory the step takes"
     known = self.about.get('memory')
     if known is None: raise ValueError(f"how much memory {self.about.get('model', 'the model')} takes was not counted")
     return Footprint(**known)
 
-# %% ../nbs/analysis/paper_steps.ipynb #0c434e3f
+# %% ../nbs/analysis/paper_steps.ipynb #92540307
 def paper_point(place, costs, peaks, modules, step):
     "The row of one place, without times"
     module = modules.get(place.name) or kind_in(step, place.name)
@@ -182,7 +186,7 @@ def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
     "A row for each place of a step in which something is done"
     return [paper_point(p, costs, peaks, modules, step) for p,c in costs.by_module.items() if c.worked]
 
-# %% ../nbs/analysis/paper_steps.ipynb #33d79034
+# %% ../nbs/analysis/paper_steps.ipynb #94be87a1
 @patch
 def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, tokens):
     "What a step costs; its rows under `peaks`"
@@ -196,7 +200,7 @@ def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, 
         device_name=peaks.device_name or peaks.device, memory=vars(held), **said, **facts)
     return costs, Roofline(rows, 'estimated', peaks, about=about)
 
-# %% ../nbs/analysis/paper_steps.ipynb #cf1ecc8e
+# %% ../nbs/analysis/paper_steps.ipynb #d45feb6f
 @patch
 def estimate_step(self:RooflineAnalyzer,
     # of a machine that need not be there, or a datasheet's name, or a file's path; `None`: those it was made with
