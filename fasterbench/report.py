@@ -60,7 +60,7 @@ def _memory_line(peaks, weights):
     there = f"the device has {si(peaks.memory_bytes, 'B')}" if known else 'how much the device has is not known'
     return f"memory       {si(weights, 'B')} of weights, without activations; {there}"
 
-# %% ../nbs/visualization/report.ipynb #75f29516
+# %% ../nbs/visualization/report.ipynb #3217257a
 def _held(memory):
     "What is held at the peak of a step, in words"
     kinds = sorted(memory['at_peak'].items(), key=lambda o: -o[1])
@@ -77,8 +77,9 @@ def unfit_result(r:Roofline)->str: # empty: it does, or that is not known
 def _memory_lines(r):
     "What a result takes of the memory"
     memory, weights = r.about.get('memory'), r.about.get('weight_bytes')
+    if unfit_result(r): return []   # it is said before the table
     if memory is not None: return [f"memory       at most {': '.join(_held(memory))}"]
-    return [] if weights is None or unfit_result(r) else [_memory_line(r.peaks, weights)]
+    return [] if weights is None else [_memory_line(r.peaks, weights)]
 
 # %% ../nbs/visualization/report.ipynb #3a05e752
 def _many_marks(t):

@@ -5,16 +5,16 @@
 # %% auto #0
 __all__ = ['flops_per_token', 'multiplied_params', 'tokens_of', 'attention_of', 'language_facts', 'ceiling_of', 'token_lines']
 
-# %% ../nbs/analysis/utilization.ipynb #0a796940
+# %% ../nbs/analysis/utilization.ipynb #ec3f91e2
 import torch
 from fastcore.basics import patch
 from torch import nn
-from .core import call_args, leaves, si, walk
+from .core import call_args, leaves, walk
 from .peaks import dtype_name
 from .results import Roofline
 from .rows import main_dtype
 
-# %% ../nbs/analysis/utilization.ipynb #fe698ca5
+# %% ../nbs/analysis/utilization.ipynb #a30e1e88
 def flops_per_token(
     params:int, # elements that tokens are multiplied with
     layers:int=0, heads:int=0, size:int=0, # layers of attention, heads of each, and elements of a head
@@ -23,14 +23,14 @@ def flops_per_token(
     "What training a dense language model takes for a token: forward and backward"
     return 6*params + 12*layers*heads*size*length
 
-# %% ../nbs/analysis/utilization.ipynb #e8a52bae
+# %% ../nbs/analysis/utilization.ipynb #302f9657
 def multiplied_params(model:nn.Module)->int: # elements
     "Parameters but those of tables that are only looked up"
     others = [m for m in walk(model).values() if not isinstance(m, (nn.Embedding, nn.EmbeddingBag))]
     own = {id(p): p for m in others for p in m._parameters.values() if p is not None}
     return sum(p.numel() for p in own.values())
 
-# %% ../nbs/analysis/utilization.ipynb #a76d4a8c
+# %% ../nbs/analysis/utilization.ipynb #d88d130b
 def _is_tokens(o):
     if not isinstance(o, torch.Tensor) or o.is_nested or o.dim()!=2: return False
     return not (o.is_floating_point() or o.is_complex() or o.dtype is torch.bool)
@@ -49,7 +49,7 @@ def attention_of(model:nn.Module)->list|None: # layers, heads of each, elements 
     size = getattr(text, 'head_dim', None) or (width//heads if heads and width else None)
     return [layers, heads, size] if layers and heads and size else None
 
-# %% ../nbs/analysis/utilization.ipynb #b3d4c028
+# %% ../nbs/analysis/utilization.ipynb #082db5d5
 def language_facts(
     model:nn.Module, sample,
     tokens:int|None=None, # of a step; `None`: those of the sample
@@ -61,7 +61,7 @@ def language_facts(
     attention = dict(attention=[*known, shape[1]]) if known and shape is not None else {}
     return dict(tokens=shape.numel() if tokens is None else tokens, multiplied_params=size, **attention)
 
-# %% ../nbs/analysis/utilization.ipynb #c54dbf89
+# %% ../nbs/analysis/utilization.ipynb #75d69c1b
 def _tokens(r):
     if 'tokens' in r.about: return r.about['tokens']
     raise ValueError(f"how many tokens {r.about.get('model', 'the model')} takes a step is not known: tokens=… says it")
@@ -79,7 +79,7 @@ def ceiling_of(r)->float: # FLOP/s
     raise ValueError(f"most of the arithmetic is in {dtype_name(dtype)}, "
         f"and the peaks hold {', '.join(r.peaks.compute_peaks)}")
 
-# %% ../nbs/analysis/utilization.ipynb #1c1eadc5
+# %% ../nbs/analysis/utilization.ipynb #5cd03952
 @patch
 def model_flops(self:Roofline,
     attention:tuple|None=None, # layers, heads, elements of a head, tokens of a sequence; `None`: as the config says
@@ -108,12 +108,12 @@ def hfu(self:Roofline,
     rate = self.tokens_per_s() if tokens_per_s is None else tokens_per_s
     return 100*self.matmul_flops/_tokens(self)*rate/ceiling_of(self)
 
-# %% ../nbs/analysis/utilization.ipynb #72fee851
+# %% ../nbs/analysis/utilization.ipynb #44c02434
 def token_lines(r:Roofline)->list[str]: # empty: there are no tokens
     "Tokens a second, and of the machine's arithmetic what they take, in a line"
-    if 'tokens' not in r.about or not r or not all(o.phase for o in r): return []
-    rate, known = (r.tokens_per_s(), bool(r.peaks.ceiling(main_dtype(r)))) if r.totals or r.roof_time_s else (None, False)
-    if rate is None: return []
+    if 'tokens' not in r.about or not (r.totals or r.roof_time_s) or not all(o.phase for o in r): return []
+    known = bool(r.peaks.ceiling(main_dtype(r)))
     mfu = f'MFU {r.mfu():.1f} %, ' if known and 'attention' in r.about else ''
     used = f"; {mfu}HFU {r.hfu():.1f} %" if known else ''
-    return [f"tokens       {si(rate, 'tokens/s')}{'' if r.totals else ' at most'}, {r.about['tokens']:,} a step{used}"]
+    rate = f"{r.tokens_per_s():,.0f} a second{'' if r.totals else ' at most'}"
+    return [f"tokens       {rate}, {r.about['tokens']:,} a step{used}"]
