@@ -25,7 +25,7 @@ from .results import Roofline, circumstances
 from .roofline import RooflineAnalyzer, _check_request, check_peaks
 from .rows import mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
-from .step import training
+from .step import loss_of, training
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
 class Part(Place): "A place where something was done, and that was not called there"
@@ -99,9 +99,9 @@ def kind_in(
     name:str, # of what is no module
 )->str:
     "What a row that is no module's is of"
-    loss, clip = step.loss, step.clip
-    kinds = {'(loss)': getattr(loss, '__name__', type(loss).__name__), '(scaler)': type(step.scaler).__name__,
-             '(clip)': getattr(clip, '__name__', 'clip')}
+    def called(f): return getattr(f, '__name__', type(f).__name__)
+    kinds = {'(loss)': 'the output' if step.loss is loss_of else called(step.loss), '(clip)': called(step.clip),
+             '(scaler)': type(step.scaler).__name__}
     return kinds.get(name, type(step.optimizer).__name__)
 
 def step_point(place, cost, costs, forwards, peaks, modules, step, middle, step_s):
@@ -111,7 +111,7 @@ def step_point(place, cost, costs, forwards, peaks, modules, step, middle, step_
     module = modules.get(place.name) or kind_in(step, place.name)
     row = roofline_point(place.name, module, cost, samples, step_s, peaks, ran, middle)
     first = costs.by_module.get(Place('forward', place.name))
-    row.phase, row.calls = place.phase, first.calls if first and first.calls else 1
+    row.phase, row.calls, row.recomputed = place.phase, first.calls if first and first.calls else 1, cost.recomputed
     if place.phase!='forward': row.params = 0   # they are the forward's
     return row
 
