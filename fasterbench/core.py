@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
-           'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'is_strided', 'home', 'extent',
-           'call_args', 'is_leaf', 'model_device', 'captured', 'in_cell', 'si', 'as_text', 'first_line', 'any_console',
-           'write_file', 'worked_in', 'progress', 'forwarding']
+           'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
+           'home', 'extent', 'call_args', 'is_leaf', 'model_device', 'captured', 'in_cell', 'si', 'as_text',
+           'first_line', 'any_console', 'write_file', 'worked_in', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -165,6 +165,10 @@ def to_device(x, device:torch.device):
     "`x` with every tensor in it on `device`, one that appears twice as one; what is there already is not copied"
     moved = {id(t): t if t.device==device else t.to(device) for t in tensors(x)}
     return mapped(lambda t: moved[id(t)] if isinstance(t, torch.Tensor) else t, x)
+
+def to_dtype(x, dtype:torch.dtype):
+    "`x` with every floating-point tensor in it in `dtype`"
+    return mapped(lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, x)
 
 # %% ../nbs/core/core.ipynb #7bb3b7e7
 def is_strided(t:torch.Tensor)->bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 from .arithmetic import measurable
-from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors
+from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors, to_dtype
 from .costs import warn_unknown
 from .peaks import HardwarePeaks, measure_peaks
 from .results import Roofline
@@ -248,10 +248,9 @@ def sweep_dtype(
         if not d.is_floating_point: raise ValueError(f"dtype={d}: parameters and inputs are floating point")
     if peaks is not None: peaks = peaks_of(peaks)
     run, finished = _runner(peaks, on_paper, options, [d for d in dtypes if measurable(d)])
-    def cast(o, d): return o.to(d) if isinstance(o, torch.Tensor) and o.is_floating_point() else o
     def one(d):
         if on_paper: return RooflineAnalyzer(model, sample, in_dtype(peaks, d)).estimate(dtype=d, **options)
-        return run(copy.deepcopy(model).to(d), mapped(lambda o: cast(o, d), sample))
+        return run(copy.deepcopy(model).to(d), to_dtype(sample, d))
     return swept(dtypes, one, finished, name='dtype', per=lambda v: per, items=items)
 
 # %% ../nbs/analysis/sweep.ipynb #ef92bdb3
