@@ -14,7 +14,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 from .arithmetic import measurable
-from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors, to_dtype
+from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress
+from .core import resolve_dtype, tensors, to_dtype
 from .costs import warn_unknown
 from .peaks import HardwarePeaks
 from .results import Roofline
