@@ -9,6 +9,7 @@ __all__ = ['dtype_name', 'named_dtype', 'HardwarePeaks', 'arithmetic_dtype', 'da
 # %% ../nbs/hardware/roof.ipynb #39975793
 import json, re
 from dataclasses import asdict, dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 import numpy as np, torch
 from fastcore.basics import patch
@@ -278,7 +279,9 @@ def __repr__(self:HardwarePeaks):
 @patch
 def _repr_html_(self:HardwarePeaks):
     about, *notes = [as_text(o, markup=True) for o in ('; '.join(self._where()), *self.notes())]
-    return f"<p>{about}</p>\n{self.table('html')}" + ''.join(f'\n<p>{o}</p>' for o in notes)
+    table = f'<div class="wide">{self.table("html")}</div>'
+    framed = import_module('fasterbench.display').framed   # in the look of results, whose modules read this one
+    return framed(f'<p>{about}</p>', table, *(f'<p>{o}</p>' for o in notes))
 
 @patch
 def __str__(self:HardwarePeaks): return repr(self)
