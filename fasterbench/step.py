@@ -80,7 +80,8 @@ def _clipping(clip):
     if clip is None or callable(clip): return clip
     if not isinstance(clip, Real) or isinstance(clip, bool) or not clip>0:
         raise ValueError(f"clip={clip!r} is neither a norm above 0 nor a function of parameters")
-    return lambda parameters: nn.utils.clip_grad_norm_(parameters, clip)
+    def clip_grad_norm_(parameters): return nn.utils.clip_grad_norm_(parameters, clip)
+    return clip_grad_norm_
 
 class Step(Run):
     "A model, a sample that every step finds unchanged, and what makes a step of them"

@@ -17,7 +17,7 @@ from .core import device_name, model_device, model_dtype, resolve_device
 from .costs import Costs, warn_unknown
 from .observe import Observer, time_forwards, warn_other_path
 from .phases import Place, StepMode, counted_step, followed, group_name
-from .phases import parts, phases, told_groups
+from .phases import phases, place_of, told_groups
 from .peaks import remember
 from .recheck import Retimer, recheck
 from .regions import visible
@@ -85,7 +85,7 @@ def taking(self:StepObserver):
 @contextmanager
 def step_part(self:StepObserver, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
-    place = parts[part]
+    place = place_of(part, self.run)
     self.phase = place.phase
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
@@ -121,7 +121,8 @@ def joined_step(costs:Costs, o:StepObserver, timed:Counter)->Costs:
     if not compiled_in(costs, o, timed): return costs
     rows = {p.name for p in [*timed, *costs.by_module] if p in timed or p.name.startswith('(')}
     def of(phase): return {p.name: c for p,c in costs.by_module.items() if p.phase==phase}
-    return Costs({Place(phase, n): c for phase in phases for n,c in merged(of(phase), rows, costs).items()}, costs.callers)
+    res = {phase: merged(of(phase), rows, costs) for phase in phases}
+    return Costs({Place(phase, n): c for phase,own in res.items() for n,c in own.items()}, costs.callers)
 
 # %% ../nbs/analysis/training.ipynb #8868bc9c
 class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of some rows where they are called"
@@ -169,7 +170,8 @@ def profile_step(self:RooflineAnalyzer,
         device = resolve_device(model_device(self.model, self.sample) if device is None else device)
         if self.given is not None: check_peaks(self.given, device)
         tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
-        with (training(self.model, self.sample, loss, optimizer, device, clip, scaler) as step, float32_precision(tf32)):
+        told = self.model, self.sample, loss, optimizer, device, clip, scaler
+        with training(*told) as step, float32_precision(tf32):
             costs, taken, peaks, rows = self._step_measured(step, device, warmup, steps)
             totals = sum_rows(rows, taken, costs, 'step')
     self.results, self.costs = Roofline(rows, 'measured', peaks, totals, step_about(self, step, device)), costs
