@@ -104,12 +104,11 @@ def _dropout(args, kwargs, out):
 
 # %% ../nbs/counting/elementwise.ipynb #56657e08
 per_input = { # FLOPs for each element of the first input
-    1: '''sum nansum mean prod amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin col2im
-          unfold_backward max_pool2d_with_indices_backward''',
+    1: '''sum nansum mean prod amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin
+          col2im''',
     2: 'aminmax norm linalg_vector_norm',
     3: 'mse_loss renorm', 6: 'smooth_l1_loss huber_loss soft_margin_loss',   # losses with their sum
-    4: '''var std var_mean std_mean logsumexp _weight_norm_interface logcumsumexp _softmax_backward_data
-          _log_softmax_backward_data''',
+    4: '''var std var_mean std_mean logsumexp _weight_norm_interface logcumsumexp''',
     5: '_softmax _log_softmax softmax log_softmax _masked_softmax _safe_softmax',   # those without _ by `out=` only
     9: 'binary_cross_entropy binary_cross_entropy_with_logits',
 }
@@ -124,7 +123,8 @@ moved = """
     channel_shuffle nonzero nonzero_static sort topk kthvalue median nanmedian mode histc histogram
     _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors isin hash_tensor unique_dim
     _unique2 unique_consecutive unique_dim_consecutive bucketize searchsorted multinomial poisson binomial
-    repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d _local_scalar_dense equal
+    _standard_gamma _sample_dirichlet _unique repeat_interleave diag_embed block_diag rot90 max_unpool2d
+    max_unpool3d _local_scalar_dense equal
     slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy complex lu_unpack _chunk_cat
     lift_fresh_copy _copy_from _pack_padded_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
     to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse
@@ -229,7 +229,8 @@ free = """
     is_pinned record_stream is_same_size _assert_tensor_metadata _assert_scalar _functional_assert_async
     _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets _fused_sdp_choice
     _nested_view_from_buffer _values _indices is_coalesced _nnz sparse_dim dense_dim values indices
-    crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
+    crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors
+    _efficientzerotensor"""
 
 for n in free.split(): rules['aten', n] = free_rule
 for n in 'maximum_value minimum_value _make_token _sink_tokens'.split(): rules['prims', n] = free_rule
