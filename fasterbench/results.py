@@ -45,10 +45,11 @@ class Roofline(list, metaclass=Viewed):
         peaks=None, # `HardwarePeaks` that the rows stand under
         totals:Totals|None=None, # of the forward, where one was timed
         about:dict|None=None, # circumstances: name → text or number
+        memory=None, # `Footprint` of a training step
     ):
         if kind not in kinds: raise ValueError(f"kind={kind!r}: known are {', '.join(kinds)}")
         super().__init__(rows)
-        self.kind, self.peaks, self.totals, self.about = kind, peaks, totals, dict(about or {})
+        self.kind, self.peaks, self.totals, self.about, self.memory = kind, peaks, totals, dict(about or {}), memory
     def __getattr__(self, name):
         getattr(type(self), name)   # a view adds it, or there is none
         return object.__getattribute__(self, name)
