@@ -21,9 +21,11 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from .core import as_text, held, is_strided, model_device, si, tensors
+from .nodes import Nodes
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
 from .snapshot import parts
+from .twin import _unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split()
@@ -101,17 +103,31 @@ class MemoryMode(TorchDispatchMode):
         self.known, self.sizes, self.kinds = {}, [], {}   # storage → number; its bytes now; its kind
         self.before, self.log = Counter(), []   # number → bytes at the beginning; (number, bytes, tensors kept, phase)
         self.at, self.phase, self.owners = '', '', {}   # number → module that kept it first
+        self.nodes = None   # which module made which node of autograd's graph
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
+
+# %% ../nbs/counting/footprint.ipynb #edf175a9
+@patch
+def go(self:MemoryMode, name:str):
+    "From here on, `name` is the innermost module"
+    self.at = name
+    if self.nodes: self.nodes.switch(name)
+
+@patch
+def here(self:MemoryMode)->str:
+    "The module that what happens belongs to"
+    node = None if self.nodes is None else torch._C._current_autograd_node()
+    return self.at if node is None else self.nodes.owner(node)
 
 # %% ../nbs/counting/footprint.ipynb #6383cb65
 def _given(x): return [t for t in tree_leaves(x) if isinstance(t, torch.Tensor)]
 
 @patch
 def pieces(self:MemoryMode, t)->list:
-    "The storages of a tensor that is on the device"
-    if t.device!=self.device: return []
-    return [o.untyped_storage() for o in ([t] if is_strided(t) else parts(t) or [])]
+    "The storages of a tensor, or of those that it consists of, as far as they are on the device"
+    strided = [p for o in _unwrapped(t) for p in ([o] if is_strided(o) else parts(o) or [])]
+    return [p.untyped_storage() for p in strided if p.device==self.device]
 
 @patch
 def resized(self:MemoryMode, number, nbytes):
@@ -171,18 +187,24 @@ def watching_sizes(mode:MemoryMode):
 class Kept:
     "A tensor that autograd holds on to, as long as it does"
     def __init__(self, tensor, mode):
-        self.tensor, self.mode = tensor.detach(), mode
+        self.tensor, self.mode, self.version = tensor.detach(), mode, tensor._version
         mode.was_there(tensor)
         self.numbers = [mode.noted(s) for s in mode.pieces(tensor)]
-        for n in self.numbers: mode.owners.setdefault(n, mode.at)
+        self.owner = mode.here()
+        for n in self.numbers: mode.owners.setdefault(n, self.owner)
         self.log(1)
     def log(self, change): self.mode.log.extend((n, 0, change, self.mode.phase) for n in self.numbers)
     def __del__(self): self.log(-1)
+    def back(self):
+        "The tensor, unless it was written to, which autograd leaves to its hooks to notice"
+        if self.tensor._version==self.version: return self.tensor
+        raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: a tensor {list(self.tensor.shape)} that {self.owner or 'the model'} keeps")
 
 @patch
 def keeping(self:MemoryMode):
     "A context in which it is noted what autograd keeps"
-    return saved_tensors_hooks(lambda t: Kept(t, self), lambda kept: kept.tensor)
+    return saved_tensors_hooks(lambda t: Kept(t, self), Kept.back)
 
 # %% ../nbs/counting/footprint.ipynb #62150608
 @patch
@@ -208,9 +230,10 @@ phase_of = {part: place.phase for part,place in parts_of_a_step.items() if part!
 
 class Watched:
     "A step's model, optimizer and sample, whose memory is told apart"
-    def __init__(self, model, optimizer, sample, block=1):
+    def __init__(self, model, optimizer, sample, modules, block=1):
         self.model, self.optimizer, self.ends = model, optimizer, {}   # phase → how long the log was at its end
-        self.mode = MemoryMode(model_device(model, sample), block)
+        self.mode, self.modules = MemoryMode(model_device(model, sample), block), modules
+        self.mode.nodes = Nodes(modules)
         for kind,ts in dict(parameters=held(model, '_parameters'), buffers=held(model, '_buffers')).items():
             for t in ts: self.mode.was_there(t, kind)
         for t in tensors(sample): self.mode.was_there(t)
@@ -234,9 +257,10 @@ def around(self:Watched, name, call):
     thread = get_ident()
     def followed(*args, **kwargs):
         if get_ident()!=thread: return call(*args, **kwargs)
-        caller, self.mode.at = self.mode.at, name
+        caller = self.mode.at
+        self.mode.go(name)
         try: return call(*args, **kwargs)
-        finally: self.mode.at = caller
+        finally: self.mode.go(caller)
     return followed
 
 # %% ../nbs/counting/footprint.ipynb #176fc74f
@@ -245,7 +269,8 @@ def around(self:Watched, name, call):
 def part(self:Watched, name:str):
     "What `make` opens around a part of the step"
     mode, phase = self.mode, phase_of.get(name, name)
-    mode.phase, mode.at = phase, '' if name=='forward' else f'({name})'
+    mode.phase = phase
+    mode.go('' if name=='forward' else f'({name})')
     with mode.keeping() if phase=='forward' else nullcontext(): yield
     self.name_kinds()
     if name in phase_of: self.ends[phase] = len(mode.log)
@@ -274,8 +299,8 @@ def step_footprint(
 )->Footprint:
     "Count what the next step of `model` holds, where it is, with data or without"
     gc.collect()   # what an earlier step left in circles is not freed during this one
-    watched = Watched(model, optimizer, sample, block)
-    with watching(visible(model) if modules is None else modules, watched.around), eager():
+    watched = Watched(model, optimizer, sample, visible(model) if modules is None else modules, block)
+    with watching(watched.modules, watched.around), eager():
         with watching_sizes(watched.mode), watched.mode: make(watched.part)
     return watched.footprint()
 
