@@ -184,8 +184,7 @@ def _figure(r):
     "The figure with plotly's script, where there is a row that can be drawn"
     if r.peaks is None or not any(map(drawable, r)): return ''
     from fasterbench.plot import plot_roofline
-    bar = dict(bgcolor='rgba(0,0,0,0)', color='#66757f', activecolor='#2cb5ac')
-    fig = plot_roofline(r, r.peaks, '').update_layout(clickmode='event', modebar=bar)
+    fig = plot_roofline(r, r.peaks, '').update_layout(clickmode='event')
     config = dict(responsive=True, displaylogo=False)
     return fig.to_html(include_plotlyjs=True, full_html=False, div_id='roofline', config=config)
 

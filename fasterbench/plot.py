@@ -35,7 +35,7 @@ def _noise(at, ys):
 
 def _marks(go, at, xs, ys, name, colour, total, **kw):
     "A trace of blocks at given places"
-    marker = dict(color=colour, opacity=0.85, line=dict(width=1, color=colours['outline']),
+    marker = dict(color=colour, opacity=1, line=dict(width=1, color=colours['outline']),
         size=[marker_size(_share(b.row, total)) for b in at], symbol=[shapes[standing(b.row)][0] for b in at])
     return go.Scatter(x=xs, y=ys, mode='markers', name=as_text(name, markup=True), legendgroup=name, showlegend=False,
         marker=marker, error_y=_noise(at, ys), text=[*map(block_hover, at)], hovertemplate='%{text}<extra></extra>',

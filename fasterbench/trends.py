@@ -13,7 +13,7 @@ from .core import as_text, si
 from .chart import log_range
 from .marks import colours, hues
 from .roofs import roof_line
-from .sheets import log_axis
+from .sheets import hover_look, log_axis, modebar_look
 from .swept import is_number, value_text
 
 # %% ../nbs/visualization/trends.ipynb #8042046c
@@ -198,7 +198,7 @@ def _laid_out(fig, title, total):
     numbers = ['', *range(2, 1 + len([*fig.select_yaxes()]))]
     legends = {f'legend{i}': below(fig.layout[f'yaxis{i}']) for i in numbers}
     return fig.update_layout(title=dict(text=title, x=0.02, font=dict(size=15)), height=total + 190, barmode='stack',
-        showlegend=True,
-        paper_bgcolor='rgba(0,0,0,0)', plot_bgcolor='rgba(0,0,0,0)', hoverlabel=dict(align='left'),
+        showlegend=True, template='none',
+        paper_bgcolor='rgba(0,0,0,0)', plot_bgcolor='rgba(0,0,0,0)', hoverlabel=hover_look, modebar=modebar_look,
         font=dict(color=colours['text'], family='Arial, Helvetica, sans-serif'),
         margin=dict(t=80, l=60, r=20, b=110), **legends)
