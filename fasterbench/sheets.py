@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['left', 'right', 'bottom', 'narrowest', 'hover_look', 'modebar_look', 'Sheet', 'sheet', 'lay_out', 'log_axis',
-           'headroom', 'axis_ranges', 'annotation', 'write']
+           'headroom', 'axis_ranges', 'annotation', 'write', 'name_shapes']
 
 # %% ../nbs/visualization/sheets.ipynb #4092be62
 import math
@@ -84,14 +84,38 @@ def axis_ranges(
     return log_range(xs, room=0.25), [y0, headroom(y0, y1, above, height)]
 
 # %% ../nbs/visualization/sheets.ipynb #bbdfc19d
-def annotation(text, spot, colour, radius=0, size=11, **more):
+def annotation(text, spot, colour, size=11):
     "A text at its place, with a line to what it names if it is far, as plotly has it"
     kw = dict(text=as_text(text, markup=True), x=math.log10(spot.x), y=math.log10(spot.y), xref='x', yref='y',
-        borderpad=0, font=dict(color=colours[colour], size=size), yanchor='middle', **more)
+        borderpad=0, font=dict(color=colours[colour], size=size), yanchor='middle')
     if not spot.led: return dict(showarrow=False, xshift=spot.dx, yshift=-spot.dy, xanchor='center', **kw)
     half = text_size(text, size)[0]/2
     ax = spot.dx + dict(left=-half, center=0, right=half)[spot.hangs]
     return dict(showarrow=True, ax=ax, ay=spot.dy, xanchor=spot.hangs, arrowhead=0, arrowwidth=0.9,
-        arrowcolor=colours['leader'], standoff=radius, **kw)
+        arrowcolor=colours['leader'], **kw)
 
 def write(fig, text, spot, colour): fig.add_annotation(**annotation(text, spot, colour))
+
+# %% ../nbs/visualization/sheets.ipynb #08b79052
+def _path(*points): return 'M' + 'L'.join(f'{x:.1f},{y:.1f}' for x,y in points)
+
+def name_shapes(
+    text:str, # a line
+    spot, # `Spot`
+    group:str, # of the legend
+    radius:float=0., # pixels, of the mark
+    size:float=11, # pixels, of the letters
+)->list: # of plotly's shapes
+    "A name at its place, with a line to its mark if it is far"
+    (wide, high), x, y = text_size(text, size), spot.dx, -spot.dy   # plotly has them upwards
+    at = dict(type='path', xref='x', yref='y', xanchor=spot.x, yanchor=spot.y, xsizemode='pixel', ysizemode='pixel', legendgroup=group)
+    label = dict(text=as_text(text, markup=True), font=dict(color=colours['text'], size=size), padding=0,
+        textposition='middle center')
+    name = dict(path=_path((x-wide/2, y-high/2), (x+wide/2, y+high/2)), line=dict(width=0), label=label, **at)
+    return [name, *([_leader(x, y, wide/2, high/2, radius) | at] if spot.led else [])]
+
+def _leader(x, y, half_wide, half_high, radius):
+    "The line from a mark's edge to the edge of a text around `x` and `y`"
+    reach = min(half_wide/abs(x) if x else 1., half_high/abs(y) if y else 1.)
+    ends = [(k*x, k*y) for k in (radius/math.hypot(x, y), 1 - reach)]
+    return dict(path=_path(*ends), line=dict(color=colours['leader'], width=0.9))
