@@ -116,7 +116,7 @@ def marker_box(frame:Frame, x, y, radius):
 def bar_box(frame:Frame, x, low, high):
     "The room that an error bar takes"
     ends = frame.pixels([x, x], [high, low])
-    return np.concatenate([ends[0] - (1, 0), ends[1] + (1, 0)], -1)
+    return np.concatenate([ends[0] - (3, 0), ends[1] + (3, 0)], -1)   # with the strokes at its ends
 
 # %% ../nbs/visualization/labels.ipynb #c0de62c8
 @dataclass
