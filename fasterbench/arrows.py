@@ -85,8 +85,9 @@ def _ceiling_trace(go, name, top, bandwidth, start, hi):
 # %% ../nbs/visualization/arrows.ipynb #58b9dc69
 head = 7 # pixels: half of an arrow's head
 
-def _placer(frame, lines, pairs):
+def _placer(s, xr, yr, lines, pairs):
     "What names have to avoid: the roofs, the arrows and their heads; `lines`: traces"
+    frame = Frame(xr, yr, left, right, s.above('roofline'), s.parts['roofline'])
     ends, shafts = [end for *_,end in pairs], [([a[0], b[0]], [a[1], b[1]]) for _,a,b in pairs]
     return Placer(frame, [(*o, head) for o in ends], [([*o.x], [*o.y]) for o in lines] + shafts)
 
@@ -125,18 +126,18 @@ def plot_comparison(
     pairs, roofs = drawn_pairs(c, top), _roofs(c)
     ceilings = _ceilings(c, pairs)
     if not pairs: raise ValueError(f"{c!r}: no pair has FLOPs, bytes and a time on both sides, to be drawn")
-    points = [o for _,start,end in pairs for o in (start, end)]
+    points = [o for pair in pairs for o in pair[1:]]
     xr = log_range([*(x for x,_ in points), *(o.ridge_point for o in roofs.values())])
     yr = log_range([*(y for _,y in points), *(o.peak_flops for o in roofs.values()), *(k[1] for k in ceilings)])
     ridge = min((o.ridge_point for o in roofs.values()), default=None)
     dashes = ('solid', 'dash') if len(roofs)>1 else ('solid',)
-    lines = [_roof_trace(go, o, 10**xr[0], 10**xr[1], k, d) for (k,o),d in zip(roofs.items(), dashes)]
-    lines += [_ceiling_trace(go, *k, ridge, 10**xr[1]) for k in ceilings]
+    lo, hi = 10**xr[0], 10**xr[1]
+    lines = [_roof_trace(go, o, lo, hi, k, d) for (k,o),d in zip(roofs.items(), dashes)]
+    lines += [_ceiling_trace(go, *k, ridge, hi) for k in ceilings]
     fig = go.Figure(lines)
-    for change in _names:
-        some = [o for o in pairs if o[0].change==change]
-        if some: fig.add_trace(_arrow_trace(go, some, change))
-    s = sheet(*_titles(c, title, pairs), dict(roofline=420, intensity=46, legend=legend_height([t.name for t in fig.data])))
-    frame = Frame(xr, yr, left, right, s.above('roofline'), s.parts['roofline'])
-    _name_arrows(fig, _placer(frame, lines, pairs), pairs, names)
+    by_change = {k: [o for o in pairs if o[0].change==k] for k in _names}
+    fig.add_traces([_arrow_trace(go, some, k) for k,some in by_change.items() if some])
+    parts = dict(roofline=420, intensity=46, legend=legend_height([t.name for t in fig.data]))
+    s = sheet(*_titles(c, title, pairs), parts)
+    _name_arrows(fig, _placer(s, xr, yr, lines, pairs), pairs, names)
     return _laid_out(fig, s, xr, yr)

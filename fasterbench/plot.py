@@ -225,7 +225,9 @@ def _placer(frame, lines, ridge, blocks, total, most=300):
     "What names have to avoid: the roofs, the ridge, and the largest marks with their spread"
     by_size = _by_size(blocks, total)[:most]
     marks = [(b.row.arithmetic_intensity, rate(b.row), marker_size(_share(b.row, total))/2) for b in by_size]
-    bars = [(b.row.arithmetic_intensity, *spread(b)) for b in by_size if spread(b)]
+    # a mean may lie outside of the quartiles
+    ends = [(b.row, sorted([*spread(b), rate(b.row)])) for b in by_size if spread(b)]
+    bars = [(r.arithmetic_intensity, ys[0], ys[-1]) for r,ys in ends]
     down = [ridge]*2, [10**frame.yr[0], lines[0].value]
     return Placer(frame, marks, [down, *((o.xs, o.ys) for o in lines)], bars)
 

@@ -96,7 +96,7 @@ def annotation(text, spot, colour, size=11):
 
 def write(fig, text, spot, colour): fig.add_annotation(**annotation(text, spot, colour))
 
-# %% ../nbs/visualization/sheets.ipynb #08b79052
+# %% ../nbs/visualization/sheets.ipynb #bd89a206
 def _path(*points): return 'M' + 'L'.join(f'{x:.1f},{y:.1f}' for x,y in points)
 
 def name_shapes(
@@ -108,7 +108,8 @@ def name_shapes(
 )->list: # of plotly's shapes
     "A name at its place, with a line to its mark if it is far"
     (wide, high), x, y = text_size(text, size), spot.dx, -spot.dy   # plotly has them upwards
-    at = dict(type='path', xref='x', yref='y', xanchor=spot.x, yanchor=spot.y, xsizemode='pixel', ysizemode='pixel', legendgroup=group)
+    at = dict(type='path', xref='x', yref='y', xanchor=spot.x, yanchor=spot.y, xsizemode='pixel', ysizemode='pixel')
+    at |= dict(legendgroup=group)
     label = dict(text=as_text(text, markup=True), font=dict(color=colours['text'], size=size), padding=0,
         textposition='middle center')
     name = dict(path=_path((x-wide/2, y-high/2), (x+wide/2, y+high/2)), line=dict(width=0), label=label, **at)
