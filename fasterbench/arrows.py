@@ -45,6 +45,7 @@ def told(p)->str:
     work = f"FLOPs {cell('flops_ratio')}, bytes {cell('bytes_ratio')}"
     return '<br>'.join([kind, f"{times}: {cell('ratio')}", work, f"{cell('used')} % of the roof"])
 
+# %% ../nbs/visualization/arrows.ipynb #aa2d9ccc
 def _arrow_trace(go, pairs, change):
     "Arrows from a to b; of one point and a gap, the size is 0"
     xs, ys, texts = [], [], []
