@@ -45,6 +45,7 @@ def told(p)->str:
     work = f"FLOPs {cell('flops_ratio')}, bytes {cell('bytes_ratio')}"
     return '<br>'.join([kind, f"{times}: {cell('ratio')}", work, f"{cell('used')} % of the roof"])
 
+# %% ../nbs/visualization/arrows.ipynb #aa2d9ccc
 def _arrow_trace(go, pairs, change):
     "Arrows from a to b; of one point and a gap, the size is 0"
     xs, ys, texts = [], [], []
@@ -55,6 +56,11 @@ def _arrow_trace(go, pairs, change):
     return go.Scatter(x=xs, y=ys, text=texts, mode='lines+markers', name=_names[change], marker=marker,
         line=dict(color=arrow_colours[change], width=1.8), hovertemplate='%{text}<extra></extra>',
         legendgroup=_names[change])
+
+def _arrows(go, pairs, change):
+    "The trace of the pairs that changed so, if there are any"
+    some = [o for o in pairs if o[0].change==change]
+    return [_arrow_trace(go, some, change)] if some else []
 
 # %% ../nbs/visualization/arrows.ipynb #714e9f74
 def _roof_trace(go, peaks, lo, hi, name, dash):
@@ -134,9 +140,7 @@ def plot_comparison(
     lo, hi = 10**xr[0], 10**xr[1]
     lines = [_roof_trace(go, o, lo, hi, k, d) for (k,o),d in zip(roofs.items(), dashes)]
     lines += [_ceiling_trace(go, *k, ridge, hi) for k in ceilings]
-    fig = go.Figure(lines)
-    by_change = {k: [o for o in pairs if o[0].change==k] for k in _names}
-    fig.add_traces([_arrow_trace(go, some, k) for k,some in by_change.items() if some])
+    fig = go.Figure(lines + [t for k in _names for t in _arrows(go, pairs, k)])
     parts = dict(roofline=420, intensity=46, legend=legend_height([t.name for t in fig.data]))
     s = sheet(*_titles(c, title, pairs), parts)
     _name_arrows(fig, _placer(s, xr, yr, lines, pairs), pairs, names)

@@ -177,7 +177,7 @@ def contrast(
     low, high = sorted((luminance(a), luminance(b)))
     return (high + 0.05)/(low + 0.05)
 
-# %% ../nbs/visualization/marks.ipynb #7efa1cd5
+# %% ../nbs/visualization/marks.ipynb #9f430cea
 inks = dict( # what is drawn → colour on a light page, on a dark one
     text=('#5f6d77', '#d5dee4'), roof=('#56646e', '#c3ced6'), ceiling=('#0b7570', '#5fd6cb'),
     ridge=('#8f5f14', '#e5b868'), cache=('#7654a5', '#c8b1ea'),
@@ -185,7 +185,7 @@ inks = dict( # what is drawn → colour on a light page, on a dark one
 colours = {k: light for k,(light,_) in inks.items()}
 label_back = '#fbfcfd', '#2a333a' # behind the text of a label under the pointer: on a light page, on a dark one
 
-# %% ../nbs/visualization/marks.ipynb #dddbbbfc
+# %% ../nbs/visualization/marks.ipynb #91bf17d1
 hued = dict( # hue → colour on a light page, on a dark one
     blue=('#00519d', '#91c1fd'), vermillion=('#b95101', '#d2730d'), green=('#01814a', '#21dea4'),
     purple=('#7e3360', '#ffd0f0'), orange=('#754601', '#e9b51f'), sky=('#0679c2', '#089ad8'),
@@ -237,7 +237,7 @@ def darkened(
     swaps = dict(pairs) | {in_css(a, '')[:-1]: in_css(b, '')[:-1] for a,b in pairs}
     return pio.from_json(re.sub('|'.join(map(re.escape, swaps)), lambda m: swaps[m[0]], fig.to_json()))
 
-# %% ../nbs/visualization/marks.ipynb #80f1a974
+# %% ../nbs/visualization/marks.ipynb #2d96995d
 def _painted(o, where=''):
     "Each colour in a figure, with its place"
     if isinstance(o, dict): inside = o.items()
