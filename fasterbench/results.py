@@ -18,12 +18,13 @@ from .core import call_args, leaves, si
 from .operations import arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, Totals
 from .peaks import software
+from .phases import phases
 
 # %% ../nbs/results/results.ipynb #c632f42d
 views = dict(   # method → module that adds it
     summary='report', plot='report', _repr_pretty_='display', _repr_html_='display',
     under='projection', compare='compare',
-    to_csv='tables', to_markdown='tables', to_frame='tables',
+    phases='beside', to_csv='tables', to_markdown='tables', to_frame='tables',
     record='files', from_record='files', save='files', load='files')
 
 class Viewed(type):
@@ -43,7 +44,7 @@ class Roofline(list, metaclass=Viewed):
         rows=(), # of `RooflinePoint`
         kind:str='measured', # of `kinds`
         peaks=None, # `HardwarePeaks` that the rows stand under
-        totals:Totals|None=None, # of the forward, where one was timed
+        totals:Totals|None=None, # of the forward or step, where one was timed
         about:dict|None=None, # circumstances: name → text or number
         memory=None, # `Footprint` of a training step
     ):
@@ -53,9 +54,13 @@ class Roofline(list, metaclass=Viewed):
     def __getattr__(self, name):
         getattr(type(self), name)   # a view adds it, or there is none
         return object.__getattribute__(self, name)
+    @property
+    def what(self)->str: # `'forward'` or `'step'`
+        if self.totals: return self.totals.what
+        return 'step' if any(r.phase for r in self) else 'forward'
     def __str__(self): return import_module('fasterbench.report').result_text(self)
     def __repr__(self):
-        took = f", {si(self.totals.mean_s, 's')} a forward" if self.totals else ''
+        took = f", {si(self.totals.mean_s, 's')} a {self.what}" if self.totals else ''
         what = f", {self.about['model']}" if 'model' in self.about else ''
         return f"Roofline({self.kind}{what}: {len(self)} rows{took})"
 
@@ -92,9 +97,9 @@ def like(self:Roofline, rows)->Roofline:
 def __getitem__(self:Roofline, which:int|slice|str):
     if isinstance(which, slice): return self.like(list.__getitem__(self, which))
     if not isinstance(which, str): return list.__getitem__(self, which)
-    named = [r for r in self if r.name==which]
-    if named: return named[0]
-    near = difflib.get_close_matches(which, [r.name for r in self], n=3, cutoff=0.5)
+    for name in ('name', 'label'):
+        if named := [r for r in self if getattr(r, name)==which]: return named[0]
+    near = difflib.get_close_matches(which, dict.fromkeys(n for r in self for n in (r.name, r.label)), n=3, cutoff=0.5)
     raise KeyError(f"{which!r} has no row{': there are ' + ', '.join(near) if near else ''}")
 
 # %% ../nbs/results/results.ipynb #e13721e5
@@ -175,15 +180,17 @@ def group_key(
 
 @patch
 def by(self:Roofline,
-    by:str|Callable|None=None, # `'type'`, `'bound'`, `'dtype'`, `'roof'`, `'block'`, or a function of the row
+    # `'type'`, `'bound'`, `'dtype'`, `'roof'`, `'phase'`, `'module'`, `'block'`, or a function of the row
+    by:str|Callable|None=None,
     *,
     depth:int|None=None, # the first parts of the names: 1 is `layer1`, 2 is `layer1.0`
 )->Roofline:
-    "Rows that belong together as one row each, those that take longest first"
+    "Rows that belong together as one row each, those that take longest first; phases in their order"
     key, groups = _key(by, depth), {}
     for r in self: groups.setdefault(key(r), []).append(r)
     rows = [joined(str(k), rs) for k,rs in groups.items()]
-    return self.like(sorted(rows, key=lambda r: -(r.time_s or r.roof_time_s or 0)))
+    first = phases.index if by=='phase' and all(r.name in phases for r in rows) else lambda name: 0
+    return self.like(sorted(rows, key=lambda r: (first(r.name), -(r.time_s or r.roof_time_s or 0))))
 
 # %% ../nbs/results/results.ipynb #eb337876
 def above(name:str)->list:

@@ -59,7 +59,7 @@ def with_room(
 )->tuple[list, str]: # of `Column`; a line about those that are left out
     "The columns of a table that is at most so wide, as far as they can be left out"
     shown, left = [*shown], []
-    def wide(): return len(tabulated(rows, shown).split('\n')[0])
+    def wide(): return max(map(len, tabulated(rows, shown).split('\n')))
     for c in [c for key in spare for c in shown if c.key==key]:
         if width is None or wide()<=width: break
         shown.remove(c); left.append(c.name)

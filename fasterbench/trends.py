@@ -68,7 +68,7 @@ def row_ways(s, top:int)->dict: # name → as `way`; top: rows
     "The rows that take longest at the last value, from value to value"
     def seconds(r): return r.time_s if r.time_s is not None else r.roof_time_s or 0.
     largest = sorted(s[-1], key=lambda r: -seconds(r))
-    ways = {r.name: way([(v, o.arithmetic_intensity, seconds(o) and o.flops/seconds(o)) for v,o in s.row(r.name)])
+    ways = {r.label: way([(v, o.arithmetic_intensity, seconds(o) and o.flops/seconds(o)) for v,o in s.row(r.label)])
         for r in largest}
     return dict([(n, w) for n,w in ways.items() if w][:top])
 
@@ -167,7 +167,7 @@ def panels(go, s, top:int)->list: # of (title, traces, x axis, y axis)
     bars = _axis(ticksuffix='s', rangemode='tozero'), _axis()
     if s.kind=='devices': return [('time at the roof', device_bars(go, s), *bars)]
     times = time_lines(go, s)
-    found = [('time of a forward', times, _values_axis(s), _powers(times, 's'))]
+    found = [(f'time of a {s.what}', times, _values_axis(s), _powers(times, 's'))]
     rate = throughput_lines(go, s)
     if rate: found.append((f'{_name(s.items)} a second', rate, _values_axis(s), _powers(rate, '/s')))
     if not same_memory(s): return found
