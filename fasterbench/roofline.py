@@ -43,7 +43,7 @@ _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Rooflin
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer(metaclass=Viewed):
     "Measures where each layer of a model stands under the roof of a machine"
-    views = dict(profile_step='training')   # method → module that adds it
+    views = dict(profile_step='training', estimate_step='paper_steps')   # method → module that adds it
     def __getattr__(self, name):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)
