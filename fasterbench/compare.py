@@ -16,8 +16,9 @@ from typing import NamedTuple
 from fastcore.basics import patch
 from .columns import kind_of
 from .core import as_text, forwarding, si
-from .matching import Pair, match
+from .matching import Pair, inside, match
 from .results import Roofline, joined
+from .rows import with_phase
 from .timing import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
@@ -66,7 +67,7 @@ def taken(
     return Took(sum(known) if known else None, samples, exact, len(known)==len(rows))
 
 def forward_of(r:Roofline)->Took:
-    "What a forward took, with what lies outside of the rows; where no forward was timed, its rows"
+    "What a forward or a step took, with what lies outside of the rows; where none was timed, its rows"
     return Took(r.totals.mean_s, r.totals.forward.samples) if r.totals else taken(r, kind_of(r))
 
 # %% ../nbs/results/compare.ipynb #4e438f4a
@@ -138,8 +139,8 @@ def compare(self:Roofline,
 @patch
 def __getitem__(self:Comparison, which:int|slice|str):
     if not isinstance(which, str): return list.__getitem__(self, which)
-    named = [p for p in self if which in (p.name, *(r.name for r in p.rows_a + p.rows_b))]
-    if named: return named[0]
+    for name in ('name', 'label'):
+        if named := [p for p in self if which in (getattr(o, name) for o in (p, *p.rows_a, *p.rows_b))]: return named[0]
     raise KeyError(f"{which!r} is in no pair")
 
 @patch
@@ -153,7 +154,7 @@ def _signed(s, unit): return ('+' if s>0 else '') + si(s, unit)
 
 # %% ../nbs/results/compare.ipynb #20465b49
 def _forwards(c):
-    "How long the forwards take, in words"
+    "How long the forwards or steps take, in words"
     a, b = c.forward_a, c.forward_b
     def took(o): return ('at least ' if o.exact else '') + si(o.seconds, 's')
     exact, known = a.exact and b.exact, c.ratio_interval
@@ -161,8 +162,9 @@ def _forwards(c):
     same = ': no difference' + (' beyond noise' if not exact else '')
     within = dict(same=same, unknown=': the noise is not known').get(c.change, '')
     ratio = f' ({_times(c.ratio)}×{from_to})' if c.ratio is not None else ''
-    each = 'in all' if c.a.kind==c.b.kind=='kernels' else 'a forward'
-    return f'{took(a)} → {took(b)} {each}{ratio}{within if ratio else ""}'
+    each = ['in all' if c.a.kind==c.b.kind=='kernels' else f'a {o.what}' for o in (c.a, c.b)]
+    before = '' if each[0]==each[1] else f' {each[0]}'
+    return f'{took(a)}{before} → {took(b)} {each[1]}{ratio}{within if ratio else ""}'
 
 # %% ../nbs/results/compare.ipynb #73be7373
 _said = dict(faster='faster', slower='slower', same='within noise', unknown='of unknown noise')
@@ -183,10 +185,8 @@ def _next_word(name, at):
     if at and name!=at and not name.startswith(at + '.'): return None
     return '.'.join(name.split('.')[:1 + (at.count('.') + 1 if at else 0)])
 
-def where_most(c:Comparison)->tuple|None: # name, seconds; `None`: there is no difference
-    "The smallest part of the model that more than half of the difference is in; the largest, where none has as much"
-    if c.change not in ('faster', 'slower') or not c: return None
-    way, whole = -1 if c.change=='faster' else 1, c.forward_b.seconds - c.forward_a.seconds
+def _most_in(c, way, whole):
+    "The part of the model, all of its phases together"
     res, at = None, ''
     while True:
         parts = Counter()
@@ -198,6 +198,18 @@ def where_most(c:Comparison)->tuple|None: # name, seconds; `None`: there is no d
         if res is None or most[1]/whole>0.5: res = most
         if most[1]/whole<=0.5 or most[0] in (at, 'outside of the rows'): return res
         at = most[0]
+
+# %% ../nbs/results/compare.ipynb #8bd5bf53
+def where_most(c:Comparison)->tuple|None: # name, seconds; `None`: there is no difference
+    "The smallest part of the model that more than half of the difference is in; the largest, where none has as much"
+    if c.change not in ('faster', 'slower') or not c: return None
+    way, whole, phases = -1 if c.change=='faster' else 1, c.forward_b.seconds - c.forward_a.seconds, Counter()
+    most = _most_in(c, way, whole)
+    name = most[0] if most[1]/whole>0.5 else ''
+    for p in c:
+        if p.phase and inside(p.name, name) is not None: phases[p.phase] += p.difference_s
+    phase, seconds = max(phases.items(), key=lambda o: way*o[1], default=(None, 0.))
+    return (with_phase(name, phase) if name else phase, seconds) if seconds/whole>0.5 else most
 
 # %% ../nbs/results/compare.ipynb #ef82a8f6
 def _models(c):
@@ -227,7 +239,7 @@ def _facts(r):
     facts = dict(kind=r.kind) | {k: str(v) for k,v in about.items() if not isinstance(v, dict)}
     for k,v in about.items():
         if isinstance(v, dict): facts |= {f'{k}, {o}': str(w) for o,w in v.items()}
-    if r.totals: facts['forwards'] = str(len(r.totals.forward.samples))
+    if r.totals: facts[f'{r.what}s'] = str(len(r.totals.forward.samples))
     others = r.totals and r.totals.disturbance
     return facts | (dict(disturbed=str(others)) if others and others.notable else {})
 

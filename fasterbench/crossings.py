@@ -16,7 +16,7 @@ from .tables import tabulated
 # %% ../nbs/results/crossings.ipynb #e310f689
 class Crossing(NamedTuple):
     "Where a row comes to the other side of the ridge"
-    name:str|None      # of the row; `None`: the whole
+    name:str|None      # label of the row; `None`: the whole
     before:str         # side at the first values: `"memory"` or `"compute"`
     after:str|None     # side behind; `None`: it never crosses
     last:float|None    # value that is the last one before
@@ -91,9 +91,9 @@ class Crossings(list):
 
 # %% ../nbs/results/crossings.ipynb #eb587e52
 def _named(rows):
-    "The rows of a result by name"
+    "The rows of a result by name, of a training step by name and phase"
     found = {}
-    for r in rows: found.setdefault(r.name, []).append(r)
+    for r in rows: found.setdefault(r.label, []).append(r)
     return found
 
 def _path(s, order, rows_at):

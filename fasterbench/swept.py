@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from fastcore.basics import patch
-from .columns import Column
+from .columns import Column, of_step
 from .core import any_console, as_text, si, write_file
 from .display import framed, in_columns
 from .files import as_json
@@ -163,6 +163,8 @@ class Sweep(list):
         self.values, self.name, self.per, self.items, self.unit = values, name, per, items, unit
     @property
     def measured(self)->bool: return any(r.totals for r in self) # was anything run?
+    @property
+    def what(self)->str: return next((r.what for r in self), 'forward') # `'forward'` or `'step'`
 
 # %% ../nbs/results/swept.ipynb #0975b41d
 def value_text(value)->str:
@@ -205,10 +207,12 @@ def of(self:Sweep,
 
 @patch
 def row(self:Sweep,
-    name:str, # of a row
+    name:str, # of a row; of a training step's, its label, which names the phase as well, or the first of the module
 )->list: # of (value, `RooflinePoint`)
     "A row at each value that has it"
-    if found := [(v, r) for v,rows in zip(self.values, self) for r in rows if r.name==name]: return found
+    labels = dict.fromkeys(r.label for rows in self for r in rows if name in (r.name, r.label))
+    label = name if name in labels else next(iter(labels), None)
+    if found := [(v, r) for v,rows in zip(self.values, self) for r in rows if r.label==label]: return found
     raise KeyError(f"{name!r} has no row at any {self.name}")
 
 # %% ../nbs/results/swept.ipynb #b8d28ad2
@@ -271,7 +275,7 @@ def columns(self:Sweep)->list: # of `Column`
     numbers = '1' if all(map(is_number, self.values)) else ''
     def headed(k, c):
         name = c.name.format(name=as_text(what), items=as_text(self.items))
-        return replace(c, name=name, unit=numbers if k=='value' else c.unit)
+        return replace(of_step(c, self.what=='step'), name=name, unit=numbers if k=='value' else c.unit)
     return [headed(k, trends[k]) for k in shown_trends[self.kind] if there(k)]
 
 @patch

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Part', 'StepObserver', 'noted', 'kind_in', 'in_step', 'step_point', 'joined_step', 'StepRetimer', 'step_rows',
-           'rechecked_step', 'step_about']
+           'step_memory', 'rechecked_step', 'step_about']
 
 # %% ../nbs/analysis/training.ipynb #49a0eb38
 import torch
@@ -15,9 +15,10 @@ from threading import get_ident
 from .compiled import compiled_in, merged
 from .core import device_name, model_device, model_dtype, resolve_device
 from .costs import Costs, warn_unknown
+from .footprint import Footprint, measured_footprint, step_footprint
 from .observe import Observer, time_forwards, warn_other_path
 from .phases import Place, StepMode, counted_step, followed, group_name
-from .phases import parts, phases, told_groups
+from .phases import phases, place_of, told_groups
 from .peaks import remember
 from .recheck import Retimer, recheck
 from .regions import visible
@@ -25,7 +26,7 @@ from .results import Roofline, circumstances
 from .roofline import RooflineAnalyzer, _check_request, check_peaks
 from .rows import mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
-from .step import training
+from .step import loss_of, training
 from .utilization import language_facts
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
@@ -86,7 +87,7 @@ def taking(self:StepObserver):
 @contextmanager
 def step_part(self:StepObserver, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
-    place = parts[part]
+    place = place_of(part, self.run)
     self.phase = place.phase
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
@@ -100,9 +101,9 @@ def kind_in(
     name:str, # of what is no module
 )->str:
     "What a row that is no module's is of"
-    loss, clip = step.loss, step.clip
-    kinds = {'(loss)': getattr(loss, '__name__', type(loss).__name__), '(scaler)': type(step.scaler).__name__,
-             '(clip)': getattr(clip, '__name__', 'clip')}
+    def called(f): return getattr(f, '__name__', type(f).__name__)
+    kinds = {'(loss)': 'the output' if step.loss is loss_of else called(step.loss), '(clip)': called(step.clip),
+             '(scaler)': type(step.scaler).__name__}
     return kinds.get(name, type(step.optimizer).__name__)
 
 def in_step(row, place, costs):
@@ -126,7 +127,8 @@ def joined_step(costs:Costs, o:StepObserver, timed:Counter)->Costs:
     if not compiled_in(costs, o, timed): return costs
     rows = {p.name for p in [*timed, *costs.by_module] if p in timed or p.name.startswith('(')}
     def of(phase): return {p.name: c for p,c in costs.by_module.items() if p.phase==phase}
-    return Costs({Place(phase, n): c for phase in phases for n,c in merged(of(phase), rows, costs).items()}, costs.callers)
+    res = {phase: merged(of(phase), rows, costs) for phase in phases}
+    return Costs({Place(phase, n): c for phase,own in res.items() for n,c in own.items()}, costs.callers)
 
 # %% ../nbs/analysis/training.ipynb #8868bc9c
 class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of some rows where they are called"
@@ -143,8 +145,7 @@ def _step_measured(self:RooflineAnalyzer, step, device, warmup, steps):
     with step.open(): peaks = self.peaks_for(device, costs)
     def rows(peaks): return step_rows(costs, taken, peaks, modules, step)
     if self.given is None: peaks = rechecked_step(rows(peaks), peaks, step, device, modules)
-    made = rows(peaks)
-    return costs, taken, peaks, made
+    return costs, taken, peaks, rows(peaks), step_memory(step, modules, device)
 
 # %% ../nbs/analysis/training.ipynb #550b5483
 def step_rows(costs, taken, peaks, modules, step)->list:
@@ -174,16 +175,24 @@ def profile_step(self:RooflineAnalyzer,
         device = resolve_device(model_device(self.model, self.sample) if device is None else device)
         if self.given is not None: check_peaks(self.given, device)
         tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
-        with (training(self.model, self.sample, loss, optimizer, device, clip, scaler) as step, float32_precision(tf32)):
-            costs, taken, peaks, rows = self._step_measured(step, device, warmup, steps)
-            totals = sum_rows(rows, taken, costs, 'step')
-    self.results, self.costs = Roofline(rows, 'measured', peaks, totals, step_about(self, step, device)), costs
+        told = self.model, self.sample, loss, optimizer, device, clip, scaler
+        with training(*told) as step, float32_precision(tf32):
+            costs, taken, peaks, rows, memory = self._step_measured(step, device, warmup, steps)
+            totals, about = sum_rows(rows, taken, costs, 'step'), step_about(self, step, device)
+    self.results, self.costs = Roofline(rows, 'measured', peaks, totals, about, memory), costs
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
     warn_other_path(costs, taken)
     return self.results
 
 # %% ../nbs/analysis/training.ipynb #7264fda6
+def step_memory(step, modules, device)->Footprint:
+    "What the next step holds: measured where the device's allocator tells, or else counted"
+    step.reset()
+    known = hasattr(torch.get_device_module(device), 'max_memory_allocated')
+    what = measured_footprint if known else step_footprint
+    return what(step.model, step.make, step.optimizer, modules, step.sample)
+
 def rechecked_step(rows, peaks, step, device, modules):
     "The peaks, with ceilings that rows pass measured again"
     def count(mode): counted_step(step, modules, mode)
