@@ -9,7 +9,7 @@ __all__ = ['bar_height', 'bar_blocks', 'are_others', 'bar_text', 'bar_traces', '
 from .columns import row_seconds
 from .core import as_text, si
 from .labels import linear_ticks
-from .marks import Block, block_hover, colours, equal_blocks, names_of, quartiles, rest
+from .marks import Block, block_hover, colours, equal_blocks, in_css, names_of, quartiles, rest
 from .results import joined
 
 # %% ../nbs/visualization/bars.ipynb #4a8759dd
@@ -42,8 +42,6 @@ def bar_text(
 # %% ../nbs/visualization/bars.ipynb #0cbc5a21
 bar_height = 36 # pixels that a bar and its name take
 
-def _pale(c): return f"rgba({', '.join(str(int(c[i:i+2], 16)) for i in (1, 3, 5))}, 0.3)"
-
 def _bars(go, at, field, colour, wide, fill, **kw):
     values = [getattr(b.row, field) for _,b in at]
     marker = dict(color=fill, line=dict(color=colour, width=1))
@@ -73,7 +71,7 @@ def bar_traces(
         at = [(i, b) for i,b in drawn if group_of(b)==name]
         timed = [o for o in at if o[1].row.time_s is not None]
         kw = dict(legendgroup=name, name=as_text(name or 'others', markup=True), **axes)
-        if timed: res.append(_bars(go, timed, 'time_s', colour, 0.36, _pale(colour), error_x=_noise(timed), **kw))
+        if timed: res.append(_bars(go, timed, 'time_s', colour, 0.36, in_css(colour, 0.3), error_x=_noise(timed), **kw))
         if at: res.append(_bars(go, at, 'roof_time_s', colour, 0.14 if timed else 0.36, colour, **kw))
     return res
 

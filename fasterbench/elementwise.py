@@ -123,7 +123,8 @@ moved = """
     channel_shuffle nonzero nonzero_static sort topk kthvalue median nanmedian mode histc histogram
     _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors isin hash_tensor unique_dim
     _unique2 unique_consecutive unique_dim_consecutive bucketize searchsorted multinomial poisson binomial
-    repeat_interleave diag_embed block_diag rot90 max_unpool2d max_unpool3d _local_scalar_dense equal
+    _standard_gamma _sample_dirichlet _unique repeat_interleave diag_embed block_diag rot90 max_unpool2d
+    max_unpool3d _local_scalar_dense equal
     slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy complex lu_unpack _chunk_cat
     lift_fresh_copy _copy_from _pack_padded_sequence _nested_tensor_from_mask _nested_tensor_from_tensor_list
     to_padded_tensor _nested_from_padded _nested_tensor_from_mask_left_aligned _to_dense _to_sparse
@@ -228,7 +229,8 @@ free = """
     is_pinned record_stream is_same_size _assert_tensor_metadata _assert_scalar _functional_assert_async
     _nested_tensor_size _nested_tensor_strides _nested_tensor_storage_offsets _fused_sdp_choice
     _nested_view_from_buffer _values _indices is_coalesced _nnz sparse_dim dense_dim values indices
-    crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors"""
+    crow_indices col_indices q_scale q_zero_point qscheme _sparse_coo_tensor_with_dims_and_tensors
+    _efficientzerotensor"""
 
 for n in free.split(): rules['aten', n] = free_rule
 for n in 'maximum_value minimum_value _make_token _sink_tokens'.split(): rules['prims', n] = free_rule

@@ -53,6 +53,7 @@ def _resize_antialiased(support):
 
 rule('_upsample_bilinear2d_aa')(_resize_antialiased(1))
 rule('_upsample_bicubic2d_aa')(_resize_antialiased(2))
+rule('_upsample_lanczos2d_aa')(_resize_antialiased(3))
 
 # %% ../nbs/counting/formulas.ipynb #5247c3d1
 @rule('_fft_r2c _fft_c2r _fft_c2c')

@@ -146,14 +146,23 @@ def _norm_flops(n, mask, weight):
     x, w, b = mask
     return n*(2*(x or w) + x*(7 + (weight is not None)) + 2*w + b)
 
-@rule('native_layer_norm_backward', bytes=masked_bytes_of)
+# %% ../nbs/counting/gradients.ipynb #daecd3d8
+def _norm_bytes(weight, *never):
+    "`io_bytes` of a norm's gradients: the weight, at a position, is for the input's alone, others are for none"
+    def count(func, args, kwargs, out):
+        of_x, of_w, *_ = arguments(func, args, kwargs)['output_mask']
+        unused = [*never, *([] if of_x else [weight]), *([] if of_x or of_w else [1])]
+        return masked_bytes_of(func, args, kwargs, out, unused)
+    return count
+
+@rule('native_layer_norm_backward', bytes=_norm_bytes(5, 6))
 def _layer_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[7], args[5])
 
-@rule('native_group_norm_backward', bytes=masked_bytes_of)
+@rule('native_group_norm_backward', bytes=_norm_bytes(4))
 def _group_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[9], args[4])
 
 # %% ../nbs/counting/gradients.ipynb #dad02543
-@rule('_fused_rms_norm_backward', bytes=masked_bytes_of)
+@rule('_fused_rms_norm_backward', bytes=_norm_bytes(4))
 def _rms_norm(args, kwargs, out):
     x, w = args[5]
     return args[1].numel()*((x or w) + x*(5 + (args[4] is not None)) + 2*w)
@@ -167,7 +176,7 @@ def _batch_flops(n, training, mask):
 def _batch_bytes(func, args, kwargs, out):
     a = arguments(func, args, kwargs)
     training, (of_x, of_w, _) = a.get('train', a.get('update')), a['output_mask']
-    unused = ([3, 4] if training else [5, 6]) + ([] if of_w or training and of_x else [1])
+    unused = ([3, 4] if training else [5, 6]) + ([] if of_x else [2]) + ([] if of_w or training and of_x else [1])
     return masked_bytes_of(func, args, kwargs, out, unused)
 
 # %% ../nbs/counting/gradients.ipynb #fd0dbb7d

@@ -84,7 +84,7 @@ def spots_around(
     "Places around a marker, the best first"
     res = []
     def add(dx, dy, cost): res.append(Spot(x, y, dx, dy, cost, far>0))
-    for far,cost in ((0, 0.), (14, 0.6), (30, 0.9), (48, 1.2), (70, 1.6)):
+    for far,cost in ((0, 0.), (14, 0.6), (30, 0.9), (48, 1.2), (70, 1.6), (100, 2.)):
         for i,(a,b) in enumerate(_around):
             corner = 0.75 if a and b else 1.
             add(*(o*((corner*radius + 3 + far) + s/2) for o,s in zip((a, b), size)), cost + 0.04*i)
@@ -116,7 +116,7 @@ def marker_box(frame:Frame, x, y, radius):
 def bar_box(frame:Frame, x, low, high):
     "The room that an error bar takes"
     ends = frame.pixels([x, x], [high, low])
-    return np.concatenate([ends[0] - (1, 0), ends[1] + (1, 0)], -1)
+    return np.concatenate([ends[0] - (3, 0), ends[1] + (3, 0)], -1)   # with the strokes at its ends
 
 # %% ../nbs/visualization/labels.ipynb #c0de62c8
 @dataclass
@@ -168,7 +168,7 @@ def _reaches(p, s, half):
 
 # %% ../nbs/visualization/labels.ipynb #53dcab22
 def _cost(p, b):
-    "How many markers and bars a box covers, and how many lines it lies across"
+    "Of the markers and bars that a box covers, and of the lines that it lies across"
     markers, bars = (overlapping(o, b).sum() if len(o) else 0 for o in p.things)
     return min(1.5*markers + 0.5*bars, 6) + 2*sum(bool(covered(b, o).any()) for o in p.dots)
 
@@ -179,7 +179,7 @@ def place(
     spots:list[Spot],
     size:float=11, # pixels, of the letters
     radius:float|None=None, # pixels, of the marker that it names; `None`: it names none
-    most:float=math.inf, # cost of a place that is still taken
+    clear:bool=False, # only where no marker, error bar or line is?
 )->Spot|None: # `None`: there is no free place
     "Find a free place for a text and take it"
     wide, high = text_size(text, size)
@@ -187,8 +187,8 @@ def place(
     for s in spots:
         b = box(p.frame, s, (wide+4, high))
         free = _inside(p, b) and _free(p, b, own) and _reaches(p, s, wide/2)
-        cost = s.cost + _cost(p, b) if free else math.inf
-        if free and cost<=most: found.append((cost, len(found), s, b))
+        cost = _cost(p, b) if free else math.inf
+        if free and not (clear and cost): found.append((s.cost + cost, len(found), s, b))
     if not found: return None
     _, _, spot, b = min(found)
     p.boxes.append(b)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 import torch
 from torch import nn
-from .core import as_text, first_line, mapped, model_dtype, resolve_dtype
+from .core import as_text, first_line, model_dtype, resolve_dtype, to_dtype
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range
 from .samples import sample_of, timm_sample
 from .timing import check_count
@@ -332,11 +332,6 @@ def _check_options(name, source, inputs, **options):
         if inputs: raise ValueError(f"{k}={v!r} does not apply beside an input of {', '.join(inputs)}")
         if k not in sources[source].options: raise ValueError(f"{k}={v!r} does not apply to {name}")
 
-def _in_dtype(sample, dtype):
-    "Its floating-point tensors in `dtype`"
-    def to(t): return t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t
-    return sample if dtype is None else mapped(to, sample)
-
 # %% ../nbs/models.ipynb #7517397c
 def load_parts(
     name:str, # `resnet18`, `timm:resnet50`, `config.json`, `package.module:function`, `path/to/file.py:function`
@@ -360,7 +355,7 @@ def load_parts(
     if sample is None: raise ValueError(f"{name!r}: its input is not known; give its shape, as in --input 1,3,224,224, "
         "or name a function that returns a model and a sample")
     if inspect.isfunction(sample): sample = sample(**{k: v for k,v in options.items() if v is not None})
-    return model, _in_dtype(sample, dtype), *more
+    return model, sample if dtype is None else to_dtype(sample, dtype), *more
 
 # %% ../nbs/models.ipynb #a422da10
 def load_model(

@@ -108,6 +108,7 @@ th, td { padding: .2rem .6rem; text-align: left; border-bottom: 1px solid var(--
 #rows th[aria-sort=ascending]::after { content: " ▴"; } #rows th[aria-sort=descending]::after { content: " ▾"; }
 #rows tbody tr { cursor: pointer; } #rows tbody tr:hover, #rows tr.chosen { background: var(--mark); }
 #filter { color: inherit; font: inherit; background: transparent; border: 1px solid var(--line); padding: .3rem; }
+@media (max-width: 600px) { .modebar { display: none; } } /* it would lie on the title */
 @media (prefers-color-scheme: dark) {
 ''' + dark_css('#roofline') + '''
 }
@@ -150,16 +151,17 @@ function choose(names, scroll) {
   Plotly.restyle(figure, {selectedpoints: drawn ? at : at.map(() => null), 'unselected.marker.opacity': 0.12});
 }
 function fit() {   // the names that there is room for, of what the legend shows
-  const {annotations, meta} = figure.layout, off = new Set();
-  names_narrow ??= annotations.filter(a => a.name !== undefined);
-  figure.data.forEach(t => { if (t.visible === 'legendonly') off.add(t.name); });
-  const named = figure.clientWidth < meta.wide ? names_narrow : meta.names;
-  const fixed = annotations.filter(a => a.name === undefined);
-  Plotly.relayout(figure, {annotations: [...fixed, ...named.filter(a => !off.has(a.name))]});
+  const {shapes, meta} = figure.layout, off = new Set();
+  names_narrow ??= shapes.filter(o => o.legendgroup);
+  figure.data.forEach(t => { if (t.visible === 'legendonly') off.add(t.legendgroup); });
+  const named = figure.clientWidth < meta.wide ? names_narrow : meta.names, fixed = shapes.filter(o => !o.legendgroup);
+  const shown = named.map(o => ({...o, visible: off.has(o.legendgroup) ? 'legendonly' : true}));
+  Plotly.relayout(figure, {shapes: [...fixed, ...shown]});
 }
 heads.forEach((h, i) => { h.onclick = () => sort(i); });
 filter.oninput = show; show();
-if (figure) { fit(); figure.on('plotly_restyle', fit); addEventListener('resize', fit); }
+if (figure) { fit(); addEventListener('resize', fit); }
+if (figure) for (const e of ['plotly_restyle', 'plotly_update']) figure.on(e, fit);
 if (figure) figure.on('plotly_click', e => {
   const {data, pointNumber} = e.points[0];
   if (data.customdata) choose(of(data, pointNumber), true);
@@ -184,8 +186,7 @@ def _figure(r):
     "The figure with plotly's script, where there is a row that can be drawn"
     if r.peaks is None or not any(map(drawable, r)): return ''
     from fasterbench.plot import plot_roofline
-    bar = dict(bgcolor='rgba(0,0,0,0)', color='#66757f', activecolor='#2cb5ac')
-    fig = plot_roofline(r, r.peaks, '').update_layout(clickmode='event', modebar=bar)
+    fig = plot_roofline(r, r.peaks, '').update_layout(clickmode='event')
     config = dict(responsive=True, displaylogo=False)
     return fig.to_html(include_plotlyjs=True, full_html=False, div_id='roofline', config=config)
 
@@ -206,6 +207,7 @@ _alone = Template('''<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>$title</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>
 :root { color-scheme: light dark; } body { margin: 0; background: #ffffff; }
+@media (max-width: 600px) { .modebar { display: none; } }
 @media (prefers-color-scheme: dark) { body { background: #161c20; }
 ''' + dark_css('#figure').replace('$', '$$') + '''
 }

@@ -243,6 +243,10 @@ def _to_padded(paper, func, x, padding, output_size=None):
     sizes = x._nested_tensor_size()
     return _shaped(paper, x, output_size or (len(sizes), *sizes.amax(0).tolist()))
 
+# %% ../nbs/core/paper.ipynb #f2295431
+@gives(*(getattr(f, o) for f in (_aten._fused_sgd_, _aten._fused_adagrad_) for o in ('default', 'tensor_lr')))
+def _updated(paper, func, *args, **kwargs): "Nothing: parameters and states are written to"
+
 # %% ../nbs/core/paper.ipynb #0a981f1c
 class OnPaper(Counterparts):
     "Tensors without data, but for integers and what is small in buffers and attributes"
@@ -252,7 +256,8 @@ class OnPaper(Counterparts):
     def wrapped(self, new, t):
         if not new.is_meta: return super().wrapped(new, t)
         new = self.paper.faked(new)
-        return nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) else new
+        if isinstance(t, nn.Parameter): return nn.Parameter(new, t.requires_grad)
+        return new.requires_grad_(t.requires_grad)
     def unusual(self, t, device): return super().unusual(t, device) if device==_cpu else self.paper.fake.from_tensor(t)
     def parts(self, t, device):
         new, dtype = super().parts(t, device), self.dtype_of(t)
@@ -327,10 +332,10 @@ def _applied(m, f, recurse=True):
         held[k] = nn.Parameter(new, t.requires_grad) if param and not isinstance(new, nn.Parameter) else new
     return m
 
-def _evaluating(model):
-    "Every module in evaluation mode, and with an `_apply` for tensors without data"
+def _prepare(model, grad=False):
+    "Every module in evaluation mode, unless there are gradients, and with an `_apply` for tensors without data"
     for m in walk(model).values():
-        if getattr(m, 'training', False): m.training = False
+        if not grad and getattr(m, 'training', False): m.training = False
         if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
 
 # %% ../nbs/core/paper.ipynb #658db4a7
@@ -380,19 +385,27 @@ def in_words(paper):
         del FakeTensor.__dlpack__
 
 # %% ../nbs/core/paper.ipynb #f3f2bdcf
+def _with_gradients(found):
+    "The tensors in `found`, and the gradients beside them"
+    ts = [t for t in found if isinstance(t, torch.Tensor)]
+    return ts + [t.grad for t in ts if t.is_leaf and t.grad is not None]
+
 @contextmanager
 def on_paper(
     model:nn.Module, # stays as it is
     sample, # a tensor, a tuple of positional arguments, a mapping of keyword arguments, or a `Call`; stays as it is
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
+    grad:bool=False, # with gradients, and every module in the mode that it is in?
+    more:tuple=(), # what else may lead to tensors of the model
 ):
     "A copy of `model` without data, in evaluation and inference mode, what gives a call's arguments, and its `Paper`"
     _check(model)
-    found, given = reachable(model, sample), reachable(sample)
-    paper = Paper([t for t in found if isinstance(t, torch.Tensor)])
-    memo = Memo(found, OnPaper(paper, held(model), given, dtype))
+    found, given = reachable(model, sample, *more), reachable(sample)
+    paper = Paper(_with_gradients(found))
+    memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
     new, call, same = _copied(model, memo), *_samples(sample, memo)
-    _evaluating(new)
+    _prepare(new, grad)
     with (one_at_a_time, Interrupts() as paper.interrupts, same_settings(), same_rng(), kept_program(model, sample),
           putting_back(same), emptied_caches()):
-        with deep_stack(), in_words(paper), torch.inference_mode(), paper: yield new, call, paper
+        with deep_stack(), in_words(paper), torch.enable_grad() if grad else torch.inference_mode(), paper:
+            yield new, call, paper

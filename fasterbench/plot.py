@@ -18,7 +18,7 @@ from .marks import marker_size, names_of, rate, rate_unit, shapes, spread, stand
 from .roof import peaks_of
 from .rows import main_dtype
 from .roofs import Line, name_lines, name_ridge, other_roofs, peak_lines, roof_lines
-from .sheets import annotation, axis_ranges, headroom, lay_out, log_axis, sheet, write
+from .sheets import axis_ranges, headroom, lay_out, log_axis, name_shapes, sheet, write
 from .sheets import left, narrowest, right
 
 # %% ../nbs/visualization/plot.ipynb #71c6afb1
@@ -35,7 +35,7 @@ def _noise(at, ys):
 
 def _marks(go, at, xs, ys, name, colour, total, **kw):
     "A trace of blocks at given places"
-    marker = dict(color=colour, opacity=0.85, line=dict(width=1, color=colours['outline']),
+    marker = dict(color=colour, opacity=1, line=dict(width=1, color=colours['outline']),
         size=[marker_size(_share(b.row, total)) for b in at], symbol=[shapes[standing(b.row)][0] for b in at])
     return go.Scatter(x=xs, y=ys, mode='markers', name=as_text(name, markup=True), legendgroup=name, showlegend=False,
         marker=marker, error_y=_noise(at, ys), text=[*map(block_hover, at)], hovertemplate='%{text}<extra></extra>',
@@ -116,16 +116,15 @@ def _at_one_place(frame, blocks, near=5):
 
 
 # %% ../nbs/visualization/plot.ipynb #424f3bd5
-def names_of_marks(placer, blocks, group, total, most=12, tried=40)->list: # of plotly's annotations
-    "Names of the largest marks, as far as there is room"
+def names_of_marks(placer, blocks, group, total, most=12, tried=40)->list: # of plotly's shapes
+    "Names of the largest marks, as far as there is room that is clear"
     res = []
     for b,*under in _at_one_place(placer.frame, _by_size(blocks, total)[:tried]):
         radius, text = marker_size(_share(b.row, total))/2, b.label + (f' +{len(under)}' if under else '')
         spots = spots_around(b.row.arithmetic_intensity, rate(b.row), radius, text_size(text))
-        spot = place(placer, text, spots, radius=radius, most=9 if len(res)<5 else 2.2) if len(res)<most else None
-        name = as_text(group(b.members[0]), markup=True)
-        if spot: res.append(annotation(text, spot, 'text', radius, name=name))
-    return res
+        spot = place(placer, text, spots, radius=radius, clear=True) if len(res)<most else None
+        if spot: res.append(name_shapes(text, spot, group(b.members[0]), radius))
+    return [o for shapes in res for o in shapes]
 
 
 # %% ../nbs/visualization/plot.ipynb #590be663
@@ -134,7 +133,7 @@ wide = 850, 1000, 1200, 1400 # pixels: widths with room for more names
 def name_marks(fig, placer, blocks, group, total):
     "Name the largest marks so that it fits any width, and keep the names for wide figures, for a page to show"
     more = names_of_marks(at_widths(placer, wide), blocks, group, total, most=20)
-    for o in names_of_marks(placer, blocks, group, total): fig.add_annotation(**o)
+    for o in names_of_marks(placer, blocks, group, total): fig.add_shape(**o)
     fig.update_layout(meta=dict(wide=wide[0], names=more))
 
 # %% ../nbs/visualization/plot.ipynb #371e7c15
@@ -226,9 +225,11 @@ def _placer(frame, lines, ridge, blocks, total, most=300):
     "What names have to avoid: the roofs, the ridge, and the largest marks with their spread"
     by_size = _by_size(blocks, total)[:most]
     marks = [(b.row.arithmetic_intensity, rate(b.row), marker_size(_share(b.row, total))/2) for b in by_size]
-    bars = [(b.row.arithmetic_intensity, *spread(b)) for b in by_size if spread(b)]
-    bars.append((ridge, 10**frame.yr[0], 10**frame.yr[1]))
-    return Placer(frame, marks, [(o.xs, o.ys) for o in lines], bars)
+    # a mean may lie outside of the quartiles
+    ends = [(b.row, sorted([*spread(b), rate(b.row)])) for b in by_size if spread(b)]
+    bars = [(r.arithmetic_intensity, ys[0], ys[-1]) for r,ys in ends]
+    down = [ridge]*2, [10**frame.yr[0], lines[0].value]
+    return Placer(frame, marks, [down, *((o.xs, o.ys) for o in lines)], bars)
 
 # %% ../nbs/visualization/plot.ipynb #03987b6f
 def _draw_bars(fig, go, s, blocks, group, named, paper):

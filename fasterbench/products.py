@@ -159,7 +159,7 @@ def _unsqueezed(shape, dims):
 def _trilinear(args, kwargs, out):
     shapes = [_unsqueezed(t.shape, e) for t,e in zip(args[:3], args[3:6])]
     full = prod(torch.broadcast_shapes(*shapes))
-    return 2*full + 2*full//torch.broadcast_shapes(*shapes)[args[6][0]]
+    return 2*full + 2*full//max(torch.broadcast_shapes(*shapes)[args[6][0]], 1)
 
 # %% ../nbs/counting/products.ipynb #e8029aec
 rule('_sparse_addmm', 'product', beta_bytes, True)(_sparse_product(1))

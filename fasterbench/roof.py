@@ -9,6 +9,7 @@ __all__ = ['dtype_name', 'named_dtype', 'HardwarePeaks', 'arithmetic_dtype', 'da
 # %% ../nbs/hardware/roof.ipynb #39975793
 import json, re
 from dataclasses import asdict, dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 import numpy as np, torch
 from fastcore.basics import patch
@@ -245,11 +246,13 @@ def table(self:HardwarePeaks,
     return tabulate(map(pick, rows), headers=pick(heads), tablefmt=fmt, disable_numparse=True, colalign=pick(align))
 
 # %% ../nbs/hardware/roof.ipynb #35ba7ea2
+def _number_of(n, what): return f"{n} {what}{'s' if n>1 else ''}"
+
 @patch
 def _where(self:HardwarePeaks):
     versions = ', '.join(f'{k} {v}' for k,v in self.versions.items())
-    processors = f' on {self.cpus} processors' if self.cpus else ''
-    threads = '' if self.threads is None else f'{self.threads} threads{processors}'
+    processors = f" on {_number_of(self.cpus, 'processor')}" if self.cpus else ''
+    threads = '' if self.threads is None else _number_of(self.threads, 'thread') + processors
     memory = '' if self.memory_bytes is None else f'{si(self.memory_bytes, "B")} of memory'
     return [o for o in (self.device_name, self.device, threads, memory, versions, self.date, self.source) if o]
 
@@ -267,7 +270,7 @@ def _reservations(self:HardwarePeaks):
 # %% ../nbs/hardware/roof.ipynb #f9b6e868
 @patch
 def __repr__(self:HardwarePeaks):
-    threads = f', {self.threads} threads' if self.threads else ''
+    threads = f", {_number_of(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B"
     return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *self._reservations()])})")
@@ -276,7 +279,9 @@ def __repr__(self:HardwarePeaks):
 @patch
 def _repr_html_(self:HardwarePeaks):
     about, *notes = [as_text(o, markup=True) for o in ('; '.join(self._where()), *self.notes())]
-    return f"<p>{about}</p>\n{self.table('html')}" + ''.join(f'\n<p>{o}</p>' for o in notes)
+    table = f'<div class="wide">{self.table("html")}</div>'
+    framed = import_module('fasterbench.display').framed   # in the look of results, whose modules read this one
+    return framed(f'<p>{about}</p>', table, *(f'<p>{o}</p>' for o in notes))
 
 @patch
 def __str__(self:HardwarePeaks): return repr(self)

@@ -85,7 +85,8 @@ def cost_table()->str:
     "The families of operations, what they cost and by what source, and which they are"
     groups = defaultdict(list)
     for (lib,n),r in rules.items(): groups[r.family].append(n if lib=='aten' else f'{lib}::{n}')
-    groups['product'] += [str(p).removeprefix('aten.') for p in flop_registry if 'backward' not in str(p)]
+    of_torch = [str(p).removeprefix('aten.') for p in flop_registry if isinstance(p, torch._ops.OpOverloadPacket)]
+    groups['product'] += [n for n in of_torch if ('aten', n) not in rules]
     def row(k): return k, sources.get(k, 'terms of the definition'), ' '.join(sorted(groups[k])) + more.get(k, '')
     rows = [row(k) for k in groups]
     return tabulate(sorted(rows, key=_order), headers=['family', 'source', 'operations'], maxcolwidths=[None, 24, 90])

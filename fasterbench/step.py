@@ -16,7 +16,7 @@ from numbers import Real
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from .core import call_args, captured, check_initialized, held, is_strided, model_device, si, walk
+from .core import call_args, captured, check_initialized, held, is_strided, model_device, si
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Kind, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
@@ -80,7 +80,8 @@ def _clipping(clip):
     if clip is None or callable(clip): return clip
     if not isinstance(clip, Real) or isinstance(clip, bool) or not clip>0:
         raise ValueError(f"clip={clip!r} is neither a norm above 0 nor a function of parameters")
-    return lambda parameters: nn.utils.clip_grad_norm_(parameters, clip)
+    def clip_grad_norm_(parameters): return nn.utils.clip_grad_norm_(parameters, clip)
+    return clip_grad_norm_
 
 class Step(Run):
     "A model, a sample that every step finds unchanged, and what makes a step of them"
@@ -119,7 +120,6 @@ def _lose(self:Step, part):
     torch.clear_autocast_cache()
     with part('forward'): out = self.model(*args, **kwargs)
     with part('loss'): return check_loss(self.loss(out))
-
 
 # %% ../nbs/core/step.ipynb #936fc08d
 @patch
@@ -232,15 +232,19 @@ def _check_optimizer(model, optimizer, device, own):
             f"where it is, on {model_device(model)}")
 
 # %% ../nbs/core/step.ipynb #d5a2d70b
+def _check_scaler(scaler, optimizer):
+    if not hasattr(scaler, 'unscale_'): raise TypeError(f"scaler={scaler!r} is no scaler of gradients")
+    if optimizer is None: raise ValueError("a scaler without an optimizer: its scale is found by the optimizer's steps")
+
 def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=None, clip=None, scaler=None):
     "Refuse what no training step can be made of"
     why = _why_inference(model, device)
     if why: raise ValueError(f"a training step {why}: there are no gradients")
     if loss is not None and not callable(loss): raise TypeError(f"loss={loss!r} is no function of the output")
     _clipping(clip)
-    own = {id(t): t for t in reach(model)[1]}
+    with by_ourselves(): own = {id(t): t for t in reach(model)[1]}
     if optimizer is not None: _check_optimizer(model, optimizer, device, own)
-    if scaler is not None and optimizer is None: raise ValueError("a scaler without an optimizer: it scales for it")
+    if scaler is not None: _check_scaler(scaler, optimizer)
     if not any(t.is_leaf and t.requires_grad for t in own.values()):
         raise ValueError(f"no parameter of {type(model).__name__} requires a gradient")
 

@@ -14,12 +14,13 @@ from dataclasses import replace
 import torch
 from torch import nn
 from .arithmetic import measurable
-from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors
+from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress
+from .core import resolve_dtype, tensors, to_dtype
 from .costs import warn_unknown
-from .peaks import HardwarePeaks, measure_peaks
+from .peaks import HardwarePeaks
 from .results import Roofline
 from .roof import arithmetic_dtype, dtype_name, named_dtype, peaks_of
-from .roofline import RooflineAnalyzer, paper_request
+from .roofline import RooflineAnalyzer, measured_peaks, paper_request
 from .rows import main_dtype, under_roof
 from .settings import tf32_allowed
 from .swept import Sweep, value_text
@@ -40,8 +41,7 @@ def _asked(dtype, peaks):
 def _measured(device, dtypes, known):
     "Peaks in some dtypes, and in those of the peaks that are known"
     more = [named_dtype(k) for k in known.compute_peaks] if known else []
-    tf32 = device.type=='cuda' and tf32_allowed()
-    return measure_peaks(device, dtype=list(dict.fromkeys([*dtypes, *more])), allow_tf32=tf32, hierarchy=True)
+    return measured_peaks(device, list(dict.fromkeys([*dtypes, *more])))
 
 # %% ../nbs/analysis/sweep.ipynb #cf9a8643
 class Sharing(RooflineAnalyzer):
@@ -257,10 +257,9 @@ def sweep_dtype(
         if not d.is_floating_point: raise ValueError(f"dtype={d}: parameters and inputs are floating point")
     if peaks is not None: peaks = peaks_of(peaks)
     run, finished = _runner(peaks, on_paper, options, [d for d in dtypes if measurable(d)])
-    def cast(o, d): return o.to(d) if isinstance(o, torch.Tensor) and o.is_floating_point() else o
     def one(d):
         if on_paper: return RooflineAnalyzer(model, sample, in_dtype(peaks, d)).estimate(dtype=d, **options)
-        return run(copy.deepcopy(model).to(d), mapped(lambda o: cast(o, d), sample))
+        return run(copy.deepcopy(model).to(d), to_dtype(sample, d))
     return swept(dtypes, one, finished, name='dtype', per=lambda v: per, items=items)
 
 # %% ../nbs/analysis/sweep.ipynb #ef92bdb3

@@ -19,6 +19,7 @@ def kind_and_text(output):
     if figure in data:
         drawn = data[figure]
         notes = [o.get('text') for o in drawn['layout'].get('annotations', [])]
+        notes += [o['label']['text'] for o in drawn['layout'].get('shapes', []) if 'label' in o]
         return figure, '\n'.join(map(str, [*(o.get('name') for o in drawn['data']), *notes]))
     kind = next((k for k in ('text/html', 'text/markdown', 'text/plain') if k in data), 'other')
     return kind, ''.join(data.get(kind, ''))
