@@ -101,7 +101,7 @@ def _name_arrows(fig, placer, pairs, most):
     "Names beside the heads of the first arrows, as far as there is room"
     for p,_,end in pairs:
         if len(placer.taken)==most: return
-        text = short_name(p.name)
+        text = short_name(p.label)
         spot = place(placer, text, spots_around(*end, head, text_size(text)), radius=head, clear=True)
         for o in name_shapes(text, spot, _names[p.change], head) if spot else (): fig.add_shape(**o)
 

@@ -47,7 +47,7 @@ def _bars(go, at, field, colour, wide, fill, **kw):
     marker = dict(color=fill, line=dict(color=colour, width=1))
     return go.Bar(x=values, y=[i+0.2 for i,_ in at], width=wide, orientation='h', marker=marker, showlegend=False,
         text=[block_hover(b) for _,b in at], textposition='none', hovertemplate='%{text}<extra></extra>',
-        customdata=[b.row.name for _,b in at], meta=names_of([b for _,b in at]), **kw)
+        customdata=[b.row.label for _,b in at], meta=names_of([b for _,b in at]), **kw)
 
 def _noise(at):
     "The interquartile ranges, as plotly draws them from the ends of the bars"

@@ -77,7 +77,7 @@ def _legend(points):
     "What a cell holds, a line each"
     def said(c, r, beside):
         at_roof = '' if r.time_s is not None else ' at the roof'
-        name = f"{as_text(r.name) or '(the model)'}, {as_text(r.type)}"
+        name = f"{as_text(r.label) or '(the model)'}, {as_text(r.type)}"
         return f" {c} {name}: {si(_seconds(r), 's')}{at_roof}{beside}"
     first = points[0][0]
     return [said(c, r, '' if c==first else f', same place as {first}') for c,_,_,r in points]

@@ -14,11 +14,12 @@ from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_dtype
 from .core import resolve_device, resolve_dtype
 from .files import check_ending, formats
-from .models import ModelError, is_language, load_model, run_model_code
+from .models import ModelError, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouped, grouping, input_option, named_peaks
 from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .recipe import check_recipe, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks, summary_table
 from .settings import num_threads
 from .several import compare, sweep, sweep_writers
@@ -35,6 +36,13 @@ def _written(rows, by, title, html, out):
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
     for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
 
+def _trained(name, model, sample, recipe, peaks, device, **how):
+    "The profile of training steps of a model"
+    sample, what = with_labels(model, sample), forward_text(name, model, sample, True)
+    model.to(device)
+    made = run_model_code(what, recipe, model, sample, device)
+    return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile_step, **made, device=device, **how)
+
 _out = out_option(formats)
 
 # %% ../nbs/cli.ipynb #69be238a
@@ -46,11 +54,17 @@ def roofline(
     size:int=None, # pixels a side (default: as in the published weights, or the config)
     tokens:int=None, # of text, for a config (default: 128, or as many as there are positions)
     input:input_option=None,
-    warmup:int=5, # forwards before the timed ones
-    steps:int=20, # timed forwards
+    warmup:int=5, # forwards, or steps, before the timed ones
+    steps:int=20, # timed forwards, or steps
+    train:store_true=False, # measure training steps: forward, loss, backward and the optimizer's step
+    loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
+    optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
+    lr:float=None, # its learning rate (default: its own)
+    clip:float=None, # the norm that gradients are clipped to (default: they are not)
     top:int=20, # rows to print
     sort:str='time', # column to sort by: time, over, roof, flops, bytes_moved, name, …
-    by:str=None, # rows that belong together as one: block, type, bound, dtype, roof, or the first N parts of names
+    # rows that belong together as one: block, type, bound, dtype, roof, phase, module, or the first N parts of names
+    by:str=None,
     isolate:store_true=False, # time each layer by itself, too
     threads:int=None, # of the CPU (default: as torch finds)
     # a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)
@@ -63,11 +77,16 @@ def roofline(
     check_targets([peaks], html=html, out=out); check_out(out); check_threads(threads); check_view(sort, by, top)
     check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
+    recipe = check_recipe(train, loss, optimizer, lr, clip)
+    if train: check_unused('beside --train', isolate=isolate)
     with num_threads(threads):
         torch.manual_seed(0)
-        built, sample = load_model(model, input or (), batch=batch, size=size, tokens=tokens, dtype=dtype)
-        analyzer, what = RooflineAnalyzer(built, sample, given), forward_text(model, built, sample)
-        rows = run_model_code(what, analyzer.profile, device, warmup=warmup, steps=steps, isolate=isolate)
+        built, sample, *made = load_parts(model, input or (), batch=batch, size=size, tokens=tokens, dtype=dtype)
+        how = dict(device=device, warmup=warmup, steps=steps)
+        if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, **how)
+        else:
+            analyzer, what = RooflineAnalyzer(built, sample, given), forward_text(model, built, sample)
+            rows = run_model_code(what, analyzer.profile, **how, isolate=isolate)
     rows.summary(top, sort, grouping(by))
     _written(rows, by, f'{model} on {device_name(device)}', html, out)
 

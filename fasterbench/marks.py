@@ -81,9 +81,9 @@ def hover(row)->str:
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return as_text(columns[key].text(row), markup=True)
     times = f" ×{cell('calls')}" if row.calls>1 else ''
-    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the forward)"
+    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward'})"
     over = '' if row.over_s is None else f", over {cell('over_s')}"
-    return '<br>'.join([f"<b>{cell('name')}</b> {cell('type')}{times}",
+    return '<br>'.join([f"<b>{_html(row.label) or '(the model)'}</b> {cell('type')}{times}",
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
         f"{cell('bytes_moved')} moved, {cell('params')} parameters",
         f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row),
@@ -110,7 +110,7 @@ def block_name(
     return ''.join(p[0] if len(set(p))==1 else '*' for p in parts)
 
 def _same_work(r):
-    what = re.sub(r'\d+', '*', r.name), r.type, r.flops, r.bytes_moved, r.dtype, r.bound
+    what = re.sub(r'\d+', '*', r.name), r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound
     return what + (r.time_s is None, r.roof_time_s is None)
 
 @dataclass
@@ -121,11 +121,11 @@ class Block:
     @property
     def times(self)->str: return f'×{len(self.members)} ' if self.members[1:] else ''
     @property
-    def label(self)->str: return self.times + short_name(self.row.name)
+    def label(self)->str: return self.times + short_name(self.row.label)
     @property
-    def names(self)->list: return [r.name for r in self.members]
+    def names(self)->list: return [r.label for r in self.members]
 
-def names_of(blocks)->list|None: # for each block, its rows'; `None`: each is one row
+def names_of(blocks)->list|None: # for each block, its rows' labels; `None`: each is one row
     "The names that marks stand for, where they are of several rows"
     return [b.names for b in blocks] if any(b.members[1:] for b in blocks) else None
 
@@ -133,7 +133,7 @@ def names_of(blocks)->list|None: # for each block, its rows'; `None`: each is on
 def equal_blocks(
     rows:list, # of `RooflinePoint`
 )->list: # of `Block`
-    "Rows of equal work whose names differ in numbers only, together"
+    "Rows of equal work, in one phase of a step, whose names differ in numbers only, together"
     groups = {}
     for r in rows: groups.setdefault(_same_work(r), []).append(r)
     return [Block(rs[0] if len(rs)==1 else joined(block_name([r.name for r in rs]), rs), rs) for rs in groups.values()]

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['libraries', 'sources', 'ModelError', 'contained', 'own_line', 'run_model_code', 'Library', 'library_of',
-           'model_builder', 'build_with_sample', 'build_model', 'parse_shape', 'parse_input', 'parse_inputs',
-           'class_of', 'Source', 'source_of', 'load_model', 'is_language', 'Input', 'id_range', 'drawn', 'sample_of',
-           'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
+           'model_builder', 'build_parts', 'build_with_sample', 'build_model', 'parse_shape', 'parse_input',
+           'parse_inputs', 'class_of', 'Source', 'source_of', 'load_parts', 'load_model', 'is_language', 'Input',
+           'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
 
 # %% ../nbs/models.ipynb #d41f0a03
 import difflib, importlib.util, inspect, sys, sysconfig, traceback
@@ -181,21 +181,26 @@ def _built(builder, name):
     except Exception as e: raise ValueError(f"{name} builds no model: {type(e).__name__}: {e}") from e
 
 # %% ../nbs/models.ipynb #ea3e23ab
-def build_with_sample(
-    builder, # a function that returns a model, or a model and a sample; a class; a `torch.nn.Module`
+def build_parts(
+    # a function that returns a model, or beside it a sample, a loss and an optimizer; a class; a `torch.nn.Module`
+    builder,
     name:str|None=None, # that errors call it by; `None`: the function's own
-)->tuple: # model; sample, or `None`
-    "A model, with the sample that its function returns beside it"
+)->tuple: # model; sample, or `None`; what was returned of loss and optimizer
+    "A model, with what its function returns beside it"
     if isinstance(builder, nn.Module): return builder, None
     name = name or getattr(builder, '__name__', repr(builder))
     made = _built(builder, name)
-    model, sample = made if isinstance(made, tuple) and len(made)==2 else (made, None)
-    if isinstance(model, nn.Module): return model, sample
+    model, sample, *more = made if isinstance(made, tuple) and 2<=len(made)<=4 else (made, None)
+    if isinstance(model, nn.Module): return model, sample, *more
     raise ValueError(f"{name} returned a {type(made).__name__}, not a torch.nn.Module")
+
+def build_with_sample(builder, name:str|None=None)->tuple: # as `build_parts`; model; sample, or `None`
+    "A model, with the sample that its function returns beside it"
+    return build_parts(builder, name)[:2]
 
 def build_model(builder)->nn.Module:
     "The model that `builder` makes"
-    return build_with_sample(builder)[0]
+    return build_parts(builder)[0]
 
 # %% ../nbs/models.ipynb #3f641dae
 def parse_shape(
@@ -286,7 +291,7 @@ def _config_model(name, device=None):
 # %% ../nbs/models.ipynb #79c963d5
 class Source(NamedTuple):
     "Where models come from"
-    load:Callable  # name, device → model; sample, or a function of `options` that makes one
+    load:Callable  # name, device → model; sample, or a function of `options` that makes one; loss and optimizer
     options:tuple  # of the sample
 
 def _from_torchvision(name, device):
@@ -302,7 +307,7 @@ def _from_config(name, device):
     return model, lambda **kw: config_sample(model, **kw)
 
 def _from_code(name, device):
-    with _beside(name.rpartition(':')[0]): return build_with_sample(_own_object(name), name)
+    with _beside(name.rpartition(':')[0]): return build_parts(_own_object(name), name)
 
 # %% ../nbs/models.ipynb #4964a7d6
 sources = dict(
@@ -328,7 +333,7 @@ def _check_options(name, source, inputs, **options):
         if k not in sources[source].options: raise ValueError(f"{k}={v!r} does not apply to {name}")
 
 # %% ../nbs/models.ipynb #7517397c
-def load_model(
+def load_parts(
     name:str, # `resnet18`, `timm:resnet50`, `config.json`, `package.module:function`, `path/to/file.py:function`
     inputs:list|tuple|str=(), # the sample in words: `"1,3,224,224"`, `"mask=1,128:bool"`; empty: one that is known
     *,
@@ -337,20 +342,27 @@ def load_model(
     tokens:int|None=None, # of each sequence; `None`: 128, or as many as there are positions
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are made
     device:str|None=None, # `"meta"`: a config's model without memory for its weights
-)->tuple: # model; sample
-    "A model by its name, and a sample for it"
+)->tuple: # model; sample; loss and optimizer, where one's own function returned them
+    "A model by its name, a sample for it, and what it is trained with"
     source, short = source_of(name)
     inputs = [inputs] if isinstance(inputs, str) else inputs
     asked, dtype = parse_inputs(inputs), None if dtype is None else resolve_dtype(dtype)
     options = dict(batch=batch, size=size, tokens=tokens)
     _check_options(name, source, inputs, **options)
-    model, sample = sources[source].load(short, device)
+    model, sample, *more = sources[source].load(short, device)
     if dtype is not None: model = model.to(dtype)
-    if asked: return model, sample_of(asked, model, dtype or model_dtype(model))
+    if asked: return model, sample_of(asked, model, dtype or model_dtype(model)), *more
     if sample is None: raise ValueError(f"{name!r}: its input is not known; give its shape, as in --input 1,3,224,224, "
         "or name a function that returns a model and a sample")
     if inspect.isfunction(sample): sample = sample(**{k: v for k,v in options.items() if v is not None})
-    return model, sample if dtype is None else to_dtype(sample, dtype)
+    return model, sample if dtype is None else to_dtype(sample, dtype), *more
+
+# %% ../nbs/models.ipynb #a422da10
+def load_model(
+    name:str, inputs:list|tuple|str=(), **options # as of `load_parts`
+)->tuple: # model; sample
+    "A model by its name, and a sample for it"
+    return load_parts(name, inputs, **options)[:2]
 
 # %% ../nbs/models.ipynb #30c33647
 def is_language(

@@ -17,6 +17,7 @@ from threading import get_ident
 from .core import as_text, progress
 from .nodes import Nodes, Part, backward_parts
 from .regions import visible, watching
+from .rows import with_phase
 from .system import Disturbance, Others
 from .timing import Feeder, device_clock, median_interval
 
@@ -203,9 +204,10 @@ def other_paths(costs, forwards)->dict: # name → timed forwards that called it
     return {n:k for n,k in ran.items() if k<len(forwards.paths)}
 
 # %% ../nbs/analysis/observe.ipynb #09eefc9a
-def warn_other_path(costs, forwards):
-    "One warning if timed forwards made other calls than the counted forward"
-    odd = [f"{as_text(name)} in {k}" for name,k in other_paths(costs, forwards).items()]
-    called = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
-    if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed forwards took the path of the counted one: "
-        f"as often as counted they called {called}; the utilization of these rows is of those forwards", stacklevel=3)
+def warn_other_path(costs, forwards, what='forward'):
+    "One warning if timed forwards or steps made other calls than the counted one; `what`: what was timed"
+    def called(o): return as_text(o if isinstance(o, str) else with_phase(o.name, o.phase))
+    odd = [f"{called(o)} in {k}" for o,k in other_paths(costs, forwards).items()]
+    some = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
+    if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed {what}s took the path of the counted one: "
+        f"as often as counted they called {some}; the utilization of these rows is of those {what}s", stacklevel=3)

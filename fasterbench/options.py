@@ -183,9 +183,9 @@ def floating(dtype:str|None)->torch.dtype|None:
     if dtype is None or dtype.is_floating_point: return dtype
     raise ValueError(f"dtype={dtype}: parameters and input are floating point")
 
-def forward_text(name:str, model:nn.Module, sample)->str:
+def forward_text(name:str, model:nn.Module, sample, train:bool=False)->str:
     "What is run, in words"
-    return f"a forward of {name} on {circumstances(model, sample, torch.device('cpu'), None)['sample']}"
+    return f"a {'training step' if train else 'forward'} of {name} on {circumstances(model, sample, torch.device('cpu'), None)['sample']}"
 
 # %% ../nbs/options.ipynb #e9bdd70f
 def repeated(

@@ -31,7 +31,7 @@ def opening(r:Roofline)->str:
         return f'Under this roof it takes at least {_roof_of(r)}.{took}'
     if r.time_s is None:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
-        return f'On paper a forward takes at least {_roof_of(r)}{memory}.'
+        return f'On paper a {r.what} takes at least {_roof_of(r)}{memory}.'
     if r.totals: return answer(r)
     allowed = f'the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}'
     return f"These {len(r)} rows take {si(r.time_s, 's')}; {allowed}."
@@ -42,11 +42,11 @@ def _in_words(v):
     return ', '.join(map(_in_words, v)) if isinstance(v, (list, tuple)) else str(v)
 
 def _totals_in_words(t):
-    "What is said of a forward, besides the rows"
+    "What is said of a forward or a step, besides the rows"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
-    res = dict(forward=repr(t.forward), rows=si(t.rows_s, 's') + ' in all',
+    res = {t.what: repr(t.forward)} | dict(rows=si(t.rows_s, 's') + ' in all',
         remainder=f"{si(t.remainder_s, 's')} outside of the rows (Python, dispatch)",
-        marks=f'{t.overhead_pct:.1f} % added to a forward, {lo:.1f} to {hi:.1f} %')
+        marks=f'{t.overhead_pct:.1f} % added to a {t.what}, {lo:.1f} to {hi:.1f} %')
     if t.disturbance and t.disturbance.notable: res['disturbed'] = str(t.disturbance)
     return res
 
@@ -66,7 +66,7 @@ def facts(r:Roofline)->dict: # name → words
     return res | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/visualization/page.ipynb #82dbd330
-_keys = """name type calls flops bytes_moved arithmetic_intensity achieved_gflops bound roof utilization_pct
+_keys = """name phase type calls flops bytes_moved arithmetic_intensity achieved_gflops bound roof utilization_pct
     roof_time_s time_s time_pct over_s warm_s cold_s""".split()
 _short = dict(roof_time_s='roof time', over_s='above roof')   # headings
 page_columns = {_short.get(k, columns[k].name): columns[k] for k in _keys} # heading → `Column`
@@ -200,7 +200,7 @@ def as_html(
     rows = sorted(r, key=lambda o: -(o.time_s or o.roof_time_s or 0))
     about = ''.join(f'<tr><th>{_text(k)}<td>{_text(v)}\n' for k,v in facts(r).items())
     return _page.substitute(title=_text(heading(r)), style=_style, opening=_text(opening(r)), facts=about,
-        figure=_figure(r), rows=rows_table(rows), names=in_script([o.name for o in rows]), script=_script)
+        figure=_figure(r), rows=rows_table(rows), names=in_script([o.label for o in rows]), script=_script)
 
 # %% ../nbs/visualization/page.ipynb #2ac6028a
 _alone = Template('''<!DOCTYPE html>

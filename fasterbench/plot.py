@@ -39,7 +39,7 @@ def _marks(go, at, xs, ys, name, colour, total, **kw):
         size=[marker_size(_share(b.row, total)) for b in at], symbol=[shapes[standing(b.row)][0] for b in at])
     return go.Scatter(x=xs, y=ys, mode='markers', name=as_text(name, markup=True), legendgroup=name, showlegend=False,
         marker=marker, error_y=_noise(at, ys), text=[*map(block_hover, at)], hovertemplate='%{text}<extra></extra>',
-        customdata=[b.row.name for b in at], meta=names_of(at), **kw)
+        customdata=[b.row.label for b in at], meta=names_of(at), **kw)
 
 # %% ../nbs/visualization/plot.ipynb #1fc0f779
 strip = 0.08 # of the width
@@ -254,7 +254,9 @@ def plot_roofline(
     peaks, # `HardwarePeaks`, or a datasheet's name, or a file's path
     title:str='Roofline', # with markup, as plotly reads it
     *,
-    colour=None, # a key of `Roofline.by`, a depth or a function of the row; `None`: `'type'`, on paper `'bound'`
+    # a key of `Roofline.by` (`'phase'` of a training step), a depth or a function of the row; `None`: `'type'`, on paper
+    # `'bound'`
+    colour=None,
     bars:int=10, # bars of time beside it; 0: none
     sort:str='time', # of the bars; or `'over'`: most time above the roof first
 ): # a plotly `Figure`

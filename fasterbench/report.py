@@ -159,7 +159,7 @@ def _error_lines(rows, peaks=None):
         rate = si(r.flops/r.run_s, 'FLOP/s') if r.bound=='compute' else si(r.bytes_moved/r.run_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
         by = f" ({kernel})" if kernel else ''
-        return f"{r.name or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
+        return f"{r.label or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
     which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
     return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {which}"]
 

@@ -56,7 +56,7 @@ class RooflinePoint:
 # %% ../nbs/results/rows.ipynb #024c512c
 def with_phase(name:str, phase:str|None)->str:
     "A module's name, and in a training step a phase"
-    return name if phase in (None, name) else f"{name or '(the model)'} ({phase})"
+    return name if phase in (None, name) or name.startswith(f'({phase})') else f"{name or '(the model)'} ({phase})"
 
 @patch(as_prop=True)
 def label(self:RooflinePoint)->str:

@@ -12,10 +12,11 @@ import torch
 from .compare import Comparison, ordered_pairs
 from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
-from .models import contained, load_model, source_of, sources
+from .models import contained, load_parts, source_of, sources
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouping, input_option, out_option, roofs
 from .options import shown_writers, write_out
+from .recipe import check_recipe, with_labels
 from .results import Roofline, group_key
 from .settings import num_threads
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
@@ -81,13 +82,13 @@ def loaded(
     dtype, # of parameters and input; `None`: as they are
     device, # `"meta"`: without memory for a config's weights
     **asked # option → values; `None`: not given
-)->tuple: # model; sample
+)->tuple: # model; sample; loss and optimizer, as in `load_parts`
     "A model, and a sample that can be varied"
     known = not input and vary in sources[source_of(model)[0]].options
     given = {k: v[0] for k,v in asked.items() if v and (k!=vary or known)}
-    built, sample = load_model(model, input or (), dtype=dtype, device=device, **given)
+    built, sample, *made = load_parts(model, input or (), dtype=dtype, device=device, **given)
     if known: check_shape(sample, vary, asked[vary][0])
-    return built, sample
+    return built, sample, *made
 
 # %% ../nbs/several.ipynb #b0723cff
 def _runs(vary, values, per, **options):
@@ -119,6 +120,11 @@ def _one_roof(peaks, paper):
 
 def _estimating(vary, dtype): return dict(on_paper=True) | ({} if vary=='dtype' else dict(dtype=dtype))
 
+def _training(model, recipe, how):
+    "The options of profiles of training steps"
+    model.to(how['device'])
+    return how | dict(train=lambda model, sample: recipe(model, sample, how['device']))
+
 def _profiling(device, warmup, steps):
     check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     return dict(device=resolve_device(device), warmup=either(warmup, 5), steps=either(steps, 20))
@@ -134,8 +140,13 @@ def sweep(
     peaks:str=None, # a device of the datasheets, or a file from `fasterbench peaks` (default: measured)
     paper:store_true=False, # nothing is run: estimates under --peaks
     device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
-    warmup:int=None, # forwards before the timed ones (default: 5)
-    steps:int=None, # timed forwards (default: 20)
+    warmup:int=None, # forwards, or steps, before the timed ones (default: 5)
+    steps:int=None, # timed forwards, or steps (default: 20)
+    train:store_true=False, # profile training steps: forward, loss, backward and the optimizer's step
+    loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
+    optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
+    lr:float=None, # its learning rate (default: its own)
+    clip:float=None, # the norm that gradients are clipped to (default: they are not)
     threads:int=None, # of the CPU (default: as torch finds)
     out:out_option(sweep_writers)=None,
 ):
@@ -146,14 +157,16 @@ def sweep(
     dtypes = [floating(o) for o in dtype.split(',')] if dtype else None
     vary = one_with_several(**asked, dtype=dtypes)
     _one_roof(peaks, paper)
-    if paper: check_unused('on paper', device=device, warmup=warmup, steps=steps, threads=threads)
+    if paper: check_unused('on paper', device=device, warmup=warmup, steps=steps, threads=threads, train=train)
+    recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = dtypes[0] if dtypes and vary!='dtype' else None
     how = _estimating(vary, one) if paper else _profiling(device, warmup, steps)
-    run = _runs(vary, dtypes if vary=='dtype' else asked[vary], batch and asked['batch'][0], peaks=peaks, **how)
     with num_threads(threads):
         torch.manual_seed(0)
         meta = 'meta' if paper and '.json' in model else None
-        built, sample = loaded(model, input, vary, None if paper else one, meta, **asked)
-        found = _found(f"{forward_text(model, built, sample)}, at several values of {vary}", run, built, sample)
+        built, sample, *made = loaded(model, input, vary, None if paper else one, meta, **asked)
+        if recipe: sample, how = with_labels(built, sample), _training(built, recipe._replace(made=made), how)
+        run = _runs(vary, dtypes if vary=='dtype' else asked[vary], batch and asked['batch'][0], peaks=peaks, **how)
+        found = _found(f"{forward_text(model, built, sample, train)}, at several values of {vary}", run, built, sample)
     _print_sweep(found)
     write_out(found, out, sweep_writers)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['circumstance', 'Sharing', 'in_dtype', 'under', 'in_main', 'of_training', 'Profiles', 'SweepError', 'swept',
-           'check_values', 'sweep', 'resized', 'sweep_batch', 'sweep_resolution', 'sweep_length', 'sweep_dtype',
-           'device_text', 'estimates', 'Sweep']
+           'check_values', 'estimated', 'sweep', 'resized', 'sweep_batch', 'sweep_resolution', 'sweep_length',
+           'sweep_dtype', 'device_text', 'estimates', 'Sweep']
 
 # %% ../nbs/analysis/sweep.ipynb #1cf432b1
 import copy
@@ -145,14 +145,18 @@ def check_values(name, values)->list:
 def _varies(o): return callable(o) and not isinstance(o, nn.Module)   # is it a function of the value?
 def _at(o, value): return o(value) if _varies(o) else o
 
+def estimated(model, sample, peaks, train=None, **options)->Roofline: # as in `sweep`
+    "An estimate of a forward or of a training step"
+    a = RooflineAnalyzer(model, sample, peaks)
+    return a.estimate(**options) if train is None else a.estimate_step(**of_training(train, model, sample), **options)
+
 def _runner(peaks, on_paper, options, also=()):
     "A function of a model and a sample that gives a result, and what is done with all of these"
     if not on_paper:
         profiles = Profiles(peaks, also)
         return lambda model, sample: profiles(model, sample, **options), profiles.finished
     if peaks is None: raise TypeError("on_paper=True: peaks is None, and nothing is measured for an estimate")
-    if 'train' in options: raise TypeError("on_paper=True with train: of a training step there is no estimate here")
-    return lambda model, sample: RooflineAnalyzer(model, sample, peaks).estimate(**options), list
+    return lambda model, sample: estimated(model, sample, peaks, **options), list
 
 def _counter(name, per):
     "A function that gives the samples in a forward"

@@ -182,7 +182,7 @@ def profile_step(self:RooflineAnalyzer,
     self.results, self.costs = Roofline(rows, 'measured', peaks, totals, about, memory), costs
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
-    warn_other_path(costs, taken)
+    warn_other_path(costs, taken, 'step')
     return self.results
 
 # %% ../nbs/analysis/training.ipynb #7264fda6
