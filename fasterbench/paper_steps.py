@@ -184,13 +184,6 @@ def footprint_on_paper(step:PaperStep)->Footprint:
     step.reset()
     return step_footprint(step.model, step.make, step.optimizer, visible(step.model), step.sample)
 
-@patch
-def footprint(self:Roofline)->Footprint:
-    "How much memory the step takes"
-    known = self.about.get('memory')
-    if known is None: raise ValueError(f"how much memory {self.about.get('model', 'the model')} takes was not counted")
-    return Footprint(**known)
-
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):
     "The row of one place, without times"
@@ -212,8 +205,8 @@ def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, 
         said = dict(loss=kind_in(step, '(loss)'))
         if step.optimizer is not None: said['optimizer'] = type(step.optimizer).__name__
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.device_name or peaks.device, memory=vars(held), **said, **facts)
-    return costs, Roofline(rows, 'estimated', peaks, about=about)
+        device_name=peaks.device_name or peaks.device, **said, **facts)
+    return costs, Roofline(rows, 'estimated', peaks, about=about, memory=held)
 
 # %% ../nbs/analysis/paper_steps.ipynb #8c6ec920
 @patch

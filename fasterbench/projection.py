@@ -60,7 +60,8 @@ def project(
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings(rows, peaks, 'project')
     warn_no_ceiling(rows, peaks)
-    return Roofline(rows, 'projected', peaks, about=getattr(results, 'about', None))
+    told = dict(about=getattr(results, 'about', None), memory=getattr(results, 'memory', None))
+    return Roofline(rows, 'projected', peaks, **told)
 
 # %% ../nbs/analysis/projection.ipynb #e827061f
 def _check_known(rows, dtype):

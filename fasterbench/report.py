@@ -63,20 +63,20 @@ def _memory_line(peaks, weights):
 # %% ../nbs/visualization/report.ipynb #3217257a
 def _held(memory):
     "What is held at the peak of a step, in words"
-    kinds = sorted(memory['at_peak'].items(), key=lambda o: -o[1])
-    when = f"{si(memory['peak'], 'B')} in the {memory['peak_phase']}"
+    kinds = sorted(memory.at_peak.items(), key=lambda o: -o[1])
+    when = f"{si(memory.peak, 'B')} in the {memory.peak_phase}"
     return when, ', '.join(f"{si(n, 'B')} {k}" for k,n in kinds if n)
 
 def unfit_result(r:Roofline)->str: # empty: it does, or that is not known
     "That what a result is of does not fit the device's memory, in words"
-    memory = r.about.get('memory')
+    memory = r.memory
     if memory is None: return unfit(r.peaks, r.about['weight_bytes']) if 'weight_bytes' in r.about else ''
-    if r.peaks.holds(memory['peak']) in (None, True): return ''
+    if r.peaks.holds(memory.peak) in (None, True): return ''
     return f"does not fit: {' ('.join(_held(memory))}), the device has {si(r.peaks.memory_bytes, 'B')}"
 
 def _memory_lines(r):
     "What a result takes of the memory"
-    memory, weights = r.about.get('memory'), r.about.get('weight_bytes')
+    memory, weights = r.memory, r.about.get('weight_bytes')
     if unfit_result(r): return []   # it is said before the table
     if memory is not None: return [f"memory       at most {': '.join(_held(memory))}"]
     return [] if weights is None else [_memory_line(r.peaks, weights)]
@@ -84,7 +84,7 @@ def _memory_lines(r):
 # %% ../nbs/visualization/report.ipynb #3a05e752
 def _many_marks(t):
     "Said where the marks are a large part of what is measured"
-    if t.overhead_pct<=5: return ''
+    if t.overhead_pct<=5 or t.plain.median>1e-4*t.module_calls: return ''   # it is no mark that takes so long
     return f": much, since {t.module_calls} module calls take {si(t.plain.median/t.module_calls, 's')} each"
 
 def _marks_line(t):
@@ -197,7 +197,8 @@ def _totals_lines(r):
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {t.what}")
     disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
-    lines = [*_time_lines(t, r.unknown), *phase_lines(r), _work_line(r), roof, *token_lines(r), *ceiling_lines(r)]
+    lines = [*_time_lines(t, r.unknown), *phase_lines(r), _work_line(r), roof, *token_lines(r)]
+    lines += [*(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
     return [answer(r), '', *lines, *_row_lines(r, t), *disturbed, *_error_lines(r, r.peaks)]
 
 # %% ../nbs/visualization/report.ipynb #69cd5c0b

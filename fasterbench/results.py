@@ -26,7 +26,6 @@ views = dict(   # method → module that adds it
     under='projection', compare='compare',
     phases='beside', to_csv='tables', to_markdown='tables', to_frame='tables',
     tokens_per_s='utilization', model_flops='utilization', mfu='utilization', hfu='utilization',
-    footprint='paper_steps',
     record='files', from_record='files', save='files', load='files')
 
 class Viewed(type):
