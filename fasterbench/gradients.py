@@ -147,22 +147,21 @@ def _norm_flops(n, mask, weight):
     return n*(2*(x or w) + x*(7 + (weight is not None)) + 2*w + b)
 
 # %% ../nbs/counting/gradients.ipynb #daecd3d8
-def _norm_bytes(weight, *never):
-    "`io_bytes` of a norm's gradients: the weight, at a position, is for the input's alone, others are for none"
-    def count(func, args, kwargs, out):
-        of_x, of_w, *_ = arguments(func, args, kwargs)['output_mask']
-        unused = [*never, *([] if of_x else [weight]), *([] if of_x or of_w else [1])]
-        return masked_bytes_of(func, args, kwargs, out, unused)
-    return count
+def _norm_bytes(func, args, kwargs, out):
+    "`io_bytes` of a norm's gradients: the weight is read for the input's alone, the bias for none"
+    a = arguments(func, args, kwargs)
+    of_x, of_w, *_ = a['output_mask']
+    unused = ['bias'] + ['weight']*(not of_x) + ['input', 'mean', 'rstd']*(not (of_x or of_w))
+    return masked_bytes_of(func, args, kwargs, out, [i for i,k in enumerate(a) if k in unused])
 
-@rule('native_layer_norm_backward', bytes=_norm_bytes(5, 6))
+@rule('native_layer_norm_backward', bytes=_norm_bytes)
 def _layer_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[7], args[5])
 
-@rule('native_group_norm_backward', bytes=_norm_bytes(4))
+@rule('native_group_norm_backward', bytes=_norm_bytes)
 def _group_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[9], args[4])
 
 # %% ../nbs/counting/gradients.ipynb #dad02543
-@rule('_fused_rms_norm_backward', bytes=_norm_bytes(4))
+@rule('_fused_rms_norm_backward', bytes=_norm_bytes)
 def _rms_norm(args, kwargs, out):
     x, w = args[5]
     return args[1].numel()*((x or w) + x*(5 + (args[4] is not None)) + 2*w)
@@ -170,14 +169,16 @@ def _rms_norm(args, kwargs, out):
 # %% ../nbs/counting/gradients.ipynb #21f6687d
 def _batch_flops(n, training, mask):
     x, w, b = mask
-    if training: return n*((5 + 4*x) if x or w else b)
-    return n*(x + 4*w + b)
+    return n*(9 if training and x else x + 4*w + b)
 
 def _batch_bytes(func, args, kwargs, out):
     a = arguments(func, args, kwargs)
-    training, (of_x, of_w, _) = a.get('train', a.get('update')), a['output_mask']
-    unused = ([3, 4] if training else [5, 6]) + ([] if of_x else [2]) + ([] if of_w or training and of_x else [1])
-    return masked_bytes_of(func, args, kwargs, out, unused)
+    of_x, of_w, _ = a['output_mask']
+    x, weight, mean, var, *noted = range(1, 7)   # what was noted of the batch: its mean and its deviation
+    for_x, for_w = {weight, var}, {x, mean, var}
+    if a.get('train', a.get('update')): for_x, for_w = {x, weight, *noted}, {x, *noted}
+    used = (for_x if of_x else set()) | (for_w if of_w else set())
+    return masked_bytes_of(func, args, kwargs, out, set(range(1, 7)) - used)
 
 # %% ../nbs/counting/gradients.ipynb #fd0dbb7d
 @rule('native_batch_norm_backward batch_norm_backward', bytes=_batch_bytes)

@@ -66,6 +66,7 @@ def _telling(nodes, switch):
         switch(name)
     return tell
 
+# %% ../nbs/core/nodes.ipynb #7e111ab2
 @contextmanager
 def backward_parts(
     nodes:Nodes,

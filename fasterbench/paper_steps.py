@@ -6,7 +6,7 @@
 __all__ = ['counterpart', 'optimizers', 'made_optimizer', 'as_on', 'PaperStep', 'check_paper', 'FusedDropout', 'step_on_paper',
            'count_on_paper', 'footprint_on_paper', 'paper_point', 'paper_rows_of']
 
-# %% ../nbs/analysis/paper_steps.ipynb #4924b0f2
+# %% ../nbs/analysis/paper_steps.ipynb #f53a51fc
 import copy, torch, torch.nn.functional as F
 from collections import defaultdict
 from contextlib import contextmanager, nullcontext
@@ -34,7 +34,7 @@ from .training import in_step, kind_in
 from .twin import _rebound, deep_stack
 from .utilization import language_facts
 
-# %% ../nbs/analysis/paper_steps.ipynb #c8666275
+# %% ../nbs/analysis/paper_steps.ipynb #a52c6b64
 def counterpart(
     optimizer:torch.optim.Optimizer, # stays as it is
     memo, # what is put in the place of which tensor
@@ -46,7 +46,7 @@ def counterpart(
     except Exception as e: raise ValueError(f"{type(optimizer).__name__} can't be copied: {first_line(e)}") from e
     return new
 
-# %% ../nbs/analysis/paper_steps.ipynb #b3f52dc2
+# %% ../nbs/analysis/paper_steps.ipynb #28809b2f
 def optimizers()->dict: # name in small letters → class
     "The optimizers of torch by name"
     found = (o for o in vars(torch.optim).values() if isinstance(o, type))
@@ -62,7 +62,7 @@ def made_optimizer(
     if isinstance(asked, str): asked = optimizers()[asked.lower()]
     return asked([*model.parameters()]) if callable(asked) else counterpart(asked, memo)
 
-# %% ../nbs/analysis/paper_steps.ipynb #00a7ac9b
+# %% ../nbs/analysis/paper_steps.ipynb #72c67adf
 def _by_default(group):
     "Does torch choose how a group is worked on?"
     if group.get('fused') or group.get('differentiable') or isinstance(group.get('lr'), torch.Tensor): return False
@@ -77,7 +77,7 @@ def as_on(
     for g in optimizer.param_groups:
         if _by_default(g): g['foreach'] = True
 
-# %% ../nbs/analysis/paper_steps.ipynb #28c79133
+# %% ../nbs/analysis/paper_steps.ipynb #1ff2036d
 def _leading_to(model, memo, o):
     "`o`, with the copy in the place of the model"
     live = {id(m) for m in walk(model).values()}
@@ -94,7 +94,7 @@ class PaperStep(Step):
     def reset(self): self.sample = self.calls()
     def call(self): return self.sample
 
-# %% ../nbs/analysis/paper_steps.ipynb #e695b59b
+# %% ../nbs/analysis/paper_steps.ipynb #2b10d1ac
 def check_paper(model, loss, optimizer, clip):
     "Refuse what no training step can be made of"
     check_training(model, torch.device('cpu'), loss, None, clip)
@@ -110,7 +110,7 @@ def _checked(optimizer, twin, device):
     return optimizer
 
 
-# %% ../nbs/analysis/paper_steps.ipynb #afeeefb7
+# %% ../nbs/analysis/paper_steps.ipynb #396d03ef
 @contextmanager
 def _foreach_on_paper():
     "While the block lasts, tensors without data are worked on in lists where others are"
@@ -127,7 +127,7 @@ def _own_gradients(model):
     finally:
         for p,grad in grads: p.grad = grad
 
-# %% ../nbs/analysis/paper_steps.ipynb #787b9aaa
+# %% ../nbs/analysis/paper_steps.ipynb #7bc2a08c
 def _undropped(query, key, value, attn_mask=None, dropout_p=0., *args, **kwargs): # arguments of attention
     "The arguments of an attention, without dropout where a fused kernel has its own"
     fused = is_fused(query, key, value, enable_gqa=kwargs.get('enable_gqa', False))
@@ -140,7 +140,7 @@ class FusedDropout(TorchFunctionMode):
         if func is F.scaled_dot_product_attention: args, kwargs = _undropped(*args, **kwargs)
         return func(*args, **kwargs)
 
-# %% ../nbs/analysis/paper_steps.ipynb #03d34d41
+# %% ../nbs/analysis/paper_steps.ipynb #e21734b0
 @contextmanager
 def _autocast_as_on(device):
     "The caller's autocast for `device`, for tensors without data"
@@ -165,7 +165,7 @@ def step_on_paper(
         if optimizer is not None: optimizer = _checked(made_optimizer(optimizer, twin, paper.memo), twin, device)
         yield PaperStep(twin, calls, paper.interrupts, loss, optimizer, clip), paper
 
-# %% ../nbs/analysis/paper_steps.ipynb #5c1ac841
+# %% ../nbs/analysis/paper_steps.ipynb #f7ee9a64
 def count_on_paper(
     step:PaperStep, paper,
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
@@ -178,7 +178,7 @@ def count_on_paper(
         costs = counted_step(step, modules, mode)
     return costs, modules
 
-# %% ../nbs/analysis/paper_steps.ipynb #1b176f59
+# %% ../nbs/analysis/paper_steps.ipynb #9b571386
 def footprint_on_paper(step:PaperStep)->Footprint:
     "What the next step holds"
     step.reset()
@@ -191,7 +191,7 @@ def footprint(self:Roofline)->Footprint:
     if known is None: raise ValueError(f"how much memory {self.about.get('model', 'the model')} takes was not counted")
     return Footprint(**known)
 
-# %% ../nbs/analysis/paper_steps.ipynb #3ef2814e
+# %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):
     "The row of one place, without times"
     module = modules.get(place.name) or kind_in(step, place.name)
@@ -201,7 +201,7 @@ def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
     "A row for each place of a step in which something is done"
     return [paper_point(p, costs, peaks, modules, step) for p,c in costs.by_module.items() if c.worked]
 
-# %% ../nbs/analysis/paper_steps.ipynb #69d92e4a
+# %% ../nbs/analysis/paper_steps.ipynb #653ee1e1
 @patch
 def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, tokens):
     "What a step costs; its rows under `peaks`"
@@ -215,7 +215,7 @@ def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, 
         device_name=peaks.device_name or peaks.device, memory=vars(held), **said, **facts)
     return costs, Roofline(rows, 'estimated', peaks, about=about)
 
-# %% ../nbs/analysis/paper_steps.ipynb #8e309c70
+# %% ../nbs/analysis/paper_steps.ipynb #8c6ec920
 @patch
 def estimate_step(self:RooflineAnalyzer,
     # of a machine that need not be there, or a datasheet's name, or a file's path; `None`: those it was made with
