@@ -12,7 +12,7 @@ from .core import as_text, si
 from .differences import ordered_pairs, pair_columns
 from .chart import log_range
 from .labels import Frame, Placer, place, spots_around, text_size
-from .marks import colours, hues, rest, short_name
+from .marks import colours, hues, rest, short_label
 from .plot import legend_height
 from .roofs import roof_line
 from .sheets import lay_out, left, log_axis, name_shapes, right, sheet
@@ -101,7 +101,7 @@ def _name_arrows(fig, placer, pairs, most):
     "Names beside the heads of the first arrows, as far as there is room"
     for p,_,end in pairs:
         if len(placer.taken)==most: return
-        text = short_name(p.label)
+        text = short_label(p)
         spot = place(placer, text, spots_around(*end, head, text_size(text)), radius=head, clear=True)
         for o in name_shapes(text, spot, _names[p.change], head) if spot else (): fig.add_shape(**o)
 

@@ -190,7 +190,8 @@ def _sums(c):
     rows = [taken(o, kind_of(o)).seconds for o in (a, b)]
     if a.totals and b.totals:
         rest = both(a.totals.remainder_s, b.totals.remainder_s, 's')
-        lines = [f"rows         {both(*rows, 's')}", *_phase_sums(c, both), f'remainder    {rest} outside of the rows', *lines]
+        times = [f"rows         {both(*rows, 's')}", *_phase_sums(c, both)]
+        lines = [*times, f'remainder    {rest} outside of the rows', *lines]
     return lines
 
 # %% ../nbs/visualization/differences.ipynb #a7c94647

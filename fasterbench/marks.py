@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'shapes', 'pairs', 'rate', 'drawable', 'bandwidth',
-           'without_flops', 'marker_size', 'quartiles', 'rate_range', 'rate_unit', 'hover', 'short_name', 'block_name',
-           'Block', 'names_of', 'equal_blocks', 'spread', 'block_hover', 'channels', 'in_css', 'contrast',
+           'without_flops', 'marker_size', 'quartiles', 'rate_range', 'rate_unit', 'hover', 'short_name', 'short_label',
+           'block_name', 'Block', 'names_of', 'equal_blocks', 'spread', 'block_hover', 'channels', 'in_css', 'contrast',
            'colour_groups', 'standing', 'dark_css', 'darkened', 'faint']
 
 # %% ../nbs/visualization/marks.ipynb #9b527480
@@ -101,6 +101,15 @@ def short_name(
     while parts and len(parts[-1])+len(kept)+2<=most: kept = f'{parts.pop()}.{kept}'
     return '…' + kept[-(most-1):]
 
+# %% ../nbs/visualization/marks.ipynb #30d9f729
+def short_label(
+    row, # a `RooflinePoint`, or a pair of rows with a `name`, a `phase` and a `label`
+    most:int=20, # characters
+)->str:
+    "The end of a name, and in a training step the phase"
+    if row.label==row.name: return short_name(row.name, most)
+    return f"{short_name(row.name, most-4)} {dict(forward='fwd', backward='bwd').get(row.phase, 'opt')}"
+
 # %% ../nbs/visualization/marks.ipynb #56bca27d
 def block_name(
     names:list, # that differ in numbers only
@@ -121,7 +130,7 @@ class Block:
     @property
     def times(self)->str: return f'×{len(self.members)} ' if self.members[1:] else ''
     @property
-    def label(self)->str: return self.times + short_name(self.row.label)
+    def label(self)->str: return self.times + short_label(self.row)
     @property
     def names(self)->list: return [r.label for r in self.members]
 

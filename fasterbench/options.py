@@ -185,7 +185,8 @@ def floating(dtype:str|None)->torch.dtype|None:
 
 def forward_text(name:str, model:nn.Module, sample, train:bool=False)->str:
     "What is run, in words"
-    return f"a {'training step' if train else 'forward'} of {name} on {circumstances(model, sample, torch.device('cpu'), None)['sample']}"
+    what = 'training step' if train else 'forward'
+    return f"a {what} of {name} on {circumstances(model, sample, torch.device('cpu'), None)['sample']}"
 
 # %% ../nbs/options.ipynb #e9bdd70f
 def repeated(

@@ -254,8 +254,8 @@ def plot_roofline(
     peaks, # `HardwarePeaks`, or a datasheet's name, or a file's path
     title:str='Roofline', # with markup, as plotly reads it
     *,
-    # a key of `Roofline.by` (`'phase'` of a training step), a depth or a function of the row; `None`: `'type'`, on paper
-    # `'bound'`
+    # a key of `Roofline.by` (of a training step `'phase'`, too), a depth or a function of the row; `None`: `'type'`, on
+    # paper `'bound'`
     colour=None,
     bars:int=10, # bars of time beside it; 0: none
     sort:str='time', # of the bars; or `'over'`: most time above the roof first

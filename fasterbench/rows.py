@@ -56,13 +56,15 @@ class RooflinePoint:
 # %% ../nbs/results/rows.ipynb #024c512c
 def with_phase(name:str, phase:str|None)->str:
     "A module's name, and in a training step a phase"
-    return name if phase in (None, name) or name.startswith(f'({phase})') else f"{name or '(the model)'} ({phase})"
+    alone = phase in (None, name) or phase=='optimizer' and name.startswith('(')   # it has rows in no other phase
+    return name if alone else f"{name or '(the model)'} ({phase})"
 
 @patch(as_prop=True)
 def label(self:RooflinePoint)->str:
     "What tells it from the others: its name, and in a training step its phase"
     return with_phase(self.name, self.phase)
 
+# %% ../nbs/results/rows.ipynb #ee1aebdf
 @patch(as_prop=True)
 def timing(self:RooflinePoint)->Timing: return Timing(self.samples)
 
