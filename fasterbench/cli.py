@@ -11,7 +11,7 @@ from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
 from . import __version__
-from .core import DeviceError, any_console, as_text, device_name, forwarding, model_dtype
+from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
 from .files import check_ending, formats
 from .models import ModelError, is_language, load_model, load_parts, run_model_code
@@ -166,6 +166,17 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, inpu
     rows.summary(top, sort, grouping(by))
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
+# %% ../nbs/cli.ipynb #e57a1111
+def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, input, **options):
+    meta = 'meta' if '.json' in model else None
+    built, sample, *made = load_parts(model, input or (), device=meta, **options)
+    sample, peaks = with_labels(built, sample), named_peaks(name, dtype or model_dtype(built))
+    what = forward_text(model, built, sample, True)
+    how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
+    rows = run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how, dtype=dtype)
+    rows.summary(top, sort, grouping(by))
+    _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
+
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
     model:str, # resnet18, timm:resnet50, config.json, package.module:function or file.py:function
@@ -180,6 +191,11 @@ def estimate(
     prompt:int=None, # tokens of a sequence in prefill (default: context)
     context:int=None, # tokens of a sequence in the cache, while decoding (default: 4096)
     cache:str=None, # format of the cache, such as int8 (default: dtype)
+    train:store_true=False, # estimate a training step: forward, loss, backward and the optimizer's step
+    loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
+    optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
+    lr:float=None, # its learning rate (default: its own)
+    clip:float=None, # the norm that gradients are clipped to (default: they are not)
     top:int=None, # rows to print (default: 12)
     sort:str=None, # column to sort by: time, flops, bytes_moved, name, … (default: time)
     by:str=None, # rows that belong together as one: block, type, bound, dtype, roof, or the first N parts of names
@@ -190,9 +206,13 @@ def estimate(
     view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12))
     check_view(**view); check_targets([*(peaks or '').split(','), model], html=html, out=out)
     names, dtype = roofs(peaks), floating(dtype)
-    if names[1:]: check_unused(f'to {len(names)} devices', html=html, by=by, sort=sort, top=top)
+    if names[1:]: check_unused(f'to {len(names)} devices', html=html, by=by, sort=sort, top=top, train=train)
     check_out(out, sweep_writers if names[1:] else result_writers)
-    shown = dict(view, html=html, out=out)
+    shown, recipe = dict(view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
+    if recipe:
+        check_unused('beside --train', weights=weights, prompt=prompt, context=context, cache=cache)
+        options = dict(input=input, batch=batch, size=size, tokens=tokens)
+        return _estimate_step(model, names[0], dtype, recipe, **shown, **options)
     if is_language(model):
         check_unused('to a language model', size=size, input=input, tokens=tokens)
         of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)

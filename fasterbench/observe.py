@@ -65,6 +65,7 @@ def following(self:Observer, name, call):
         finally: self.nodes.switch(before)
     return followed
 
+# %% ../nbs/analysis/observe.ipynb #ob5e0001
 @patch
 def backward(self:Observer):
     "A context in which a backward pass in a forward is noted in parts, by module"
@@ -94,6 +95,7 @@ def prepared(self:Observer): # a function without arguments
 def path(self:Observer)->Counter: # name of a module → calls in the last forward
     return Counter(name for name,*_ in self.calls if not isinstance(name, Part))
 
+# %% ../nbs/analysis/observe.ipynb #ob5e0002
 @patch
 def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: called just before
     "One forward, from mark to mark; the marks inside of it are left in `calls`, in seconds"

@@ -39,7 +39,8 @@ def _projected(r, peaks, dtype):
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
     at = place(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
     side, roof_s = (at.bound, at.roof_time_s) if at else ('undefined', None)
-    return Projection(name=r.name, type=r.type, phase=r.phase, recomputed=r.recomputed, calls=r.calls, params=r.params, unknown=r.unknown, dtype=other,
+    return Projection(name=r.name, type=r.type, phase=r.phase, recomputed=r.recomputed, calls=r.calls,
+        params=r.params, unknown=r.unknown, dtype=other,
         flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, time_s=r.time_s, time_pct=r.time_pct,
         arithmetic_intensity=ai, achieved_gflops=None, bound=side, utilization_pct=None, roof_time_s=roof_s,
         was_bound=r.bound, was_roof_time_s=r.roof_time_s)
