@@ -390,6 +390,13 @@ def _with_gradients(found):
     ts = [t for t in found if isinstance(t, torch.Tensor)]
     return ts + [t.grad for t in ts if t.is_leaf and t.grad is not None]
 
+def _without_data(model, sample, dtype, more):
+    "Copies of a model and a sample without data, what is put back after a forward, and the mode that they run in"
+    found, given = reachable(model, sample, *more), reachable(sample)
+    paper = Paper(_with_gradients(found))
+    memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
+    return _copied(model, memo), *_samples(sample, memo), paper
+
 @contextmanager
 def on_paper(
     model:nn.Module, # stays as it is
@@ -400,12 +407,9 @@ def on_paper(
 ):
     "A copy of `model` without data, in evaluation and inference mode, what gives a call's arguments, and its `Paper`"
     _check(model)
-    found, given = reachable(model, sample, *more), reachable(sample)
-    paper = Paper(_with_gradients(found))
-    memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
-    new, call, same = _copied(model, memo), *_samples(sample, memo)
-    _prepare(new, grad)
-    with (one_at_a_time, Interrupts() as paper.interrupts, same_settings(), same_rng(), kept_program(model, sample),
-          putting_back(same), emptied_caches()):
-        with deep_stack(), in_words(paper), torch.enable_grad() if grad else torch.inference_mode(), paper:
-            yield new, call, paper
+    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng():
+        with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more)
+        _prepare(new, grad)
+        paper.interrupts = interrupts
+        with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), in_words(paper),
+              torch.enable_grad() if grad else torch.inference_mode(), paper): yield new, call, paper
