@@ -244,7 +244,9 @@ def _to_padded(paper, func, x, padding, output_size=None):
     return _shaped(paper, x, output_size or (len(sizes), *sizes.amax(0).tolist()))
 
 # %% ../nbs/core/paper.ipynb #f2295431
-@gives(*(getattr(f, o) for f in (_aten._fused_sgd_, _aten._fused_adagrad_) for o in ('default', 'tensor_lr')))
+_in_place = [getattr(f, o) for f in (_aten._fused_sgd_, _aten._fused_adagrad_) for o in f.overloads() if o!='out']
+
+@gives(*_in_place)
 def _updated(paper, func, *args, **kwargs): "Nothing: parameters and states are written to"
 
 # %% ../nbs/core/paper.ipynb #0a981f1c
