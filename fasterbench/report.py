@@ -90,7 +90,8 @@ def _many_marks(t):
 def _marks_line(t):
     "What the marks add to a forward, if that can be told"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
-    beside = f"{len(t.plain.samples)} {t.what}s without marks beside, median {si(t.plain.median, 's')}"
+    n = len(t.plain.samples)
+    beside = f"{n} {t.what}{'s'*(n!=1)} without marks beside, median {si(t.plain.median, 's')}"
     if lo<=0<=hi: return f"marks        add nothing that can be told from 0: {lo:.1f} to {hi:.1f} % ({beside})"
     return f"marks        add {t.overhead_pct:.1f} % to a {t.what}, {lo:.1f} to {hi:.1f} % ({beside}){_many_marks(t)}"
 
