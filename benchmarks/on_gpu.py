@@ -500,6 +500,53 @@ def attention(b):
     b.equal('not counted, of MATH and FLASH_ATTENTION', lacking, [])
     return dict(table=table)
 
+# Training steps
+
+def learner(b, name):
+    "A model in training mode on the device, a sample, its loss, and an optimizer in its fused form"
+    n, side = (2, 32) if b.small else (64, 224)
+    with torch.device(b.device):
+        model = torchvision.models.get_model(name).train()
+        x, y = torch.randn(n, 3, side, side), torch.randint(1000, (n,))
+    return model, x, lambda out: F.cross_entropy(out, y), torch.optim.AdamW(model.parameters(), fused=True)
+
+def step_counts(b, name, model, x, loss, r):
+    "Products by phase, over a forward's; what is counted on paper for this device is the same"
+    forward, backward = (sum(o.matmul_flops for o in r if o.phase==p) for p in ('forward', 'backward'))
+    b.equal(f'{name}: operations without a rule', {**r.unknown}, {})
+    b.holds(f'{name}: products of the backward over the forward', 1.9<=backward/forward<=2.6, backward/forward, '1.9 to 2.6')
+    paper = RooflineAnalyzer(model, x, b.roof).estimate_step(loss=loss)
+    counted = sum(o.matmul_flops for o in paper if o.phase!='optimizer')
+    b.equal(f'{name}: products on paper', counted, forward + backward)
+
+def step_memory(b, name, r):
+    "What the allocator holds at the ends of the phases, over what is counted"
+    held = {p: sum(kinds.values()) for p,kinds in r.memory.live.items()}
+    rest = {p: percent(kinds['other'], held[p]) for p,kinds in r.memory.live.items()}
+    if not b.on_cpu: b.equal(f'{name}: memory is', r.memory.source, 'measured')
+    return {f'MB after the {p}': n/1e6 for p,n in held.items()} | {f'% other after the {p}': o for p,o in rest.items()} | {'MB at the peak': r.memory.peak/1e6}
+
+def training_line(b, name):
+    "One step: its phases, its memory, and what it leaves behind"
+    model, x, loss, optimizer = learner(b, name)
+    before, start = [v.clone() for v in model.state_dict().values()], time.perf_counter()
+    r = RooflineAnalyzer(model, x, b.roof).profile_step(loss, optimizer, warmup=2, steps=4 if b.small else 10)
+    same = [torch.equal(p, q) for p,q in zip(before, model.state_dict().values())]
+    b.holds(f'{name}: parameters and buffers are as before', all(same), same, 'all equal')
+    b.equal(f'{name}: states of the optimizer', len(optimizer.state), 0)
+    t = r.totals
+    for i,whole in enumerate(t.forward.samples):
+        parts = sum(o.samples[i] for o in r) + t.outside.samples[i]
+        b.holds(f'{name}: rows and the rest are step {i}', abs(parts-whole)<=1e-6*whole, parts, whole)
+    step_counts(b, name, model, x, loss, r)
+    phases = {f'{o.name} ms': 1e3*o.time_s for o in r.by('phase')}
+    return {'model': name, 'step ms': 1e3*t.mean_s, **phases, 'outside ms': 1e3*t.remainder_s, 'marks add %': t.overhead_pct,
+            'idle %': t.device_idle_pct, **step_memory(b, name, r), 'seconds': time.perf_counter() - start}
+
+def train(b):
+    "Training steps: rows that add up, products, memory, and nothing left behind"
+    return dict(table=[training_line(b, name) for name in ('resnet18', 'vit_b_16' if not b.small else 'mobilenet_v3_small')])
+
 # Nsight Compute
 
 class Layer(NamedTuple):
@@ -635,7 +682,7 @@ def checks(b):
     "Name → function, the most important first"
     profiles = {f'profile: {n}': partial(profile, name=n, case=c) for n,c in cases(b).items()}
     return {'clocks': clocks, 'peaks': peaks, **profiles, 'device idle and launch': idle,
-        'estimate against profile': estimates, "Nsight Compute's counters": nsight, 'left as it was': left_alone,
+        'estimate against profile': estimates, 'training steps': train, "Nsight Compute's counters": nsight, 'left as it was': left_alone,
         'attention': attention, 'tuned copy': tuned_copy, 'peaks, once more': peaks_again,
         'a model from the CPU': moved, 'devices': devices}
 
