@@ -58,8 +58,9 @@ def first_of_runs(nodes:Nodes, found:list)->list: # (node, name of the module)
     return [(n, name) for n,name,before in zip(found, names, [None, *names]) if name!=before]
 
 # %% ../nbs/core/nodes.ipynb #3a958404
-def _telling(nodes, switch):
-    "`switch`, which tells `nodes` too, where these are numbered"
+def _telling(nodes, switch, create_graph=False):
+    "`switch`, which tells `nodes` too if the pass makes some, in the thread in which these are numbered"
+    if not create_graph: return switch
     before, thread = nodes.innermost, get_ident()   # on an accelerator another thread runs the pass
     def tell(name):
         if get_ident()==thread: nodes.switch(before if name is None else name)
@@ -74,12 +75,12 @@ def backward_parts(
 ):
     "While the block lasts, it is told to which module each part of a backward pass belongs"
     run = torch.autograd._engine_run_backward
-    def parted(outputs, *args, **kwargs):
-        switch = _telling(nodes, begin())
+    def parted(outputs, grads, keep_graph, create_graph, *args, **kwargs):
+        switch = _telling(nodes, begin(), create_graph)
         def hook(node, name): return node.register_prehook(lambda grads: switch(name))
         handles = [hook(n, name) for n,name in first_of_runs(nodes, nodes_behind(outputs))]
         switch(None)   # until here it was the hooks' own time
-        try: return run(outputs, *args, **kwargs)
+        try: return run(outputs, grads, keep_graph, create_graph, *args, **kwargs)
         finally:
             switch(None)
             for h in handles: h.remove()

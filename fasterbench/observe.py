@@ -19,7 +19,7 @@ from .nodes import Nodes, Part, backward_parts
 from .regions import visible, watching
 from .rows import with_phase
 from .system import Disturbance, Others
-from .timing import Feeder, device_clock, median_interval
+from .timing import Feeder, HostClock, device_clock, median_interval
 
 # %% ../nbs/analysis/observe.ipynb #35d2c506
 def own_times(
@@ -92,6 +92,11 @@ def prepared(self:Observer): # a function without arguments
     return lambda: self.model(*args, **kwargs)
 
 @patch
+def aside(self:Observer)->float: # seconds
+    "Nobody's time in the last forward: on the CPU hooks were set in it; a device went on with its work"
+    return sum(end-start for name,start,end in self.calls if name is None) if isinstance(self.clock, HostClock) else 0.
+
+@patch
 def path(self:Observer)->Counter: # name of a module → calls in the last forward
     return Counter(name for name,*_ in self.calls if not isinstance(name, Part))
 
@@ -160,9 +165,10 @@ def time_marked(o, res, n):
     "`n` forwards with marks"
     with o.marks, o.backward():
         for _ in range(n):
-            res.totals.append(o.forward())
-            res.owns.append(own_times(o.calls, res.totals[-1]))
-            res.paths.append(o.path())
+            total, aside = o.forward(), o.aside()
+            own = own_times(o.calls, total)
+            if aside: own[None] -= aside
+            res.totals.append(total - aside); res.owns.append(own); res.paths.append(o.path())
 
 def time_plain(o, res, feeder):
     "A forward without marks; on an accelerator also one that does not wait for the host"
