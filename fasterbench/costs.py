@@ -28,7 +28,7 @@ from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import rule_for
 from .settings import one_at_a_time
 from .state import Run, undisturbed
-from .traffic import flat, io_bytes, weight_sizes
+from .traffic import Move, flat, io_bytes, noted, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #07c05e02
 aten = torch.ops.aten
@@ -88,7 +88,8 @@ def _sdpa(args, kwargs, out):
     return 2*prod(q[:-1])*k[-2]*(k[-1] + v[-1])
 
 def _sdpa_bytes(func, args, kwargs, out):
-    return io_bytes(func, args, kwargs, out) + 4*prod(args[0].shape[:-1])   # a statistic in float32
+    statistic = Move(None, 4*prod(args[0].shape[:-1]), written=True)   # in float32
+    return io_bytes(func, args, kwargs, out) + noted([statistic])
 
 sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True)
 
