@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['span', 'in_a_row', 'united_bytes', 'crossing_bytes', 'Frame', 'Boundaries']
 
-# %% ../nbs/counting/boundary.ipynb #11bd89ed
+# %% ../nbs/counting/boundary.ipynb #f13215a0
 from collections import Counter
 from contextlib import contextmanager
 from functools import lru_cache
@@ -18,7 +18,7 @@ from .snapshot import parts
 from .traffic import covered_bytes, distinct_elements, element_size, flat
 from .twin import _unwrapped
 
-# %% ../nbs/counting/boundary.ipynb #2ba77776
+# %% ../nbs/counting/boundary.ipynb #1cb72425
 def span(t:torch.Tensor)->tuple: # bytes of an element, offset, shape and strides
     "Which elements of its storage a tensor covers"
     if is_strided(t): return element_size(t), t.storage_offset(), t.shape, t.stride()
@@ -39,7 +39,7 @@ def united_bytes(
     if len(sizes)==1: return sizes.pop()*distinct_elements([(o, d) for _,o,d in parts])
     return distinct_elements([(z*o, [(n, z*s) for n,s in d] + [(z, 1)]) for z,o,d in parts])
 
-# %% ../nbs/counting/boundary.ipynb #f381f1ac
+# %% ../nbs/counting/boundary.ipynb #f9465ba8
 def _covered(moves): # keys of `Frame.moves` → bytes
     "The least that moves of one storage come to together"
     some = [m[1] for m in moves if m[1] is not None]
@@ -59,7 +59,7 @@ def crossing_bytes(
     later = _covered(reads) - written if reads[at:] else 0
     return max(_covered(moves[:at]), later) + written
 
-# %% ../nbs/counting/boundary.ipynb #d863358a
+# %% ../nbs/counting/boundary.ipynb #4755bfc9
 class Frame:
     "A call that is open"
     def __init__(self, start):
@@ -81,7 +81,7 @@ def _address(t):
 
 def _kept(o): return StorageWeakRef(o) if isinstance(o, torch.UntypedStorage) else o
 
-# %% ../nbs/counting/boundary.ipynb #d7424b41
+# %% ../nbs/counting/boundary.ipynb #25d97de8
 class Boundaries:
     "Follows calls, and tells what crosses their boundaries"
     def __init__(self):
@@ -102,7 +102,7 @@ class Boundaries:
                 for t in flat(o): self.born(t)
         for t in flat(out): self.born(t, self.frames[-1].start)
 
-# %% ../nbs/counting/boundary.ipynb #fcb33ab7
+# %% ../nbs/counting/boundary.ipynb #c285f2a2
 @patch
 def add(self:Boundaries,
     moves:list, # of `Move`, by one operation
@@ -122,7 +122,7 @@ def add(self:Boundaries,
             self.written[at] += n
             frame.written[at] += n
 
-# %% ../nbs/counting/boundary.ipynb #e5628e7f
+# %% ../nbs/counting/boundary.ipynb #a1fdff8d
 def _left(spans, written):
     "Bytes of what is left to others: of each storage what was written, at most"
     return sum(min(united_bytes(tuple(o)), written[at]) for at,o in spans.items())
@@ -140,12 +140,13 @@ def around(self:Boundaries):
     self.close(frame)
     if outer: self.handed_on(frame, outer)
 
-# %% ../nbs/counting/boundary.ipynb #5ba6a0ec
+# %% ../nbs/counting/boundary.ipynb #aa3ce3c1
 def _given_back(result):
     "The tensors in what a call returned"
     if type(result) is torch.Tensor: return [result]
     return [o for t in tensors(result) for o in _unwrapped(t)]
 
+# %% ../nbs/counting/boundary.ipynb #8699a5d3
 @patch
 def close(self:Boundaries, frame):
     "Add up what crossed the boundary of a call, and that of its own operations"
@@ -158,6 +159,7 @@ def close(self:Boundaries, frame):
     if frame.own is None: frame.own_boundary = frame.boundary
     else: frame.own_boundary = sum(map(crossing_bytes, frame.own.values())) + _left(own, frame.written)
 
+# %% ../nbs/counting/boundary.ipynb #83219b08
 @patch
 def handed_on(self:Boundaries, frame, outer):
     "What a call did with storages from outside, it did inside of the frame around it"

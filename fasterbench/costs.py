@@ -46,8 +46,8 @@ class ModuleCost:
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
     sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
     recomputed:int = 0   # FLOP in a backward that do the forward's work again
-    boundary:float|None = None     # bytes that cross the boundary of its calls, with all that is inside; `None`: unknown
-    own_boundary:float|None = None # bytes that cross that of its own work
+    boundary:float|None = None     # bytes that cross that of its calls, with all inside; `None`: unknown
+    own_boundary:float|None = None # bytes that cross the boundary of its own work
     @property
     def working_set(self)->int: return max(self.sizes, default=0) # bytes that the largest operation moves
     @property
