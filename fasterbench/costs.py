@@ -258,8 +258,11 @@ class Costs:
     @property
     def bytes_moved(self)->int: return self._sum('bytes_moved')   # bytes
     @property
+    def boundaries(self)->dict: # name of a module → bytes that cross the boundary of its calls
+        return {n:c.boundary for n,c in self.by_module.items() if c.boundary is not None}
+    @property
     def boundary(self)->float|None: # bytes that cross the model's; `None`: unknown
-        return self.by_module[''].boundary if '' in self.by_module else None
+        return self.boundaries.get('')
 
 # %% ../nbs/counting/costs.ipynb #a768bdb3
 @patch(as_prop=True)
