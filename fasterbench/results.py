@@ -40,6 +40,7 @@ class Viewed(type):
 # %% ../nbs/results/results.ipynb #b91c4b16
 kinds = 'measured', 'estimated', 'projected', 'kernels'
 
+# %% ../nbs/results/results.ipynb #931dee51
 class Roofline(list, metaclass=Viewed):
     "Rows under a roof"
     views = views
@@ -211,7 +212,9 @@ def inside(name:str, outer:str)->str|None: # `None`: it is not in it
 
 # %% ../nbs/results/results.ipynb #89d153f3
 def _whole_sum(name):
-    def add(self): return sum(getattr(r, name) for r in self) if all(getattr(r, name) is not None for r in self) else None
+    def add(self):
+        values = [getattr(r, name) for r in self]
+        return None if None in values else sum(values)
     return property(add, doc=f'The sum over the rows; `None`: of a row it is not known')
 
 Roofline.boundary_bytes = _whole_sum('boundary_bytes')       # bytes
