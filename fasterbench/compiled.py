@@ -11,6 +11,7 @@ from collections import Counter
 from .costs import Costs, ModuleCost
 from .observe import Observer
 from .regions import eager
+from .results import inside
 
 # %% ../nbs/analysis/compiled.ipynb #fd696542
 def caller_in(
@@ -47,6 +48,9 @@ def merged(
         into = caller_in(name, res, costs)
         res.setdefault(into, ModuleCost())
         if into!=name: res[into].merge(c)
+    for name,c in res.items():
+        whole = not any(inside(n, name) for n in res)   # its call holds no other row, so all of it is its own
+        if c.own_boundary is None and whole: c.own_boundary = c.boundary
     return {n:res[n] for n in ['', *work] if n in res}
 
 def join_compiled(costs:Costs, o:Observer, timed:Counter)->Costs:

@@ -19,6 +19,7 @@ import torch
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
+from .boundary import Boundaries
 from .core import forwarding, held, model_device
 from .nodes import Nodes, backward_parts
 from .paper import in_parts, on_paper, resolved
@@ -28,7 +29,7 @@ from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import rule_for
 from .settings import one_at_a_time
 from .state import Run, undisturbed
-from .traffic import flat, io_bytes, weight_sizes
+from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #07c05e02
 aten = torch.ops.aten
@@ -45,6 +46,8 @@ class ModuleCost:
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
     sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
     recomputed:int = 0   # FLOP in a backward that do the forward's work again
+    boundary:float|None = None     # bytes that cross that of its calls, with all inside; `None`: unknown
+    own_boundary:float|None = None # bytes that cross the boundary of its own work
     @property
     def working_set(self)->int: return max(self.sizes, default=0) # bytes that the largest operation moves
     @property
@@ -71,6 +74,7 @@ def merge(self:ModuleCost, other:ModuleCost):
     for k,(flops,nbytes) in other.work.items():
         w = self.work.setdefault(k, [0, 0])
         w[0] += flops; w[1] += nbytes
+    self.own_boundary = None   # what of the one's the other uses is not known
 
 # %% ../nbs/counting/costs.ipynb #d9055f20
 def op_dtype(func, args, out)->torch.dtype|None:
@@ -88,7 +92,8 @@ def _sdpa(args, kwargs, out):
     return 2*prod(q[:-1])*k[-2]*(k[-1] + v[-1])
 
 def _sdpa_bytes(func, args, kwargs, out):
-    return io_bytes(func, args, kwargs, out) + 4*prod(args[0].shape[:-1])   # a statistic in float32
+    statistic = Move(None, 4*prod(args[0].shape[:-1]), written=True)   # in float32
+    return io_bytes(func, args, kwargs, out) + noted([statistic])
 
 sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True)
 
@@ -150,6 +155,7 @@ class CostMode(TorchDispatchMode):
         self.device = device
         self.rows, self.at = defaultdict(ModuleCost), ''
         self.nodes = None   # with gradients: which module made which
+        self.bounds = Boundaries()   # `None`: what crosses the boundaries of calls is not told
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
@@ -183,7 +189,8 @@ def backward(self:CostMode):
 def count(self:CostMode, func, rule, args, kwargs, out):
     "Add the cost of one call to the row it belongs to"
     row = self.row(self.at)
-    cost = rule.cost(func, args, kwargs, out)
+    with noting() as moves: cost = rule.cost(func, args, kwargs, out)
+    if self.bounds: self.bounds.add(moves)
     if cost.flops is None:
         row.unknown[str(func)] += 1
         cost = cost._replace(flops=0)
@@ -202,6 +209,7 @@ def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
         with self: return in_parts(func, args, kwargs)
     with resolved() if args and is_complex(args[0]) else nullcontext(): out = func(*args, **kwargs)
     if rule is sdpa_rule: out = _laid_out(out, *args[:3])
+    if self.bounds and not func.is_view: self.bounds.seen(args, kwargs, out)
     if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
     return out
 
@@ -231,7 +239,9 @@ def higher_order(self:CostMode, func, args, kwargs):
     run = _in_the_open(func, args, kwargs)
     if run is None:
         self.row(self.at).unknown[str(func)] += 1
-        return func(*args, **kwargs)
+        out = func(*args, **kwargs)
+        if self.bounds: self.bounds.seen(args, kwargs, out)
+        return out
     with self: return run()
 
 # %% ../nbs/counting/costs.ipynb #795e9842
@@ -247,6 +257,12 @@ class Costs:
     def matmul_flops(self)->int: return self._sum('matmul_flops') # FLOP in matrix products
     @property
     def bytes_moved(self)->int: return self._sum('bytes_moved')   # bytes
+    @property
+    def boundaries(self)->dict: # name of a module → bytes that cross the boundary of its calls
+        return {n:c.boundary for n,c in self.by_module.items() if c.boundary is not None}
+    @property
+    def boundary(self)->float|None: # bytes that cross the model's; `None`: unknown
+        return self.boundaries.get('')
 
 # %% ../nbs/counting/costs.ipynb #a768bdb3
 @patch(as_prop=True)
@@ -272,6 +288,17 @@ def hidden_in(graph)->Counter: # kind of node → how many there are
     with _disable_current_modes(): text = str(graph)   # whose constants are printed by operations
     return Counter(_not_dispatched.findall(text))
 
+# %% ../nbs/counting/costs.ipynb #7223373c
+@patch
+def called(self:CostMode, name:str, call, args, kwargs):
+    "What a module's call returns"
+    if self.bounds is None: return call(*args, **kwargs)
+    with self.bounds.around() as frame: frame.result = call(*args, **kwargs)
+    row = self.row(name)
+    row.boundary = frame.boundary + (row.boundary or 0)
+    row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
+    return frame.result
+
 # %% ../nbs/counting/costs.ipynb #006c1759
 def _following(mode, modules, callers):
     "What `watching` puts around each module's call, so that `mode` follows it"
@@ -283,7 +310,7 @@ def _following(mode, modules, callers):
             caller = mode.at
             callers[name].add(caller)
             mode.go(name)
-            try: return call(*args, **kwargs)
+            try: return mode.called(name, call, args, kwargs)
             finally:
                 if isinstance(modules[name], torch.jit.ScriptModule): mode.row(name).unknown += hidden_in(last_graph())
                 mode.go(caller)

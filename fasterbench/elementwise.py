@@ -10,8 +10,8 @@ __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created',
 from functools import partial
 import torch
 from .registry import free_rule, is_complex, is_float, none, rule, rules
-from .traffic import _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes, element_size
-from .traffic import first, flat, lookup_bytes, masked_bytes, output_bytes, template_bytes, update_bytes
+from .traffic import Move, _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes, element_size
+from .traffic import first, flat, lookup_bytes, masked_bytes, noted, output_bytes, template_bytes, update_bytes
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
 def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
@@ -215,8 +215,8 @@ def _bincount(args, kwargs, out):
 # %% ../nbs/counting/elementwise.ipynb #80277ca8
 def renorm_bytes(func, args, kwargs, out)->int: # bytes
     "Of rows that are read and written where they are too long, and of the indices"
-    rows = args[1].numel()*args[0].shape[1]*element_size(args[0])
-    return covered_bytes(args[1]) + 2*min(rows, covered_bytes(args[0]))
+    rows = min(args[1].numel()*args[0].shape[1]*element_size(args[0]), covered_bytes(args[0]))
+    return noted([Move(args[1]), Move(args[0], rows), Move(args[0], rows, written=True)])
 
 @rule('embedding_renorm', bytes=renorm_bytes)
 def _embedding_renorm(args, kwargs, out): return 3*args[1].numel()*args[0].shape[1]

@@ -64,7 +64,8 @@ def _list(read, kind=list):
     return values
 
 # %% ../nbs/results/files.ipynb #7fff562e
-later_fields = 'phase', 'recomputed', 'what', 'memory' # that files of version 1 do not have
+# that files of version 1 do not have
+later_fields = 'phase', 'recomputed', 'what', 'memory', 'boundaries', 'boundary_bytes', 'fused_roof_time_s'
 
 def _object(place, v, readers):
     "An object with just these keys, each value read"
@@ -103,7 +104,8 @@ row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, 
     arithmetic_intensity=_ratios, achieved_gflops=_ratios, bound=_bound, utilization_pct=_ratios, calls=_whole,
     matmul_flops=_amount, dtype=_maybe(_one_of(dtypes)), time_pct=_ratios, params=_whole, roof_time_s=_least,
     working_set=_amount, roof=_text, cache_time_s=_least, warm_s=_some, cold_s=_some, ran=_maybe(_whole),
-    called_s=_some, samples=_samples, unknown=_counter, phase=_maybe(_one_of(phases)), recomputed=_amount)
+    called_s=_some, samples=_samples, unknown=_counter, phase=_maybe(_one_of(phases)), recomputed=_amount,
+    boundary_bytes=_least, fused_roof_time_s=_least)
 projection_fields = row_fields | dict(was_bound=_maybe(_bound), was_roof_time_s=_least)
 totals_fields = dict(forward=_timing, outside=_timing, rows_s=_number, undefined_s=_number, flops=_amount,
     matmul_flops=_amount, bytes_moved=_amount, roof_time_s=_amount, complete=_flag, plain=_timing,
@@ -155,7 +157,8 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
     rows = [_row_record(f'rows[{i}]', r) for i,r in enumerate(self)]
     memory = self.memory and {k: getattr(self.memory, k) for k in memory_fields}
     return dict(format=_format, version=_format_version, kind=self.kind, about=self.about,
-        peaks=self.peaks and self.peaks.record(), totals=totals, memory=memory, rows=rows)
+        peaks=self.peaks and self.peaks.record(), totals=totals, memory=memory,
+        boundaries=self.boundaries, rows=rows)
 
 # %% ../nbs/results/files.ipynb #82933dc2
 def _check_row(place, r):
@@ -174,6 +177,10 @@ def _read_row(place, v):
     cls, known = (Projection, projection_fields) if projected else (RooflinePoint, row_fields)
     return _check_row(place, cls(**_object(place, v, known)))
 
+def _edges(place, v): # name of a module → bytes
+    if not isinstance(v, dict): _refuse(place, v, 'an object')
+    return {k: _amount(f'{place}[{k!r}]', n) for k,n in v.items()}
+
 def _read_peaks(place, v):
     try: return HardwarePeaks.from_record(v)
     except (ValueError, TypeError, AttributeError) as e: raise ValueError(f"{place}: {e}") from e
@@ -181,7 +188,8 @@ def _read_peaks(place, v):
 # %% ../nbs/results/files.ipynb #8f2206b0
 _result = dict(format=_words, version=_whole, kind=_one_of(kinds), about=_data, peaks=_maybe(_read_peaks),
     totals=_maybe(lambda place, v: Totals(**_object(place, v, totals_fields))),
-    memory=_maybe(lambda place, v: Footprint(**_object(place, v, memory_fields))), rows=_list(_read_row))
+    memory=_maybe(lambda place, v: Footprint(**_object(place, v, memory_fields))), boundaries=_maybe(_edges),
+    rows=_list(_read_row))
 
 @patch(cls_method=True)
 def from_record(cls:Roofline,
@@ -196,7 +204,7 @@ def from_record(cls:Roofline,
         raise ValueError(f"its version is {v!r:.60}, and this fasterbench reads {' and '.join(map(str, _readable))}")
     if not isinstance(d.get('about', {}), dict): _refuse('about', d['about'], 'an object')
     read = _object('', d, _result)
-    return cls(*(read.get(k) for k in ('rows', 'kind', 'peaks', 'totals', 'about', 'memory')))
+    return cls(*(read.get(k) for k in ('rows', 'kind', 'peaks', 'totals', 'about', 'memory', 'boundaries')))
 
 # %% ../nbs/results/files.ipynb #becacebc
 size_limit = 2**26 # bytes of a file

@@ -10,7 +10,7 @@ from math import ceil, log2, prod
 import torch
 from .paper import without_data
 from .registry import is_complex, is_float, rule
-from .traffic import arguments, covered_bytes, element_size, first, io_bytes, numel
+from .traffic import Move, arguments, element_size, first, io_bytes, noted, numel
 from .traffic import target_bytes, window_bytes
 
 # %% ../nbs/counting/formulas.ipynb #6ae0944c
@@ -83,7 +83,7 @@ def _allclose(args, kwargs, out): return 6*_pairs(args)
 
 # %% ../nbs/counting/formulas.ipynb #b0c162b0
 def diagonal_bytes(func, args, kwargs, out)->int: # bytes
-    return min(args[0].shape)*element_size(args[0]) + covered_bytes(out)
+    return noted([Move(args[0], min(args[0].shape)*element_size(args[0])), Move(out, written=True)])
 
 @rule('trace', bytes=diagonal_bytes)
 def _trace(args, kwargs, out): return min(args[0].shape)*(1 + is_complex(out)) if is_float(out) else 0
@@ -159,7 +159,8 @@ def bag_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of an embedding bag: the rows that the indices name, the indices, the bags"
     rows = args[1].numel()*args[0].shape[-1]*element_size(args[0])
     notes = _noted(func, arguments(func, args, kwargs), out) if without_data(out[0]) else numel(out[1:])
-    return io_bytes(func, args, kwargs, out[0], {0: (rows, None)}) + notes*element_size(out[2])
+    beside = Move(None, notes*element_size(out[2]), written=True)
+    return io_bytes(func, args, kwargs, out[0], {0: (rows, None)}) + noted([beside])
 
 def _noted(func, a, out):
     "Elements of the integers that are written beside the bags"

@@ -13,7 +13,7 @@ from .elementwise import stored
 from .gradients import masked_bytes_of
 from .products import _torch_product, matrices_flops
 from .registry import none, rule
-from .traffic import _each, arguments, bytes_in_windows, covered_bytes, io_bytes
+from .traffic import Move, _each, arguments, bytes_in_windows, covered_bytes, io_bytes, noted
 
 # %% ../nbs/counting/gradient_products.ipynb #8c4168a6
 def _unused(mask, x, weight):
@@ -120,6 +120,7 @@ def mask_bytes(func, args, kwargs, out)->int: # bytes
     "What is looked up where a sparse tensor has elements is read and written, and its indices read"
     if args[0].layout is not torch.strided: return io_bytes(func, args, kwargs, out)
     n, indices = stored(out), covered_bytes(args[1]) - stored(args[1])*args[1].element_size()
-    return 2*n*args[0].element_size() + indices
+    size = n*args[0].element_size()
+    return noted([Move(args[0], size), Move(args[1], indices), Move(out, size, written=True)])
 
 rule('sparse_mask', 'lookup', mask_bytes)(none)

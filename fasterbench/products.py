@@ -140,10 +140,9 @@ def _linear_cross_entropy(args, kwargs, out):
 def grouped_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a grouped product, less the matrices of groups without rows"
     a, b, offs = args[0], args[1], args[2] if len(args)>2 else kwargs.get('offs')
-    whole = io_bytes(func, args, kwargs, out)
-    if offs is None or without_data(offs) or b.dim()!=3 or a.dim()!=2: return whole
+    if offs is None or without_data(offs) or b.dim()!=3 or a.dim()!=2: return io_bytes(func, args, kwargs, out)
     used = int((offs.diff(prepend=offs.new_zeros(1))>0).sum())
-    return whole - covered_bytes(b)*(len(b)-used)//len(b)
+    return io_bytes(func, args, kwargs, out, {1: (covered_bytes(b)*used//len(b), None)})
 
 # %% ../nbs/counting/products.ipynb #4bcc3091
 @rule('_grouped_mm _scaled_grouped_mm', 'product', grouped_bytes, True)

@@ -16,7 +16,7 @@ from .operations import arithmetic_intensity, place
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .roof import peaks_of
-from .rows import RooflinePoint, ceiling_for, check_ceilings, main_dtype, warn_no_ceiling
+from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, warn_no_ceiling
 
 # %% ../nbs/analysis/projection.ipynb #7fa1f9a0
 @dataclass
@@ -39,8 +39,10 @@ def _projected(r, peaks, dtype):
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
     at = place(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
     side, roof_s = (at.bound, at.roof_time_s) if at else ('undefined', None)
-    return Projection(name=r.name, type=r.type, phase=r.phase, recomputed=r.recomputed, calls=r.calls,
-        params=r.params, unknown=r.unknown, dtype=other,
+    edge = None if r.boundary_bytes is None else r.boundary_bytes*(nbytes/r.bytes_moved if r.bytes_moved else 1)
+    return Projection(name=r.name, type=r.type, phase=r.phase, recomputed=r.recomputed, calls=r.calls, params=r.params,
+        unknown=r.unknown, dtype=other, boundary_bytes=edge,
+        fused_roof_time_s=fused_s(r.flops/ceiling, edge, peaks) if known else None,
         flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, time_s=r.time_s, time_pct=r.time_pct,
         arithmetic_intensity=ai, achieved_gflops=None, bound=side, utilization_pct=None, roof_time_s=roof_s,
         was_bound=r.bound, was_roof_time_s=r.roof_time_s)
@@ -61,7 +63,8 @@ def project(
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings(rows, peaks, 'project')
     warn_no_ceiling(rows, peaks)
-    told = dict(about=getattr(results, 'about', None), memory=getattr(results, 'memory', None))
+    told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
+    if dtype is not None: told['boundaries'] = None
     return Roofline(rows, 'projected', peaks, **told)
 
 # %% ../nbs/analysis/projection.ipynb #e827061f

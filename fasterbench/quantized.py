@@ -11,13 +11,15 @@ from math import prod
 import torch
 from .elementwise import by_output, clamp_flops
 from .registry import rule
-from .traffic import bytes_in_windows, covered_bytes, first, flat, joint_bytes
+from .traffic import Move, bytes_in_windows, covered_bytes, first, flat, noted
 
 # %% ../nbs/counting/quantized.ipynb #31cd2061
 def packed_linear_bytes(size):
     "`io_bytes` of a linear layer whose packed weight is no tensor: `size` bytes an element"
     def count(func, args, kwargs, out):
-        return covered_bytes(args[0]) + covered_bytes(out) + size*args[0].shape[-1]*out.shape[-1]
+        packed = next((o for o in args[1:] if isinstance(o, torch.ScriptObject)), None)
+        weight = Move(packed, size*args[0].shape[-1]*out.shape[-1])
+        return noted([Move(args[0]), weight, Move(out, written=True)])
     return count
 
 def _quantized_linear(args, kwargs, out): return 2*args[0].numel()*out.shape[-1]
@@ -36,8 +38,8 @@ def packed_conv_bytes(func, args, kwargs, out)->int: # bytes
     x, packed = args[0], _packed(args)
     n = x.dim()-2   # of one dimension the weight has two
     windows = [o[-n:] for o in (packed.weight().shape[2:], packed.stride(), packed.padding(), packed.dilation())]
-    others = joint_bytes(flat(args[1:])) + covered_bytes(out) + covered_bytes(packed.weight())   # what is added
-    return bytes_in_windows(x, out, *windows) + others
+    moves = [Move(x, bytes_in_windows(x, out, *windows)), Move(packed, covered_bytes(packed.weight()))]
+    return noted([*moves, *map(Move, flat(args[1:])), Move(out, written=True)])   # what is added
 
 # %% ../nbs/counting/quantized.ipynb #521598a1
 convs = """conv1d conv2d conv3d conv1d_relu conv2d_relu conv3d_relu conv2d_add conv2d_add_relu conv1d_dynamic
@@ -48,7 +50,8 @@ def _quantized_conv(args, kwargs, out): return 2*out.numel()*prod(_packed(args).
 
 # %% ../nbs/counting/quantized.ipynb #d7cc4b0a
 def packed_transposed_bytes(func, args, kwargs, out)->int: # bytes
-    return covered_bytes(args[0]) + covered_bytes(out) + covered_bytes(_packed(args).weight())
+    weight = Move(_packed(args), covered_bytes(_packed(args).weight()))
+    return noted([Move(args[0]), weight, Move(out, written=True)])
 
 transposed_convs = """conv_transpose1d conv_transpose2d conv_transpose3d conv_transpose1d_dynamic
     conv_transpose2d_dynamic conv_transpose3d_dynamic"""
@@ -67,8 +70,9 @@ def _gates(n):
         return 2*n*h.shape[-1]*(args[0].numel() + h.numel())
     def nbytes(func, args, kwargs, out):
         h = first(args[1])
-        packed = n*h.shape[-1]*(args[0].shape[-1] + h.shape[-1])
-        return joint_bytes(flat(args)) + sum(map(covered_bytes, flat(out))) + packed
+        packed = Move(next((o for o in args if isinstance(o, torch.ScriptObject)), None),
+            n*h.shape[-1]*(args[0].shape[-1] + h.shape[-1]))
+        return noted([*map(Move, flat(args)), packed, *(Move(t, None, True) for t in flat(out))])
     return flops, nbytes
 
 for name,n in [('lstm', 4), ('gru', 3), ('rnn_tanh', 1), ('rnn_relu', 1)]:
@@ -104,7 +108,8 @@ def row_bytes(func, out)->int: # bytes of a row of a packed table
 
 def packed_rows_bytes(func, args, kwargs, out)->int: # bytes
     others = [t for o in (*args[1:], *kwargs.values()) for t in flat(o)]
-    return args[1].numel()*row_bytes(func, out) + joint_bytes(others) + covered_bytes(out)
+    rows = Move(args[0], args[1].numel()*row_bytes(func, out))
+    return noted([rows, *map(Move, others), Move(out, written=True)])
 
 @rule('embedding_byte embedding_4bit', bytes=packed_rows_bytes, library='quantized')
 def _embedding(args, kwargs, out): return 2*out.numel()

@@ -192,14 +192,24 @@ def answer(r:Roofline)->str:
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
 
 # %% ../nbs/visualization/report.ipynb #ac6f4025
+def _fused_lines(r):
+    "What the roof allows if operations are joined, of each row and of the model"
+    if not r or r.fused_roof_time_s is None: return []
+    said = f"fused        {si(r.fused_roof_time_s, 's')} at least with the operations of each row joined"
+    whole = r.joined_whole('', [*r])
+    if '' not in (r.boundaries or {}) or whole.fused_roof_time_s is None: return [said]
+    edge = f"{si(whole.boundary_bytes, 'B')} cross the model's boundary"
+    return [f"{said}, {si(whole.fused_roof_time_s, 's')} with those of the model: {edge}"]
+
+# %% ../nbs/visualization/report.ipynb #3309508e
 def _totals_lines(r):
     "What is to be said of a profile"
     t = r.totals
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {t.what}")
     disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
-    lines = [*_time_lines(t, r.unknown), *phase_lines(r), _work_line(r), roof, *token_lines(r)]
-    lines += [*(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
+    lines = [*_time_lines(t, r.unknown), *phase_lines(r), _work_line(r), roof, *_fused_lines(r)]
+    lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
     return [answer(r), '', *lines, *_row_lines(r, t), *disturbed, *_error_lines(r, r.peaks)]
 
 # %% ../nbs/visualization/report.ipynb #69cd5c0b
@@ -208,7 +218,8 @@ def _paper_lines(r):
     share = f", {memory_pct(r):.1f} % of it in memory-bound ones" if r.roof_time_s else ''
     total = f"roof         {si(r.roof_time_s, 's')} at least for {_rows_at_roof(r)} one after the other{share}"
     undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
-    return [total, *phase_lines(r), _work_line(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r), *undefined]
+    known = [*phase_lines(r), _work_line(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
+    return [total, *_fused_lines(r), *known, *undefined]
 
 def _lines(r): return _totals_lines(r) if r.totals else _paper_lines(r)
 

@@ -9,6 +9,7 @@ __all__ = ['views', 'kinds', 'sums', 'Viewed', 'Roofline', 'circumstances', 'joi
 import difflib, re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from importlib import import_module
 import torch
@@ -16,7 +17,7 @@ from fastcore.basics import patch
 from torch import nn
 from .core import call_args, leaves, si
 from .operations import arithmetic_intensity, utilization_pct
-from .rows import RooflinePoint, Totals
+from .rows import RooflinePoint, Totals, ceiling_for, fused_s
 from .peaks import software
 from .phases import phases
 
@@ -38,6 +39,7 @@ class Viewed(type):
 # %% ../nbs/results/results.ipynb #b91c4b16
 kinds = 'measured', 'estimated', 'projected', 'kernels'
 
+# %% ../nbs/results/results.ipynb #931dee51
 class Roofline(list, metaclass=Viewed):
     "Rows under a roof"
     views = views
@@ -48,10 +50,12 @@ class Roofline(list, metaclass=Viewed):
         totals:Totals|None=None, # of the forward or step, where one was timed
         about:dict|None=None, # circumstances: name → text or number
         memory=None, # `Footprint` of a training step
+        boundaries:dict|None=None, # name of a module → bytes that cross the boundary of its calls; `None`: not counted
     ):
         if kind not in kinds: raise ValueError(f"kind={kind!r}: known are {', '.join(kinds)}")
         super().__init__(rows)
         self.kind, self.peaks, self.totals, self.about, self.memory = kind, peaks, totals, dict(about or {}), memory
+        self.boundaries = boundaries
     def __getattr__(self, name):
         getattr(type(self), name)   # a view adds it, or there is none
         return object.__getattribute__(self, name)
@@ -159,7 +163,8 @@ def joined(
         total('calls'), total('matmul_flops'), _only(r.dtype for r in rows), whole('time_pct'), total('params'), roof_s,
         max(r.working_set for r in rows), _largest(rows, 'roof'), whole('cache_time_s'),
         whole('warm_s'), whole('cold_s'), samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()),
-        phase=_only(r.phase for r in rows), recomputed=total('recomputed'))
+        phase=_only(r.phase for r in rows), recomputed=total('recomputed'),
+        boundary_bytes=whole('boundary_bytes'), fused_roof_time_s=whole('fused_roof_time_s'))
 
 # %% ../nbs/results/results.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof', 'phase'
@@ -204,10 +209,29 @@ def inside(name:str, outer:str)->str|None: # `None`: it is not in it
     if not outer or name==outer: return '' if outer else name
     return name[len(outer)+1:] if name.startswith(outer + '.') else None
 
+# %% ../nbs/results/results.ipynb #89d153f3
+def _whole_sum(name):
+    def add(self):
+        values = [getattr(r, name) for r in self]
+        return None if None in values else sum(values)
+    return property(add, doc=f'The sum over the rows; `None`: of a row it is not known')
+
+Roofline.boundary_bytes = _whole_sum('boundary_bytes')       # bytes
+Roofline.fused_roof_time_s = _whole_sum('fused_roof_time_s') # seconds
+
+# %% ../nbs/results/results.ipynb #26a17a32
+@patch
+def joined_whole(self:Roofline, name:str, rows:list)->RooflinePoint:
+    "Rows as one, which is the module `name` with all that is inside: one kernel, as far as its boundary is known"
+    whole, nbytes = joined(name, rows), (self.boundaries or {}).get(name)
+    if nbytes is None or whole.fused_roof_time_s is None: return whole
+    arithmetic_s = sum(r.flops/ceiling_for(r, self.peaks) for r in rows)
+    return replace(whole, boundary_bytes=nbytes, fused_roof_time_s=fused_s(arithmetic_s, nbytes, self.peaks))
+
 # %% ../nbs/results/results.ipynb #dc7b9423
 @patch
 def tree(self:Roofline)->Roofline:
     "A row for every module, with all that is in it"
     names = dict.fromkeys(n for r in self for n in (*reversed(above(r.name)), r.name))   # the outer ones first
     def subtree(name): return [r for r in self if inside(r.name, name) is not None]
-    return self.like([joined(n, subtree(n)) for n in names])
+    return self.like([self.joined_whole(n, subtree(n)) for n in names])

@@ -149,7 +149,8 @@ def profile(self:RooflineAnalyzer,
     about = circumstances(self.model, self.sample, device, model_dtype(self.model),
         threads=torch.get_num_threads(), device_name=device_name(device))
     rows, totals = self._join(costs, forwards, peaks, alone, modules)
-    self.results, self.costs = Roofline(rows, 'measured', peaks, totals, about), costs
+    self.results = Roofline(rows, 'measured', peaks, totals, about, boundaries=costs.boundaries)
+    self.costs = costs
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
     warn_other_path(costs, forwards)
@@ -265,7 +266,8 @@ def placed(self:RooflineAnalyzer,
     costs, modules, kept = counted
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
         device_name=peaks.device_name or peaks.device, weight_bytes=kept)
-    return Roofline(paper_rows(costs, modules, peaks), 'estimated', peaks, about=about)
+    rows = paper_rows(costs, modules, peaks)
+    return Roofline(rows, 'estimated', peaks, about=about, boundaries=costs.boundaries)
 
 # %% ../nbs/analysis/roofline.ipynb #19879086
 @patch

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RooflinePoint', 'with_phase', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind', 'own_params', 'middle_half',
-           'mean_of', 'called_of', 'under_roof', 'roofline_point', 'no_ceiling', 'Totals', 'sum_rows',
+           'mean_of', 'called_of', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'Totals', 'sum_rows',
            'warn_no_ceiling', 'memory_pct', 'main_dtype', 'check_ceilings']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
@@ -52,6 +52,8 @@ class RooflinePoint:
     unknown:Counter = field(default_factory=Counter, repr=False) # operations without a rule → calls
     phase:str|None = field(default=None, repr=False) # of a training step, one of `phases`; `None`: a forward alone
     recomputed:int = field(default=0, repr=False)    # FLOP in a backward that do the forward's work again
+    boundary_bytes:float|None = field(default=None, repr=False)    # bytes that its own work, joined, has to move
+    fused_roof_time_s:float|None = field(default=None, repr=False) # seconds that the roof allows for that
 
 # %% ../nbs/results/rows.ipynb #024c512c
 def with_phase(name:str, phase:str|None)->str:
@@ -168,7 +170,12 @@ def called_of(samples, middle, ran)->float|None: # seconds; `None`: it was calle
     return mean_of(samples, where) if where else None
 
 # %% ../nbs/results/rows.ipynb #f2540698
-_nowhere = dict(bound='undefined', utilization_pct=None, roof_time_s=None, roof=None, cache_time_s=None)
+_nowhere = dict(bound='undefined', utilization_pct=None, roof_time_s=None, roof=None, cache_time_s=None,
+    fused_roof_time_s=None)
+
+def fused_s(arithmetic_s, nbytes, peaks)->float|None: # seconds; `None`: the bytes are not known
+    "The least time for work that is joined: that of its arithmetic, or of the bytes at its boundary"
+    return None if nbytes is None else max(arithmetic_s, nbytes/peaks.peak_bandwidth)
 
 def under_roof(
     cost, # `ModuleCost`
@@ -181,7 +188,8 @@ def under_roof(
     at, arithmetic_s = place(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth), cost.flops/ceiling
     roof = roof_name(cost, peaks, arithmetic_s, run_s is not None and at.roof_time_s>run_s)
     return dict(bound=at.bound, utilization_pct=utilization_pct(at.roof_time_s, run_s) if run_s else None,
-        roof_time_s=at.roof_time_s, roof=roof, cache_time_s=max(arithmetic_s, cache_times(cost, peaks).total()))
+        roof_time_s=at.roof_time_s, roof=roof, cache_time_s=max(arithmetic_s, cache_times(cost, peaks).total()),
+        fused_roof_time_s=fused_s(arithmetic_s, cost.own_boundary, peaks))
 
 # %% ../nbs/results/rows.ipynb #98954feb
 def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle=None)->RooflinePoint:
@@ -195,6 +203,7 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle
         calls=cost.calls, matmul_flops=cost.matmul_flops, dtype=cost.dtype, params=own_params(module),
         time_pct=100*time_s/forward_s if samples else None, working_set=cost.working_set,
         ran=sum(ran) if ran else None, called_s=called_s, samples=samples, unknown=cost.unknown,
+        boundary_bytes=cost.own_boundary,
         **under_roof(cost, peaks, run_s))
 
 # %% ../nbs/results/rows.ipynb #16ef8b87

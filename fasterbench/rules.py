@@ -17,6 +17,7 @@ from .elementwise import by_output
 from .paper import in_cpp
 from .products import torch_rule
 from .registry import Rule, free_rule, named_rule, rules
+from .traffic import added_up, io_moves, noted
 from .updates import foreach_rule
 
 # %% ../nbs/counting/rules.ipynb #bf244819
@@ -120,6 +121,6 @@ def register_cost(
     rule = Rule('registered', _formula(op, 'FLOPs', flops), matmul=matmul)
     if bytes is not None:
         by = _formula(op, 'bytes', bytes)
-        rule = rule._replace(bytes=lambda func, args, kwargs, out: by(args, kwargs, out))
+        rule = rule._replace(bytes=lambda *call: noted(added_up(io_moves(*call), by(*call[1:]))))
     registered[op] = rule
     rule_for.cache_clear()

@@ -71,11 +71,12 @@ def under(
     def cost(o): return costs.by_module[(o.phase, o.name) if o.phase else o.name]   # of a step: by `Place`
     rows = [replace(o, **under_roof(cost(o), peaks, o.run_s)) for o in r]
     totals = replace(r.totals, roof_time_s=sum(o.roof_time_s or 0. for o in rows))
-    return Roofline(rows, r.kind, peaks, totals, r.about)
+    return Roofline(rows, r.kind, peaks, totals, r.about, boundaries=r.boundaries)
 
 def in_main(r:Roofline)->Roofline:
     "The same rows, with the ceiling of most of their arithmetic as the main one"
-    return Roofline(r, r.kind, in_dtype(r.peaks, main_dtype(r)), r.totals, r.about)
+    peaks = in_dtype(r.peaks, main_dtype(r))
+    return Roofline(r, r.kind, peaks, r.totals, r.about, boundaries=r.boundaries)
 
 # %% ../nbs/analysis/sweep.ipynb #0691028d
 def of_training(train, model, sample)->dict: # options of `profile_step`

@@ -9,7 +9,7 @@ __all__ = ['overwritten_bytes', 'foreach_rule', 'update_step_bytes', 'per_weight
 import torch
 from .elementwise import by_input
 from .registry import Rule, rule
-from .traffic import flat, io_bytes, joint_bytes, numel
+from .traffic import io_bytes, numel
 
 # %% ../nbs/counting/updates.ipynb #52683d77
 def _nth(x, i, name):
@@ -30,7 +30,7 @@ def _calls(func, args, kwargs, out):
 
 # %% ../nbs/counting/updates.ipynb #9cb6c78f
 def overwritten_bytes(func, args, kwargs, out)->int: # bytes
-    return joint_bytes(flat(args))   # the first list is written, the second read
+    return io_bytes(func, args, kwargs, out, {0: (0, None)})   # the first list is written, the second read
 
 def foreach_rule(
     func:torch._ops.OpOverload, # `_foreach_…`
@@ -52,7 +52,7 @@ def _decay(kwargs): return 2*(kwargs['weight_decay']!=0)
 
 def update_step_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a fused optimizer, whose gradients are written only if they are scaled"
-    return io_bytes(func, args, kwargs, out) - (joint_bytes(flat(args[1])) if kwargs.get('grad_scale') is None else 0)
+    return io_bytes(func, args, kwargs, out, {1: (None, 0)} if kwargs.get('grad_scale') is None else {})
 
 def per_weight(names):
     "Puts a formula of keyword arguments, FLOPs for each weight, into the table"
