@@ -10,8 +10,9 @@ __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created',
 from functools import partial
 import torch
 from .registry import free_rule, is_complex, is_float, none, rule, rules
-from .traffic import Move, _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes, element_size
-from .traffic import first, flat, lookup_bytes, masked_bytes, noted, output_bytes, template_bytes, update_bytes
+from .traffic import Move, _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes
+from .traffic import element_size, first, flat, lookup_bytes, masked_bytes, noted, output_bytes
+from .traffic import template_bytes, update_bytes
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
 def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
