@@ -141,10 +141,16 @@ def around(self:Boundaries):
     if outer: self.handed_on(frame, outer)
 
 # %% ../nbs/counting/boundary.ipynb #aa3ce3c1
+def _bare(t):
+    "A tensor as operations see it, without what `vmap` and `grad` of `torch.func` put around it"
+    f = torch._C._functorch
+    while f.is_functorch_wrapped_tensor(t): t = f.get_unwrapped(t)
+    return t
+
 def _given_back(result):
     "The tensors in what a call returned"
-    if type(result) is torch.Tensor: return [result]
-    return [o for t in tensors(result) for o in _unwrapped(t)]
+    if type(result) is torch.Tensor: return [_bare(result)]
+    return [o for t in tensors(result) for o in _unwrapped(_bare(t))]
 
 # %% ../nbs/counting/boundary.ipynb #8699a5d3
 @patch
