@@ -30,7 +30,7 @@ from .rows import check_ceilings, roofline_point, warn_no_ceiling
 from .snapshot import reach
 from .step import Step, _check_optimizer, _clipping, check_training, loss_of, own_casts
 from .timing import check_count
-from .training import in_step, kind_in
+from .training import if_told, in_step, kind_in
 from .twin import _rebound, deep_stack
 from .utilization import language_facts
 
@@ -179,10 +179,10 @@ def count_on_paper(
     return costs, modules
 
 # %% ../nbs/analysis/paper_steps.ipynb #9b571386
-def footprint_on_paper(step:PaperStep)->Footprint:
+def footprint_on_paper(step:PaperStep)->Footprint|None:
     "What the next step holds"
     step.reset()
-    return step_footprint(step.model, step.make, step.optimizer, visible(step.model), step.sample)
+    return if_told(step_footprint, step.model, step.make, step.optimizer, visible(step.model), step.sample)
 
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):

@@ -4,16 +4,16 @@
 
 # %% auto #0
 __all__ = ['Part', 'StepObserver', 'noted', 'kind_in', 'in_step', 'step_point', 'joined_step', 'StepRetimer', 'step_rows',
-           'step_memory', 'rechecked_step', 'step_about']
+           'if_told', 'step_memory', 'rechecked_step', 'step_about']
 
 # %% ../nbs/analysis/training.ipynb #49a0eb38
-import torch
+import torch, warnings
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
 from threading import get_ident
 from .compiled import compiled_in, merged
-from .core import device_name, model_device, model_dtype, resolve_device
+from .core import device_name, first_line, model_device, model_dtype, resolve_device
 from .costs import Costs, warn_unknown
 from .footprint import Footprint, measured_footprint, step_footprint
 from .observe import Observer, time_forwards, warn_other_path
@@ -185,14 +185,22 @@ def profile_step(self:RooflineAnalyzer,
     warn_other_path(costs, taken, 'step')
     return self.results
 
-# %% ../nbs/analysis/training.ipynb #7264fda6
-def step_memory(step, modules, device)->Footprint:
+# %% ../nbs/analysis/training.ipynb #7ra30003
+def if_told(count, *args)->Footprint|None:
+    "What a step holds; with a warning nothing, where `torch.func` does not let tensors be seen that are kept"
+    try: return count(*args)
+    except RuntimeError as e:
+        if 'saved tensor hooks' not in str(e): raise
+        warnings.warn(f"what the step holds is not known: {first_line(e)}", stacklevel=4)
+
+def step_memory(step, modules, device)->Footprint|None:
     "What the next step holds: measured where the device's allocator tells, or else counted"
     step.reset()
     known = hasattr(torch.get_device_module(device), 'max_memory_allocated')
     what = measured_footprint if known else step_footprint
-    return what(step.model, step.make, step.optimizer, modules, step.sample)
+    return if_told(what, step.model, step.make, step.optimizer, modules, step.sample)
 
+# %% ../nbs/analysis/training.ipynb #7264fda6
 def rechecked_step(rows, peaks, step, device, modules):
     "The peaks, with ceilings that rows pass measured again"
     def count(mode): counted_step(step, modules, mode)
