@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['memory_kinds', 'boundaries', 'phase_of', 'Footprint', 'MemoryMode', 'watching_sizes', 'Kept', 'Watched',
-           'step_footprint', 'Gauge', 'measured_footprint']
+           'step_footprint', 'Gauge', 'allocator_of', 'measured_footprint']
 
 # %% ../nbs/counting/footprint.ipynb #377bef63
 import gc, weakref
@@ -25,6 +25,7 @@ from .nodes import Nodes
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
 from .snapshot import parts
+from .step import _parameters_of
 from .twin import _unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
@@ -239,8 +240,7 @@ class Watched:
         for t in tensors(sample): self.mode.was_there(t)
         self.name_kinds()
     def parameters(self):
-        groups = self.optimizer.param_groups if self.optimizer else ()
-        return [*held(self.model, '_parameters'), *(p for g in groups for p in g['params'])]
+        return [*held(self.model, '_parameters'), *(_parameters_of(self.optimizer) if self.optimizer else ())]
 
 # %% ../nbs/counting/footprint.ipynb #4b184bfd
 @patch
@@ -327,12 +327,16 @@ def _rest(kinds, total):
     named = {k: n for k,n in kinds.items() if k!='other'}
     return named | dict(other=total - sum(named.values()))
 
-def _allocator(device):
-    "What torch knows of a type of device's memory"
+def allocator_of(device:torch.device): # torch's module of the type of device; `None`: its allocator tells nothing
+    "What says how much memory is held on a device"
     memory = torch.get_device_module(device)
-    if hasattr(memory, 'max_memory_allocated'): return memory
+    return memory if hasattr(memory, 'max_memory_allocated') else None
+
+def _allocator(device):
+    if memory := allocator_of(device): return memory
     raise ValueError(f"the memory of {device} can't be measured: its allocator doesn't say what it holds")
 
+# %% ../nbs/counting/footprint.ipynb #f00dcafe
 def measured_footprint(
     model:nn.Module,
     make, # runs one step, called with `part`

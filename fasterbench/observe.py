@@ -59,7 +59,7 @@ class Observer:
 def following(self:Observer, name, call):
     "The call of a module that tells `nodes` of itself"
     def followed(*args, **kwargs):
-        before = self.nodes.names[-1]
+        before = self.nodes.innermost
         self.nodes.switch(name)
         try: return call(*args, **kwargs)
         finally: self.nodes.switch(before)
@@ -75,14 +75,19 @@ def backward(self:Observer):
 def part(self:Observer, name)->Part: return Part(name)
 
 @patch
-def parted(self:Observer):
-    "What is told where the parts of a backward pass begin; until the first it is nobody's time"
-    going = [(None, self.clock.mark())]
-    def switch(name):
+def turns(self:Observer, part, *going):
+    "What is told whose turn it is, or that it is nobody's: what went on is noted; `part`: of what is told, the key"
+    going = [*going]   # key and start of what goes on, if anything does
+    def switch(told):
         now = self.clock.mark()
         if going: self.calls.append((*going.pop(), now))
-        if name is not None: going.append((self.part(name), now))
+        if told is not None: going.append((part(told), now))
     return switch
+
+@patch
+def parted(self:Observer):
+    "What is told where the parts of a backward pass begin; until the first it is nobody's time"
+    return self.turns(self.part, (None, self.clock.mark()))
 
 # %% ../nbs/analysis/observe.ipynb #9f1873a7
 @patch

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from .core import as_text, first_line, held, model_device, model_dtype, walk
 from .costs import is_fused, warn_unknown
-from .footprint import Footprint, step_footprint
+from .footprint import Footprint
 from .paper import on_paper
 from .peaks import HardwarePeaks
 from .phases import StepMode, counted_step
@@ -30,7 +30,7 @@ from .rows import check_ceilings, roofline_point, warn_no_ceiling
 from .snapshot import reach
 from .step import Step, _check_optimizer, _clipping, check_training, loss_of, own_casts
 from .timing import check_count
-from .training import if_told, in_step, kind_in
+from .training import in_step, kind_in, step_memory
 from .twin import _rebound, deep_stack
 from .utilization import language_facts
 
@@ -181,8 +181,7 @@ def count_on_paper(
 # %% ../nbs/analysis/paper_steps.ipynb #9b571386
 def footprint_on_paper(step:PaperStep)->Footprint|None:
     "What the next step holds"
-    step.reset()
-    return if_told(step_footprint, step.model, step.make, step.optimizer, visible(step.model), step.sample)
+    return step_memory(step, visible(step.model), torch.device('cpu'))
 
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):

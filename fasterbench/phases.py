@@ -11,7 +11,6 @@ import torch
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
-from torch import nn
 from torch.autograd import set_multithreading_enabled
 from .costs import CostMode, Costs, _following
 from .nodes import Nodes, backward_parts, recomputed_parts

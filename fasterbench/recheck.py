@@ -12,6 +12,7 @@ from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from .timing import time_for
 from .costs import CostMode, op_dtype
+from .peaks import remember
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 
 # %% ../nbs/analysis/recheck.ipynb #e257a245
@@ -101,9 +102,11 @@ def recheck(
     count, # called with a mode: counts what the rows are of, under it
     retimer:type=Retimer, # of that mode
 )->HardwarePeaks: # `peaks` itself where no row passes a ceiling
-    "Measure the ceilings again with the operations of the rows that pass them"
+    "Measure the ceilings again with the operations of the rows that pass them; what is better is remembered"
     odd = through_ceiling(rows, peaks)
     if not odd: return peaks
     mode = retimer({r.name for r in odd}, {r.name for r in rows}, device, peaks.tf32_enabled)
     count(mode)
-    return raised(peaks, mode.best)
+    better = raised(peaks, mode.best)
+    remember(peaks, better)
+    return better

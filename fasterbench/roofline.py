@@ -23,7 +23,7 @@ from .files import formats
 from .observe import Observer, time_forwards, warn_other_path
 from .operations import element_bytes
 from .paper import on_paper
-from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_peaks, remember
+from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_peaks
 from .recheck import recheck
 from .regions import visible
 from .report import summary_table
@@ -191,9 +191,7 @@ def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modul
     "The peaks; where they were measured, and rows pass a ceiling, with that ceiling measured again"
     if self.given is not None: return peaks
     rows, _ = self._join(costs, forwards, peaks, {}, modules)
-    better = recheck(rows, peaks, device, lambda mode: counted(run, modules, mode))
-    if better is not peaks: remember(peaks, better)
-    return better
+    return recheck(rows, peaks, device, lambda mode: counted(run, modules, mode))
 
 # %% ../nbs/analysis/roofline.ipynb #b57974a4
 @patch

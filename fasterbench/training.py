@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Part', 'StepObserver', 'noted', 'kind_in', 'in_step', 'step_point', 'joined_step', 'StepRetimer', 'step_rows',
-           'if_told', 'step_memory', 'rechecked_step', 'step_about']
+           'if_told', 'step_memory', 'step_about']
 
 # %% ../nbs/analysis/training.ipynb #49a0eb38
 import torch, warnings
@@ -15,11 +15,10 @@ from threading import get_ident
 from .compiled import compiled_in, merged
 from .core import device_name, first_line, model_device, model_dtype, resolve_device
 from .costs import Costs, warn_unknown
-from .footprint import Footprint, measured_footprint, step_footprint
+from .footprint import Footprint, allocator_of, measured_footprint, step_footprint
 from .observe import Observer, time_forwards, warn_other_path
 from .phases import Place, StepMode, counted_step, followed, group_name
 from .phases import phases, place_of, told_groups
-from .peaks import remember
 from .recheck import Retimer, recheck
 from .regions import visible
 from .results import Roofline, circumstances
@@ -76,12 +75,7 @@ def backward(self:StepObserver):
 @patch
 def taking(self:StepObserver):
     "What is told which group of parameters an optimizer takes"
-    going = []
-    def switch(number):
-        now = self.clock.mark()
-        if going: self.calls.append((*going.pop(), now))
-        if number is not None: going.append((Part('optimizer', group_name(number)), now))
-    return switch
+    return self.turns(lambda number: Part('optimizer', group_name(number)))
 
 @patch
 @contextmanager
@@ -144,7 +138,8 @@ def _step_measured(self:RooflineAnalyzer, step, device, warmup, steps):
     costs = joined_step(seen[0], o, taken.calls)
     with step.open(): peaks = self.peaks_for(device, costs)
     def rows(peaks): return step_rows(costs, taken, peaks, modules, step)
-    if self.given is None: peaks = rechecked_step(rows(peaks), peaks, step, device, modules)
+    def count(mode): counted_step(step, modules, mode)
+    if self.given is None: peaks = recheck(rows(peaks), peaks, device, count, StepRetimer)
     return costs, taken, peaks, rows(peaks), step_memory(step, modules, device)
 
 # %% ../nbs/analysis/training.ipynb #550b5483
@@ -156,8 +151,6 @@ def step_rows(costs, taken, peaks, modules, step)->list:
         for p,c in costs.by_module.items() if c.worked]
 
 # %% ../nbs/analysis/training.ipynb #0821f804
-_step_in_words = "a training step: forward, loss, backward, optimizer"
-
 @patch
 def profile_step(self:RooflineAnalyzer,
     loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
@@ -196,18 +189,10 @@ def if_told(count, *args)->Footprint|None:
 def step_memory(step, modules, device)->Footprint|None:
     "What the next step holds: measured where the device's allocator tells, or else counted"
     step.reset()
-    known = hasattr(torch.get_device_module(device), 'max_memory_allocated')
-    what = measured_footprint if known else step_footprint
+    what = measured_footprint if allocator_of(device) else step_footprint
     return if_told(what, step.model, step.make, step.optimizer, modules, step.sample)
 
 # %% ../nbs/analysis/training.ipynb #7264fda6
-def rechecked_step(rows, peaks, step, device, modules):
-    "The peaks, with ceilings that rows pass measured again"
-    def count(mode): counted_step(step, modules, mode)
-    better = recheck(rows, peaks, device, count, StepRetimer)
-    if better is not peaks: remember(peaks, better)
-    return better
-
 def step_about(a, step, device)->dict:
     "What a step is of, and where and when it was profiled"
     more = dict(threads=torch.get_num_threads(), device_name=device_name(device), loss=kind_in(step, '(loss)'))
