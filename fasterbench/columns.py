@@ -67,6 +67,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('flops', 'FLOPs', 'FLOP', 'work of a forward; a multiply-add is two', _flops_cell),
     Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'the part of the FLOPs in matrix products'),
     Column('bytes_moved', 'bytes', 'B', 'inputs read and outputs written in a forward, each once an operation'),
+    Column('eager_bytes', 'eager bytes', 'B', 'bytes of the operations of compiled code, one by one'),
     Column('boundary_bytes', 'boundary', 'B', 'the least that the work can move if its operations are joined'),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
     Column('achieved_gflops', 'GFLOP/s', 'GFLOP/s', '10⁹ FLOP/s that were measured'),
@@ -89,14 +90,14 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
 )}
 
 # %% ../nbs/results/columns.ipynb #59fecf99
-_work = 'name phase type flops bytes_moved arithmetic_intensity'.split()
+_work = 'name phase type flops bytes_moved eager_bytes arithmetic_intensity'.split()
 _rate = 'achieved_gflops bound utilization_pct roof time_s over_s time_pct'.split()
 shown = dict(   # kind of result → keys of columns
     measured  = [*_work, *_rate, 'warm_s', 'cold_s'],
     estimated = [*_work, 'bound', 'roof', 'roof_time_s'],
     projected = [*_work, 'bound', 'roof', 'roof_time_s'],
     kernels   = ['name', 'calls', *_work[3:], *_rate])
-optional = 'phase', 'warm_s', 'cold_s'   # only where a row has them, and its name does not say it
+optional = 'phase', 'eager_bytes', 'warm_s', 'cold_s'   # only where a row has them, and its name does not say it
 
 def of_step(c:Column, step:bool)->Column:
     "The column of a training step, or of a forward"

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from .costs import Costs, ModuleCost
 from .observe import Observer
-from .regions import eager
+from .regions import compiled, eager
 from .results import inside
 
 # %% ../nbs/analysis/compiled.ipynb #fd696542
@@ -37,6 +37,7 @@ def compiled_in(
     with eager(), o.marks, o.backward(): o.forward()
     return o.path()==costs.calls   # or else it is another path, but not by compiling
 
+# %% ../nbs/analysis/compiled.ipynb #6ab7a42c
 def merged(
     work:dict, # name → `ModuleCost`
     timed, # names of modules that a timed forward called
@@ -47,13 +48,17 @@ def merged(
     for name,c in work.items():
         into = caller_in(name, res, costs)
         res.setdefault(into, ModuleCost())
-        if into!=name: res[into].merge(c)
+        if into==name: continue
+        res[into].merge(c)
+        res[into].compiled = True
     for name,c in res.items():
         whole = not any(inside(n, name) for n in res)   # its call holds no other row, so all of it is its own
         if c.own_boundary is None and whole: c.own_boundary = c.boundary
     return {n:res[n] for n in ['', *work] if n in res}
 
-def join_compiled(costs:Costs, o:Observer, timed:Counter)->Costs:
-    "Put the work where the time is"
+# %% ../nbs/analysis/compiled.ipynb #0030e124
+def join_compiled(costs:Costs, o:Observer, timed:Counter, modules:dict)->Costs:
+    "Put the work where the time is, and tell what runs as compiled code"
+    for n,c in costs.by_module.items(): c.compiled = compiled(modules[n])
     if not compiled_in(costs, o, timed): return costs
     return Costs(merged(costs.by_module, timed, costs), costs.callers)

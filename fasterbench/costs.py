@@ -10,7 +10,7 @@ __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', '
 # %% ../nbs/counting/costs.ipynb #e27d248d
 import re, warnings
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from math import inf, prod
@@ -48,6 +48,8 @@ class ModuleCost:
     recomputed:int = 0   # FLOP in a backward that do the forward's work again
     boundary:float|None = None     # bytes that cross that of its calls, with all inside; `None`: unknown
     own_boundary:float|None = None # bytes that cross the boundary of its own work
+    compiled:bool = False # does it run as compiled code?
+    eager_bytes:float|None = None # bytes of its operations one by one, where `bytes_moved` are those at the boundary
     @property
     def working_set(self)->int: return max(self.sizes, default=0) # bytes that the largest operation moves
     @property
@@ -75,6 +77,15 @@ def merge(self:ModuleCost, other:ModuleCost):
         w = self.work.setdefault(k, [0, 0])
         w[0] += flops; w[1] += nbytes
     self.own_boundary = None   # what of the one's the other uses is not known
+
+# %% ../nbs/counting/costs.ipynb #76d291b3
+@patch(as_prop=True)
+def as_run(self:ModuleCost)->ModuleCost:
+    "With the bytes that it has to move as it runs: as compiled code those at the boundary, where these are known"
+    if not self.compiled or self.own_boundary is None: return self
+    share = self.own_boundary/self.bytes_moved if self.bytes_moved else 1
+    sizes = Counter({size: n*share for size,n in self.sizes.items()})
+    return replace(self, bytes_moved=self.own_boundary, eager_bytes=self.bytes_moved, sizes=sizes)
 
 # %% ../nbs/counting/costs.ipynb #d9055f20
 def op_dtype(func, args, out)->torch.dtype|None:

@@ -115,7 +115,9 @@ def _time_lines(t, unknown):
 def _work_line(o):
     "The work of a forward or a step; `o`: `Totals` or `Costs`"
     flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
-    return f"work         {flops} ({si(o.matmul_flops, 'FLOP')} in matrix products), {si(o.bytes_moved, 'B')}"
+    eager = getattr(o, 'eager_bytes', None)
+    of = '' if eager is None else f" (compiled code's are those at its boundary; one by one {si(eager, 'B')})"
+    return f"work         {flops} ({si(o.matmul_flops, 'FLOP')} in matrix products), {si(o.bytes_moved, 'B')}{of}"
 
 # %% ../nbs/visualization/report.ipynb #06dbe1f9
 def by_phase(r:Roofline)->list: # empty: it is of no training step, or its rows are of several phases

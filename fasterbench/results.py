@@ -121,6 +121,11 @@ def time_s(self:Roofline)->float|None: # seconds; `None`: nothing was run
     return sum(r.time_s for r in self) if any(r.time_s is not None for r in self) else None
 
 @patch(as_prop=True)
+def eager_bytes(self:Roofline)->float|None: # bytes; `None`: nothing runs as compiled code
+    "What the operations move one by one"
+    return _eager(self)
+
+@patch(as_prop=True)
 def unknown(self:Roofline)->Counter: # operation → calls
     "Operations without a rule"
     return sum((r.unknown for r in self), Counter())
@@ -141,6 +146,11 @@ def _largest(rows, field):
     shares = Counter()
     for r in rows: shares[getattr(r, field)] += r.roof_time_s or 0
     return shares.most_common(1)[0][0]
+
+def _eager(rows):
+    "What the operations of rows move one by one, where some run as compiled code"
+    if all(r.eager_bytes is None for r in rows): return None
+    return sum(r.bytes_moved if r.eager_bytes is None else r.eager_bytes for r in rows)
 
 def _samples(rows):
     "The rows' seconds in each timed forward, if all have as many"
@@ -164,7 +174,8 @@ def joined(
         max(r.working_set for r in rows), _largest(rows, 'roof'), whole('cache_time_s'),
         whole('warm_s'), whole('cold_s'), samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()),
         phase=_only(r.phase for r in rows), recomputed=total('recomputed'),
-        boundary_bytes=whole('boundary_bytes'), fused_roof_time_s=whole('fused_roof_time_s'))
+        boundary_bytes=whole('boundary_bytes'), fused_roof_time_s=whole('fused_roof_time_s'),
+        eager_bytes=_eager(rows))
 
 # %% ../nbs/results/results.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof', 'phase'

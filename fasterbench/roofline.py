@@ -166,7 +166,7 @@ def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad):
         o, seen = Observer(run.model, run, device, modules), []
         run.rehearse()
         forwards = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted(run, modules)))
-        costs = join_compiled(seen[0], o, forwards.calls)
+        costs = join_compiled(seen[0], o, forwards.calls, modules)
         with run.open(): peaks = self.peaks_for(device, costs)
         peaks = self._rechecked(costs, forwards, peaks, run, device, modules)
         alone = time_alone(run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}

@@ -54,6 +54,7 @@ class RooflinePoint:
     recomputed:int = field(default=0, repr=False)    # FLOP in a backward that do the forward's work again
     boundary_bytes:float|None = field(default=None, repr=False)    # bytes that its own work, joined, has to move
     fused_roof_time_s:float|None = field(default=None, repr=False) # seconds that the roof allows for that
+    eager_bytes:float|None = field(default=None, repr=False) # bytes of compiled code's operations, one by one
 
 # %% ../nbs/results/rows.ipynb #024c512c
 def with_phase(name:str, phase:str|None)->str:
@@ -194,7 +195,7 @@ def under_roof(
 # %% ../nbs/results/rows.ipynb #98954feb
 def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle=None)->RooflinePoint:
     "Join what a module costs, how long it took (no samples: unknown) and what the machine can do"
-    middle = range(len(samples)) if middle is None else middle
+    cost, middle = cost.as_run, range(len(samples)) if middle is None else middle
     time_s, called_s = mean_of(samples, middle), called_of(samples, middle, ran)
     run_s, known = time_s if called_s is None else called_s, not cost.unknown
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
@@ -203,7 +204,7 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle
         calls=cost.calls, matmul_flops=cost.matmul_flops, dtype=cost.dtype, params=own_params(module),
         time_pct=100*time_s/forward_s if samples else None, working_set=cost.working_set,
         ran=sum(ran) if ran else None, called_s=called_s, samples=samples, unknown=cost.unknown,
-        boundary_bytes=cost.own_boundary,
+        boundary_bytes=cost.own_boundary, eager_bytes=cost.eager_bytes,
         **under_roof(cost, peaks, run_s))
 
 # %% ../nbs/results/rows.ipynb #16ef8b87
@@ -261,8 +262,9 @@ def sum_rows(rows, forwards, costs, what='forward')->Totals:
     outside = [t - sum(r.samples[i] for r in rows) for i,t in enumerate(forwards.totals)]
     rows_s, undefined_s = sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown)
     launch = Timing(forwards.launch) if forwards.launch else None
+    roof_s, nbytes = (sum(getattr(r, k) or 0 for r in rows) for k in ('roof_time_s', 'bytes_moved'))
     return Totals(Timing(forwards.totals), Timing(outside), rows_s, undefined_s,
-        costs.flops, costs.matmul_flops, costs.bytes_moved, sum(r.roof_time_s or 0. for r in rows), costs.complete,
+        costs.flops, costs.matmul_flops, nbytes, roof_s, costs.complete,
         Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, launch, forwards.device_idle_pct,
         forwards.overhead_interval, forwards.disturbance, what)
 

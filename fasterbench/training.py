@@ -20,7 +20,7 @@ from .observe import Observer, time_forwards, warn_other_path
 from .phases import Place, StepMode, counted_step, followed, group_name
 from .phases import phases, place_of, told_groups
 from .recheck import Retimer, recheck
-from .regions import visible
+from .regions import compiled, visible
 from .results import Roofline, circumstances
 from .roofline import RooflineAnalyzer, _check_request, check_peaks
 from .rows import mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
@@ -116,8 +116,9 @@ def step_point(place, cost, costs, forwards, peaks, modules, step, middle, step_
     return in_step(roofline_point(place.name, module, cost, samples, step_s, peaks, ran, middle), place, costs)
 
 # %% ../nbs/analysis/training.ipynb #415889e0
-def joined_step(costs:Costs, o:StepObserver, timed:Counter)->Costs:
+def joined_step(costs:Costs, o:StepObserver, timed:Counter, modules:dict)->Costs:
     "The work inside of compiled code added to the rows of what called it, by phase"
+    for p,c in costs.by_module.items(): c.compiled = p.name in modules and compiled(modules[p.name])
     if not compiled_in(costs, o, timed): return costs
     rows = {p.name for p in [*timed, *costs.by_module] if p in timed or p.name.startswith('(')}
     def of(phase): return {p.name: c for p,c in costs.by_module.items() if p.phase==phase}
@@ -135,7 +136,7 @@ def _step_measured(self:RooflineAnalyzer, step, device, warmup, steps):
     o = StepObserver(step.model, step, device, modules)
     step.rehearse()
     taken = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted_step(step, modules)))
-    costs = joined_step(seen[0], o, taken.calls)
+    costs = joined_step(seen[0], o, taken.calls, modules)
     with step.open(): peaks = self.peaks_for(device, costs)
     def rows(peaks): return step_rows(costs, taken, peaks, modules, step)
     def count(mode): counted_step(step, modules, mode)
