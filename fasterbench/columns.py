@@ -40,7 +40,11 @@ class Column:
 sides = dict(l='left', r='right')
 
 # %% ../nbs/results/columns.ipynb #39e4a4f4
-def _name_cell(r): return as_text(r.name) or '(the model)'
+def _name_cell(r):
+    "The name; of a kernel that is called by all its operations, its ends"
+    name = r.name if len(r.name)<=40 or not r.operations else f'{r.name[:24]}…{r.name[-12:]}'
+    return as_text(name) or '(the model)'
+
 def _flops_cell(r): return ('≥' if r.unknown else '') + si(r.flops)
 def _util_cell(r): return '–' if r.utilization_pct is None else f"{'↑' if r.above else ''}{r.utilization_pct:.1f}"
 
@@ -57,6 +61,19 @@ def _time_cell(r):
 def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
 def _noise(r): return r.noise_s if r.samples else None
 def _recomputed(r): return r.recomputed if r.phase=='backward' else None
+
+# %% ../nbs/results/columns.ipynb #5e1fce13
+def _names(key): return lambda r: ', '.join(o or '(the model)' for o in getattr(r, key)) or None
+
+def _names_cell(key):
+    "The first names, as far as there is room"
+    def cell(r):
+        text = _names(key)(r) or '–'
+        cut = text.find(', ', 24)   # after as many names as take about so much room
+        return as_text(text if len(text)<=40 or cut<0 else text[:cut] + ', …')
+    return cell
+
+def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
 # %% ../nbs/results/columns.ipynb #dee1e034
 columns = {c.key: c for c in (   # key, heading, unit, what it means
@@ -86,6 +103,8 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('cold_s', 'cold', 's', 'time by itself, after other data went through the caches'),
     Column('working_set', 'working set', 'B', 'bytes that the largest operation moves'),
     Column('recomputed', 'recomputed', 'FLOP', "work in the backward that does the forward's again", of=_recomputed),
+    _listed('modules', 'of a kernel: the modules that it came from'),
+    _listed('operations', 'of a kernel: the operations of which it does a part'),
     Column('noise_s', 'IQR', 's', "interquartile range of the forwards' times", of=_noise),
 )}
 
@@ -96,8 +115,9 @@ shown = dict(   # kind of result → keys of columns
     measured  = [*_work, *_rate, 'warm_s', 'cold_s'],
     estimated = [*_work, 'bound', 'roof', 'roof_time_s'],
     projected = [*_work, 'bound', 'roof', 'roof_time_s'],
-    kernels   = ['name', 'calls', *_work[3:], *_rate])
-optional = 'phase', 'eager_bytes', 'warm_s', 'cold_s'   # only where a row has them, and its name does not say it
+    kernels   = ['name', 'modules', 'operations', 'calls', *_work[3:], *_rate])
+# only where a row has them, and its name does not say it
+optional = 'phase', 'modules', 'operations', 'eager_bytes', 'warm_s', 'cold_s'
 
 def of_step(c:Column, step:bool)->Column:
     "The column of a training step, or of a forward"

@@ -66,7 +66,7 @@ def _list(read, kind=list):
 # %% ../nbs/results/files.ipynb #7fff562e
 # that files of version 1 do not have
 later_fields = 'phase', 'recomputed', 'what', 'memory', 'boundaries', 'boundary_bytes', 'fused_roof_time_s', \
-    'eager_bytes'
+    'eager_bytes', 'modules', 'operations'
 
 def _object(place, v, readers):
     "An object with just these keys, each value read"
@@ -106,7 +106,8 @@ row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, 
     matmul_flops=_amount, dtype=_maybe(_one_of(dtypes)), time_pct=_ratios, params=_whole, roof_time_s=_least,
     working_set=_amount, roof=_text, cache_time_s=_least, warm_s=_some, cold_s=_some, ran=_maybe(_whole),
     called_s=_some, samples=_samples, unknown=_counter, phase=_maybe(_one_of(phases)), recomputed=_amount,
-    boundary_bytes=_least, fused_roof_time_s=_least, eager_bytes=_least)
+    boundary_bytes=_least, fused_roof_time_s=_least, eager_bytes=_least,
+    modules=_list(_words, tuple), operations=_list(_words, tuple))
 projection_fields = row_fields | dict(was_bound=_maybe(_bound), was_roof_time_s=_least)
 totals_fields = dict(forward=_timing, outside=_timing, rows_s=_number, undefined_s=_number, flops=_amount,
     matmul_flops=_amount, bytes_moved=_amount, roof_time_s=_amount, complete=_flag, plain=_timing,

@@ -81,7 +81,8 @@ class Kernel:
     region:str      # qualified name of the compiled module
     graph:int       # of the region, in the order in which Dynamo made them
     backward:bool   # of a backward graph?
-    operations:list # of `Operation`
+    operations:list # of `Operation`: what it does
+    sources:list    # pairs of module and operation that it came from
     nbytes:int      # bytes of buffers that a launch reads and writes
     dtype:torch.dtype|None # of its arithmetic
 
@@ -136,6 +137,12 @@ def module_at(
     return found if isinstance(found, nn.Module) else None
 
 # %% ../nbs/analysis/inductor.ipynb #38d22f97
+def _plain(dep):
+    "Is it an access to one tensor's buffer? (several results of a library's call are noted where they are taken)"
+    buffer = _graph().try_get_buffer(dep.name)
+    several = buffer is not None and type(getattr(buffer, 'layout', None)).__name__=='MultiOutputLayout'
+    return type(dep).__name__!='WeakDep' and not several
+
 def _touched(deps)->int: # bytes
     "What accesses come to, each buffer at most once"
     graph, by_buffer = _graph(), defaultdict(dict)
@@ -151,7 +158,7 @@ def moved_bytes(
     names, made = {o.get_name() for o in inner}, {b for o in inner for b in o.get_buffer_names()}
     buffers = _graph().scheduler.name_to_buf
     def left(name): return name not in buffers or any(u.node.get_name() not in names for u in buffers[name].users)
-    def accesses(kind): return [d for o in inner for d in getattr(o.read_writes, kind) if type(d).__name__!='WeakDep']
+    def accesses(kind): return [d for o in inner for d in getattr(o.read_writes, kind) if _plain(d)]
     reads = [d for d in accesses('reads') if d.name not in made]
     return _touched(reads) + _touched([d for d in accesses('writes') if left(d.name)])
 
@@ -188,11 +195,11 @@ def module(self:Recorder, node)->str: # qualified name
     return frame.region
 
 def _operation_name(target): return getattr(target, '_opname', str(target))
+def _original(node): return _operation_name(node.meta.get('original_aten') or node.target)
 
 @patch
 def operation(self:Recorder, node, value)->Operation:
-    original = _operation_name(node.meta.get('original_aten') or node.target)
-    return Operation(node.name, self.module(node), original, *node_cost(node, value))
+    return Operation(node.name, self.module(node), _original(node), *node_cost(node, value))
 
 def working_dtype(operations:list)->torch.dtype|None:
     "The dtype of the operation that works most"
@@ -201,21 +208,50 @@ def working_dtype(operations:list)->torch.dtype|None:
 
 # %% ../nbs/analysis/inductor.ipynb #7383f8ec
 def _held(nodes):
-    "The nodes of the graph that nodes of the scheduler do"
+    "The nodes of the graph that nodes of the scheduler name"
     known = [o.node for n in nodes for o in n.get_nodes() if o.node is not None]
-    return dict.fromkeys(f for o in known for f in sorted(o.origins, key=lambda f: f.name))
+    named = dict.fromkeys(f for o in known for f in sorted(o.origins, key=lambda f: f.name))
+    return [f for f in named if f.op=='call_function']
 
+def _origin(node):
+    "The node of the graph that a call of a library does; `None`: it is not told"
+    origin, op = node.get_origin_node(), getattr(node, 'op_overload', None)
+    return origin if origin is not None else next((f for f in node.origins if op is not None and f.target is op), None)
+
+def _writers():
+    "Node of the graph → names of the scheduler's nodes that write its result"
+    res, libraries = defaultdict(set), {}
+    for o in (o for n in _graph().scheduler.nodes for o in n.get_nodes() if o.node is not None):
+        origin, library = _origin(o.node), o.is_extern()
+        if origin is not None: (libraries.setdefault(origin, set()) if library else res[origin]).add(o.get_name())
+    return {**res, **libraries}   # a library's call, where there is one
+
+def _working(held):
+    "Those that are no part of an operation which only looks at data in another way"
+    def views(f): return getattr(f.meta.get('original_aten') or f.target, 'is_view', False)
+    return [f for f in held if not views(f) and _original(f)!='_unsafe_view']
+
+def _done(nodes, held):
+    "Those of the graph's nodes that nodes of the scheduler do, as far as that is told"
+    names, writers = {o.get_name() for n in nodes for o in n.get_nodes()}, _writers()
+    return [f for f in held if not f in writers or writers[f] & names]
+
+
+
+# %% ../nbs/analysis/inductor.ipynb #fcb58002
 @patch
 def note(self:Recorder, name:str, kind:str, nodes:list, origin=None)->int: # its number
     "Note a kernel of nodes of the scheduler; `origin`: the node of the graph that a library's does"
     value, frame = _values(), self.frame
-    mine = [f for f in ([origin] if origin else _held(nodes)) if f not in self.seen]
+    held = [origin] if origin else _held(nodes)
+    mine = [f for f in _done(nodes, held) if f not in self.seen]
     self.seen.update(mine)
-    done = [self.operation(f, value) for f in mine if f.op=='call_function']
+    done = [self.operation(f, value) for f in mine]
+    sources = [*dict.fromkeys((self.module(f), _original(f)) for f in (_working(held) or held))]
     by_rule = origin and done and done[0].cost.flops is not None
     nbytes = done[0].cost.bytes if by_rule else moved_bytes(nodes)
     self.kernels.append(Kernel(next(_numbers), name, kind, frame.region, frame.number, _graph().is_backward,
-        done, nbytes, working_dtype(done)))
+        done, sources, nbytes, working_dtype(done)))
     return self.kernels[-1].number
 
 # %% ../nbs/analysis/inductor.ipynb #cbe16f0c
@@ -259,8 +295,8 @@ def _calling(rec, old):
 def _calling_library(rec, old):
     def codegen_extern_call(self, node):
         def write(): return old(self, node)
-        origin = node.node.get_origin_node()
         if type(node.node).__name__=='MultiOutput': return write()   # one of several results: nothing is called
+        origin = _origin(node.node)
         name, kind = (origin.name, _operation_name(origin.target)) if origin else (node.get_name(), 'library')
         return rec.around(_graph().wrapper_code, write, name, kind, [node], origin)
     return codegen_extern_call

@@ -203,6 +203,17 @@ def _fused_lines(r):
     edge = f"{si(whole.boundary_bytes, 'B')} cross the model's boundary"
     return [f"{said}, {si(whole.fused_roof_time_s, 's')} with those of the model: {edge}"]
 
+# %% ../nbs/visualization/report.ipynb #8543939f
+def _kernel_lines(r):
+    "What is to be said of kernels of compiled code"
+    rest = [o for o in r if o.type=='compiled code']
+    if not rest: return []
+    n, in_kernels = sum(bool(o.operations) for o in r), sum(o.time_s for o in r if o.operations)
+    region_s = in_kernels + sum(o.time_s for o in rest)
+    said = f"kernels      {n} kernels take {100*in_kernels/region_s:.1f} % of the {si(region_s, 's')} in compiled code"
+    breaks = [f"graph break  {o}" for o in r.about.get('graph_breaks', ())]
+    return [said, *breaks]
+
 # %% ../nbs/visualization/report.ipynb #3309508e
 def _totals_lines(r):
     "What is to be said of a profile"
@@ -212,7 +223,7 @@ def _totals_lines(r):
     disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
     lines = [*_time_lines(t, r.unknown), *phase_lines(r), _work_line(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
-    return [answer(r), '', *lines, *_row_lines(r, t), *disturbed, *_error_lines(r, r.peaks)]
+    return [answer(r), '', *lines, *_row_lines(r, t), *_kernel_lines(r), *disturbed, *_error_lines(r, r.peaks)]
 
 # %% ../nbs/visualization/report.ipynb #69cd5c0b
 def _paper_lines(r):
@@ -229,7 +240,7 @@ def _lines(r): return _totals_lines(r) if r.totals else _paper_lines(r)
 def _where(r):
     "What a result is of, in words"
     a = r.about
-    if r.kind=='measured': return f"on {a['device']} ({a['device_name']}), {a['dtype']}, {a['threads']} threads"
+    if r.totals: return f"on {a['device']} ({a['device_name']}), {a['dtype']}, {a['threads']} threads"
     return f"on paper, {a['dtype']}, under the roof of {r.peaks.device_name or r.peaks.device}"
 
 def _table(r, top, sort, by):

@@ -43,7 +43,8 @@ _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Rooflin
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer(metaclass=Viewed):
     "Measures where each layer of a model stands under the roof of a machine"
-    views = dict(profile_step='training', estimate_step='paper_steps')   # method → module that adds it
+    # method → module that adds it
+    views = dict(profile_step='training', estimate_step='paper_steps', profile_kernels='compiled_kernels')
     def __getattr__(self, name):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)
@@ -139,9 +140,12 @@ def profile(self:RooflineAnalyzer,
     steps:int=20, # timed forwards
     isolate:bool=False, # time each leaf by itself, too?
     grad:bool=False, # run with gradients on, for a model that differentiates in its forward?
+    kernels:bool=False, # show what is compiled by its kernels?
 )->Roofline:
     "Measure every module of the model; the model, the sample and all settings are left as they were"
-    _check_request(warmup, steps, isolate=isolate, grad=grad)
+    _check_request(warmup, steps, isolate=isolate, grad=grad, kernels=kernels)
+    if kernels and isolate: raise ValueError("isolate=True beside kernels=True: a kernel is not called by itself")
+    if kernels: return self.profile_kernels(device, warmup=warmup, steps=steps, grad=grad)
     with one_at_a_time:
         device = resolve_device(model_device(self.model, self.sample) if device is None else device)
         if self.given is not None: check_peaks(self.given, device)

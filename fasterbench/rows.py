@@ -55,6 +55,8 @@ class RooflinePoint:
     boundary_bytes:float|None = field(default=None, repr=False)    # bytes that its own work, joined, has to move
     fused_roof_time_s:float|None = field(default=None, repr=False) # seconds that the roof allows for that
     eager_bytes:float|None = field(default=None, repr=False) # bytes of compiled code's operations, one by one
+    modules:tuple = field(default=(), repr=False)    # of a kernel: names of the modules that it came from
+    operations:tuple = field(default=(), repr=False) # of a kernel: the operations of which it does a part
 
 # %% ../nbs/results/rows.ipynb #024c512c
 def with_phase(name:str, phase:str|None)->str:
