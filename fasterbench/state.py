@@ -15,11 +15,12 @@ from torch import nn
 from typing import Iterator
 from .core import _captured_in, call_args, check_initialized, extent, first_line, held, home, model_device
 from .core import leaves, mapped, tensors, to_device, walk
+from .graphs import next_iteration
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import _plain, _unwrapped, twin
-from .snapshot import Kept, Saving, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
-from .snapshot import reach, values
+from .snapshot import Kept, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
+from .snapshot import reach, saving, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
 def switch_to_evaluation(modules):
@@ -159,7 +160,8 @@ def call(self:Run)->tuple[tuple, dict]:
 # %% ../nbs/core/state.ipynb #4cfe50c8
 @patch
 def reset(self:Run):
-    "Undo what a forward did to the sample"
+    "Undo what a forward did to the sample; the next iteration begins"
+    next_iteration()
     with by_ourselves(): failed = put_back((f'the sample, {describe(k.alias)}', k.put) for k in self.kept)
     report(failed + self.same.put(), quietly=False)
 
@@ -182,7 +184,7 @@ def rehearse(self:Run):
     for _ in range(1 + self.optimizing()):
         self.reset()
         args, kwargs = self.call()
-        with eager(), Saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
+        with eager(), saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
             try: self.model(*args, **kwargs)
             except RuntimeError as e: _explain(e)
 
