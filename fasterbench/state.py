@@ -123,6 +123,14 @@ def _kept_copies(model, sample):
     pairs = [(new, t) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
     return mapped(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
 
+# %% ../nbs/core/state.ipynb #97f46a1b
+def _inside(modules, sample, uncopied):
+    "The tensors in objects of a sample of which one copy can serve all forwards"
+    objects = [o for o in leaves(sample) if not isinstance(o, _simple) and not any(o is u for u in uncopied)]
+    others = {home(t) for t in (*tensors(sample), *(t for m in modules for t in held(m)))}
+    def serves(t): return _plain(t) and t.is_leaf and t.grad is None and home(t) not in others
+    return [t for t in reach(*objects)[1] if serves(t)]
+
 # %% ../nbs/core/state.ipynb #fd4ae3d7
 class Run:
     "A model, and a sample that every forward finds unchanged"
@@ -130,17 +138,18 @@ class Run:
         snapshot=None, # of the model, which knows its modules and tensors
         interrupts=None, # `Interrupts` that hold until a forward runs
     ):
-        self.model, self.snapshot, self.interrupts, self.uncopied = model, snapshot, interrupts, {}
+        self.model, self.snapshot, self.interrupts, self.uncopied, self.inner = model, snapshot, interrupts, {}, {}
         self.modules = snapshot.modules if snapshot else [*walk(model).values()]
         with by_ourselves(): self.sample, self.kept = _kept_copies(model, to_device(sample, device))
         self.same = self._uncopied()
+        with by_ourselves(): self._keep_inner()
     def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
 
 # %% ../nbs/core/state.ipynb #f392d76d
 @patch
 def _copied_objects(self:Run):
     "The sample, with copies of what is no tensor"
-    memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
+    memo = {id(o):o for o in (*tensors(self.sample), *self.modules)} | self.inner
     return mapped(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
 
 @patch
@@ -149,6 +158,13 @@ def _uncopied(self:Run):
     self._copied_objects()
     roots = [*self.uncopied.values(), *_captured_in(self.sample)]
     return Snapshot(*roots, copied=reach(*roots)[1])
+
+@patch
+def _keep_inner(self:Run):
+    "Copies of the tensors inside of objects, which every copy of these gets"
+    inner = _inside(self.modules, self.sample, self.uncopied.values())
+    self.inner = copies_of(inner)
+    self.kept += [Kept(self.inner[id(t)], values(t.detach())) for t in inner]
 
 # %% ../nbs/core/state.ipynb #f5b912bd
 @patch
