@@ -226,6 +226,7 @@ def _most_of_it(c):
     where = as_text(most[0]) or '(the model)'
     return f" {part} in {where}: {_signed(most[1], 's')}."
 
+# %% ../nbs/results/compare.ipynb #7c249be0
 def _idle(c):
     "How much of a forward or step the device waits for its host in, in words, where both know it"
     idle = [o.totals and o.totals.device_idle_pct for o in (c.a, c.b)]

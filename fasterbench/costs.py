@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import Boundaries
 from .core import forwarding, held, model_device
-from .graphs import before_graphs
+from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
 from .paper import in_parts, on_paper, resolved
 from .regions import eager, visible, watching
@@ -211,7 +211,7 @@ def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
     with resolved() if args and is_complex(args[0]) else nullcontext(): out = func(*args, **kwargs)
     if rule is sdpa_rule: out = _laid_out(out, *args[:3])
     if self.bounds and not func.is_view: self.bounds.seen(args, kwargs, out)
-    if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
+    if rule is not free_rule and not capturing(): self.count(func, rule or nested_rule(func), args, kwargs, out)
     return out
 
 # %% ../nbs/counting/costs.ipynb #42244564
@@ -318,7 +318,7 @@ def _following(mode, modules, callers):
         return counted
     return around
 
-# %% ../nbs/counting/costs.ipynb #f1820302
+# %% ../nbs/counting/costs.ipynb #95501ac3
 @patch
 def replayed(self:CostMode, kind:str):
     "A graph is replayed: what it does is not seen"

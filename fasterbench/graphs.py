@@ -5,26 +5,27 @@
 # %% auto #0
 __all__ = ['asks_for_capture', 'capturing', 'before_graphs', 'graphed', 'forward_of', 'ungraphed', 'next_iteration']
 
-# %% ../nbs/core/graphs.ipynb #853430c2
+# %% ../nbs/core/graphs.ipynb #f709b1ca
 import sys, torch
 from contextlib import contextmanager
 from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from .core import in_cell, walk
 
-# %% ../nbs/core/graphs.ipynb #ddb2162f
+# %% ../nbs/core/graphs.ipynb #718a87e7
 def _never()->bool: return False
 
 def asks_for_capture(device:torch.device): # a function without arguments
     "What tells whether work that is queued for `device` in this thread is captured, and not run"
     return getattr(torch.get_device_module(device), 'is_current_stream_capturing', _never)
 
+_capture = [m for m in (torch.cuda, torch.xpu) if hasattr(m, 'is_current_stream_capturing')]
+
 def capturing()->bool:
     "Is work of this thread captured on some accelerator?"
-    return any(torch.get_device_module(kind).is_initialized() and asks_for_capture(torch.device(kind))()
-               for kind in ('cuda', 'xpu'))
+    return any(m.is_initialized() and m.is_current_stream_capturing() for m in _capture)
 
-# %% ../nbs/core/graphs.ipynb #19fa3cb9
+# %% ../nbs/core/graphs.ipynb #0fecf080
 _kinds = (torch.cuda, 'CUDAGraph'), (torch.xpu, 'XPUGraph'), (torch.accelerator, 'Graph')
 
 def _telling(mode, tell, kind, method):
@@ -48,7 +49,7 @@ def before_graphs(
     finally:
         for kind,name,method in found: setattr(kind, name, method)
 
-# %% ../nbs/core/graphs.ipynb #8f9b6b45
+# %% ../nbs/core/graphs.ipynb #fd3f390b
 def graphed(m:nn.Module)->bool:
     "Did `make_graphed_callables` put something in place of its forward?"
     f = vars(m).get('forward')
@@ -64,7 +65,7 @@ def forward_of(m:nn.Module): # a function
     own = isinstance(getattr(written, '__self__', None), type(m))
     return written.__func__.__get__(m) if own else written
 
-# %% ../nbs/core/graphs.ipynb #dd3b1b5b
+# %% ../nbs/core/graphs.ipynb #a06ef74f
 @contextmanager
 def ungraphed(model:nn.Module):
     "While the block lasts, the forwards of graphed modules are those that were written"
@@ -74,7 +75,7 @@ def ungraphed(model:nn.Module):
     finally:
         for attrs,replaying,_ in found: attrs['forward'] = replaying
 
-# %% ../nbs/core/graphs.ipynb #e3efdb9d
+# %% ../nbs/core/graphs.ipynb #b653ee8d
 def next_iteration():
     "A new iteration begins, where the program marks them for its compiled graphs"
     trees = sys.modules.get('torch._inductor.cudagraph_trees')

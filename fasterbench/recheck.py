@@ -10,7 +10,6 @@ from dataclasses import replace
 import torch
 from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
-from .graphs import capturing
 from .timing import time_for
 from .costs import CostMode, op_dtype
 from .peaks import remember
@@ -55,7 +54,7 @@ class Retimer(CostMode):
     def count(self, func, rule, args, kwargs, out):
         super().count(func, rule, args, kwargs, out)
         name = row_of(self.at, self.names)
-        if name in self.wanted and not capturing() and self.is_new(func, rule, args, kwargs, out):
+        if name in self.wanted and self.is_new(func, rule, args, kwargs, out):
             self.retime(name, func, rule, args, kwargs, out)
 
 # %% ../nbs/analysis/recheck.ipynb #d6516003
