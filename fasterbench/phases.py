@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 from torch.autograd import set_multithreading_enabled
 from .costs import CostMode, Costs, _following
+from .graphs import before_graphs
 from .nodes import Nodes, backward_parts, recomputed_parts
 from .regions import eager, visible, watching
 
@@ -122,5 +123,6 @@ def counted_step(
     mode.nodes = Nodes(modules)
     step.reset()
     with (watching(modules, _following(mode, modules, callers)), followed(mode.nodes, mode.parted, within(mode)),
-          eager(), mode): step.make(lambda part: counted_part(mode, step, part))
+          eager(step.model), before_graphs(mode, mode.replayed, 'replay'), mode):
+        step.make(lambda part: counted_part(mode, step, part))
     return Costs(dict(mode.rows), dict(callers))
