@@ -205,7 +205,7 @@ def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, 
         if step.optimizer is not None: said['optimizer'] = type(step.optimizer).__name__
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
         device_name=peaks.device_name or peaks.device, **said, **facts)
-    return costs, Roofline(rows, 'estimated', peaks, about=about, memory=held)
+    return costs, Roofline(rows, 'estimated', peaks, about=about, memory=held, boundaries=costs.boundaries)
 
 # %% ../nbs/analysis/paper_steps.ipynb #8c6ec920
 @patch
