@@ -13,23 +13,33 @@ from operator import itemgetter
 import torch
 from fastcore.basics import patch
 from torch.multiprocessing.reductions import StorageWeakRef
-from .boundary import _address, _covered, _kept, crossing_bytes, in_a_row, span
+from .boundary import _address, _covered, _kept, crossing_bytes, in_a_row, span, united_bytes
 from .traffic import flat
 
 # %% ../nbs/counting/places.ipynb #7a0e7a7d
+def _both(a, b):
+    "The least that what two lists of moves of one storage have in common can be"
+    return max(_covered(a) + _covered(b) - united_bytes(tuple(m[2] for m in (*a, *b))), 0)
+
+def _used(writes, reads):
+    "How much of what was written is read later: at each moment, what had been written and was still to be read"
+    def at(t): return _both([m[:3] for m in writes if m[3]<=t], [m[:3] for m in reads if m[4]>t])
+    return max((at(t) for t in dict.fromkeys(m[3] for m in writes)), default=0)
+
+# %% ../nbs/counting/places.ipynb #89a683be
 def passed(
-    moves:list, # of one storage, in order: is it written? bytes of it at most, or `None`; `span`; its first and last time
+    # of one storage, in order: is it written? bytes of it at most, or `None`; `span`; first and last time
+    moves:list,
     ours:list, # of each: is it done in our places?
-    made:bool, # in them?
+    made:bool, # did it come to be in them?
     stays:bool, # is it there before the step, or after it?
 )->float: # bytes
     "What of a storage comes in, and what goes out"
-    own = [m[:3] for m,mine in zip(moves, ours) if mine]
-    written = _covered([m for m in own if m[0]])
-    comes = 0 if made else crossing_bytes(own) - written
-    if stays or not written: return comes + written
-    since = next(m[3] for m,mine in zip(moves, ours) if mine and m[0])
-    return comes + min(written, _covered([m[:3] for m,mine in zip(moves, ours) if not (mine or m[0]) and m[4]>since]))
+    own, others = ([m for m,mine in zip(moves, ours) if mine is o] for o in (True, False))
+    writes = [m for m in own if m[0]]
+    written = _covered([m[:3] for m in writes])
+    comes = 0 if made else crossing_bytes([m[:3] for m in own]) - written
+    return comes + (written if stays else _used(writes, [m for m in others if not m[0]]))
 
 # %% ../nbs/counting/places.ipynb #a8e8475b
 class PlacedMoves:
