@@ -195,7 +195,7 @@ def answer(r:Roofline)->str:
 def _whole_name(r): return 'step' if r.what=='step' else 'model'
 
 def _edge_said(r):
-    "What the roof allows if the operations of the whole are joined, and of a step those of each phase; `None`: not known"
+    "What the roof allows if the whole is joined, and of a step each phase; `None`: not known"
     whole = r.joined_whole('', [*r])
     if (Place(None, '') if r.what=='step' else '') not in (r.boundaries or {}): return None
     groups = [[o for o in r if o.phase==p] for p in dict.fromkeys(o.phase for o in r)]

@@ -50,8 +50,8 @@ class Roofline(list, metaclass=Viewed):
         totals:Totals|None=None, # of the forward or step, where one was timed
         about:dict|None=None, # circumstances: name → text or number
         memory=None, # `Footprint` of a training step
-        # name of a module → bytes that cross the boundary of its calls; in a training step `Place` of it, of all that is
-        # done in it; `None`: not counted
+        # name of a module → bytes that cross the boundary of its calls; of a training step `Place` → of all done in it;
+        # `None`: not counted
         boundaries:dict|None=None,
     ):
         if kind not in kinds: raise ValueError(f"kind={kind!r}: known are {', '.join(kinds)}")
