@@ -13,7 +13,7 @@ from operator import itemgetter
 import torch
 from fastcore.basics import patch
 from torch.multiprocessing.reductions import StorageWeakRef
-from .boundary import _address, _covered, _kept, crossing_bytes, in_a_row, span, united_bytes
+from .boundary import _address, _covered, _given_back, _kept, crossing_bytes, in_a_row, span, united_bytes
 from .traffic import flat
 
 # %% ../nbs/counting/places.ipynb #7a0e7a7d
@@ -88,16 +88,18 @@ def _there(self):
         if self.births[at] is not None and isinstance(o, StorageWeakRef) and not o.expired()}
 
 @patch
-def leave(self:PlacedMoves, ts):
-    "Tensors go out, though they may be gone at the end"
-    self.stays |= {self.born(t) for t in ts}
+def leave(self:PlacedMoves,
+    ts, # tensors, in containers or not
+):
+    "They go out, though they may be gone at the end"
+    self.stays |= {self.born(t) for t in _given_back(ts)}
 
 @patch
 def ended(self:PlacedMoves,
     result=None, # of the step: tensors that are there
 ):
     "All has run"
-    if _there(self) - {self.born(t) for t in flat(result)}: gc.collect()
+    if _there(self) - {self.born(t) for t in _given_back(result)}: gc.collect()
     self.stays |= _there(self)
     self.kept, self.where = {}, None
 
