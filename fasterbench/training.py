@@ -100,6 +100,7 @@ def kind_in(
              '(scaler)': type(step.scaler).__name__}
     return kinds.get(name, type(step.optimizer).__name__)
 
+# %% ../nbs/analysis/training.ipynb #f2831bfa
 def done_by(name, modules, step):
     "A module, or in words what is none; a module may have no length, or one of 0"
     return modules[name] if name in modules else kind_in(step, name)
