@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'op_dtype', 'is_fused', 'has_kernel', 'whole_rule',
-           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'unbounded', 'count_forward', 'counted', 'counted_on_paper',
-           'warn_unknown', 'count_costs', 'weights_in']
+           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'hides', 'unbounded', 'count_forward', 'counted',
+           'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
 import re, warnings
@@ -335,14 +335,14 @@ def replayed(self:CostMode, kind:str):
     "A graph is replayed: what it does is not seen"
     self.row(self.at).unknown[f'{kind}.replay'] += 1
 
-def _hides(cost)->bool: return any(k.endswith('.replay') for k in cost.unknown)
+def hides(cost)->bool: return any(k.endswith('.replay') for k in cost.unknown)
 
 def unbounded(
     rows:dict, # name → `ModuleCost`
     callers:dict, # name → names of those that called it
 ):
     "What crosses the boundaries of calls with a replay inside is not known"
-    todo, seen = [n for n,c in rows.items() if _hides(c)], set()
+    todo, seen = [n for n,c in rows.items() if hides(c)], set()
     while todo:
         if (name := todo.pop()) in seen: continue
         seen.add(name)
