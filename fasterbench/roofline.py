@@ -19,6 +19,7 @@ from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, counted, counted_on_paper, warn_unknown, weights_in
 from .display import as_output, framed
+from .exported import as_model
 from .files import formats
 from .observe import Observer, time_forwards, warn_other_path
 from .operations import element_bytes
@@ -48,13 +49,14 @@ class RooflineAnalyzer(metaclass=Viewed):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)
     def __init__(self,
-        model:nn.Module, # stays as it is
-        # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`
-        sample,
+        model, # a `torch.nn.Module`, which stays as it is, or an `ExportedProgram`
+        # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`;
+        # `None`: what a program was exported with
+        sample=None,
         # or a datasheet's name, or a file's path; `None`: measured for the profile's device and its rows' dtypes
         peaks:HardwarePeaks|str|Path|None=None,
     ):
-        if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")
+        model, sample = as_model(model, sample)
         call_args(sample)
         self.model, self.sample, self.asked = model, sample, peaks
         self.given = None if peaks is None else peaks_of(peaks, model_dtype(model))
