@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Part', 'Exported', 'class_name', 'list_sizes', 'plain_path', 'Turns', 'Stretch', 'stretch', 'function_of', 'Writer',
-           'Where', 'input_check', 'Tree', 'exported', 'given_inputs', 'example_inputs', 'as_model']
+           'Where', 'input_check', 'Tree', 'exported', 'given_inputs', 'example_inputs']
 
 # %% ../nbs/analysis/exported.ipynb #0ed9de6d
 import ast, operator, re
@@ -341,15 +341,3 @@ def example_inputs(
             if _first_size(val)==symbol: leaves[i] = leaves[i][torch.arange(batch) % len(leaves[i])]
     args, kwargs = tree_unflatten(leaves, nesting)
     return Call(*args, **kwargs)
-
-# %% ../nbs/analysis/exported.ipynb #b41eca54
-def as_model(
-    model, # a module, or an `ExportedProgram`
-    sample=None, # of an exported program `None`: what it was exported with
-)->tuple: # module; sample
-    "A module to analyze, and its sample"
-    if isinstance(model, ExportedProgram): model = exported(model)
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}, and no ExportedProgram")
-    if sample is None and isinstance(model, Exported): sample = example_inputs(model)
-    return model, sample

@@ -19,10 +19,10 @@ from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, counted, counted_on_paper, warn_unknown, weights_in
 from .display import as_output, framed
-from .exported import as_model
 from .files import formats
 from .observe import Observer, time_forwards, warn_other_path
 from .operations import element_bytes
+from .packages import as_model
 from .paper import on_paper
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_peaks
 from .recheck import recheck
@@ -49,7 +49,7 @@ class RooflineAnalyzer(metaclass=Viewed):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)
     def __init__(self,
-        model, # a `torch.nn.Module`, which stays as it is, or an `ExportedProgram`
+        model, # a `torch.nn.Module`, which stays as it is; an `ExportedProgram`, or an AOTInductor package
         # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`;
         # `None`: what a program was exported with
         sample=None,
