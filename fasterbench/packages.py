@@ -19,7 +19,7 @@ from .core import first_line, held, model_device
 from .exported import Exported, example_inputs, exported
 from .twin import twin
 
-# %% ../nbs/analysis/packages.ipynb #732052ce
+# %% ../nbs/analysis/packages.ipynb #5218a033
 _compiled = re.compile(r'(?:^|/)data/aotinductor/([^/]+)/')
 _graphs = re.compile(r'(?:^|/)(models/[^/]+|serialized_exported_program)\.json$')
 
@@ -42,9 +42,10 @@ def packaged(
     if len(models)>1: raise ValueError(f"{path!r} is a package of several models: {', '.join(sorted(models))}")
     if models: return models.pop()
     if any(map(_graphs.search, names)): return None
-    raise ValueError(f"{path!r} is neither an exported program nor an AOTInductor package: it holds {', '.join(names[:3])}")
+    raise ValueError(f"{path!r} is neither an exported program nor an AOTInductor package: "
+        f"it holds {', '.join(names[:3])}")
 
-# %% ../nbs/analysis/packages.ipynb #5a0c6908
+# %% ../nbs/analysis/packages.ipynb #54c86368
 def written_by(
     path:str # of a `.pt2` file
 )->str|None: # version; `None`: it does not say
@@ -60,7 +61,8 @@ def _loaded(path, load, *args):
     except Exception as e:
         other = written_by(path)
         by = f", which torch {other} wrote," if other and other!=torch.__version__ else ''
-        raise ValueError(f"{path!r}{by} can't be loaded by torch {torch.__version__}: {type(e).__name__}: {first_line(e)}") from e
+        what = f"{type(e).__name__}: {first_line(e)}"
+        raise ValueError(f"{path!r}{by} can't be loaded by torch {torch.__version__}: {what}") from e
 
 def load_program(
     path:str # of what `torch.export.save` wrote
@@ -115,7 +117,7 @@ def as_operation(
     finally: del _waiting[number]
     return tree_unflatten([next(outputs) if isinstance(o, torch.Tensor) else o for o in result[0]], result[1])
 
-# %% ../nbs/analysis/packages.ipynb #4c4bf92c
+# %% ../nbs/analysis/packages.ipynb #404bd430
 class Package(nn.Module):
     "An AOTInductor package as a module, which is one region"
     def __init__(self,
@@ -130,6 +132,8 @@ class Package(nn.Module):
     def elements(self)->int|None: # of the constants; `None`: not known
         ts = held(self._counts, '_parameters') if self._counts is not None else self._constants
         return None if ts is None else sum(t.numel() for t in ts)
+    @property
+    def _tables(self): return getattr(self._counts, '_tables', ())
     def __deepcopy__(self, memo): return Package(self._loaded, copy.deepcopy(self._counts, memo), self._constants)
 
 # %% ../nbs/analysis/packages.ipynb #0d23f542
