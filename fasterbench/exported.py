@@ -255,12 +255,17 @@ def _join(tree, w):
     for caller,callees in w.callees.items():
         for path,name in callees.items(): vars(tree[caller])[name] = tree[path]
 
-# %% ../nbs/analysis/exported.ipynb #7ac127c7
+# %% ../nbs/analysis/exported.ipynb #a3a4a5e7
 def _lookups(ep):
     "The rows of the tables that a program looks up in"
     ops = 'embedding', 'embedding_bag', '_embedding_bag'
     found = [n for n in ep.graph.nodes if n.op=='call_function' and getattr(n.target, '_opname', None) in ops]
     return tuple(n.args[0].meta['val'].shape[0] for n in found if n.args[0].op=='placeholder')
+
+def _order(ep, turns):
+    "The paths of modules that are called, in the order that the model had them in"
+    paths = (plain_path(o.fqn.partition('@')[0], turns.sizes) for o in ep.module_call_graph)
+    return [o for o in dict.fromkeys(paths) if o in turns.kinds]
 
 def _located(w, tree):
     "What stands for devices in the codes"
@@ -270,7 +275,7 @@ def _located(w, tree):
         if 'device' in o: o['device'] = where
     return where
 
-# %% ../nbs/analysis/exported.ipynb #d841f55b
+# %% ../nbs/analysis/exported.ipynb #e1592a34
 def exported(
     ep:ExportedProgram # whose tensors the module shares
 )->Exported:
@@ -280,6 +285,7 @@ def exported(
     whole, tree = stretch(_steps(program), turns.around), Tree(turns)
     w = Writer(whole.calls)
     names = w.function(_whole_graph(program, whole, w), turns.root, _checked)
+    for path in _order(ep, turns): tree[path]
     _fill(tree, program)
     _join(tree, w)
     names['check'], kind = input_check(program, _located(w, tree)), type(tree[''])

@@ -117,7 +117,7 @@ def as_operation(
     finally: del _waiting[number]
     return tree_unflatten([next(outputs) if isinstance(o, torch.Tensor) else o for o in result[0]], result[1])
 
-# %% ../nbs/analysis/packages.ipynb #404bd430
+# %% ../nbs/analysis/packages.ipynb #76b16f8d
 class Package(nn.Module):
     "An AOTInductor package as a module, which is one region"
     def __init__(self,
@@ -129,7 +129,7 @@ class Package(nn.Module):
         counts = exported(counts) if isinstance(counts, ExportedProgram) else counts
         vars(self).update(_loaded=loaded, _counts=counts, _constants=constants, _known=set(), training=False)
     @property
-    def elements(self)->int|None: # of the constants; `None`: not known
+    def elements_inside(self)->int|None: # of the constants; `None`: not known
         ts = held(self._counts, '_parameters') if self._counts is not None else self._constants
         return None if ts is None else sum(t.numel() for t in ts)
     @property
