@@ -141,7 +141,8 @@ class StepCosts(Costs):
 
 def costs_of(mode:StepMode, callers:dict)->StepCosts:
     "What was counted in a step that is over"
-    if any(map(hides, mode.rows.values())): return StepCosts(dict(mode.rows), callers)   # what a replay moves is not seen
+    # what a replay moves is not seen
+    if any(map(hides, mode.rows.values())): return StepCosts(dict(mode.rows), callers)
     edges = mode.bounds.boundaries(lambda place: (place,))
     for place,row in mode.rows.items(): row.own_boundary = edges[place]
     return StepCosts(dict(mode.rows), callers, mode.bounds)
