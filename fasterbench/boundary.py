@@ -8,7 +8,7 @@ __all__ = ['span', 'in_a_row', 'united_bytes', 'crossing_bytes', 'Frame', 'Bound
 # %% ../nbs/counting/boundary.ipynb #f13215a0
 import gc
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from operator import itemgetter
 import torch
@@ -120,14 +120,17 @@ class Boundaries:
             self.births[at] = frame.start if frame else 0, _kept(o)
             if frame and not torch.is_grad_enabled(): frame.made[at] = None
         return at, self.births[at][0]
-    def seen(self, args, kwargs, out):
-        "An operation ran: what it returned came to be in this frame, unless it was there before"
-        if not self.frames: return
-        for o in (*args, *kwargs.values()):
-            if isinstance(o, torch.Tensor): self.born(o)
-            elif isinstance(o, (list, tuple)) and not (o and isinstance(o[0], (int, float))):
-                for t in flat(o): self.born(t)
-        for t in flat(out): self.born(t, self.frames[-1])
+
+# %% ../nbs/counting/boundary.ipynb #2d4bd7ee
+@patch
+def seen(self:Boundaries, args, kwargs, out):
+    "An operation ran: what it returned came to be in this frame, unless it was there before"
+    if not self.frames: return
+    for o in (*args, *kwargs.values()):
+        if isinstance(o, torch.Tensor): self.born(o)
+        elif isinstance(o, (list, tuple)) and not (o and isinstance(o[0], (int, float))):
+            for t in flat(o): self.born(t)
+    for t in flat(out): self.born(t, self.frames[-1])
 
 # %% ../nbs/counting/boundary.ipynb #766be140
 @patch
@@ -166,6 +169,16 @@ def add(self:Boundaries,
             frame.written[at] += n
 
 # %% ../nbs/counting/boundary.ipynb #a1fdff8d
+@contextmanager
+def _only_new():
+    "While the block lasts, the garbage collector knows only what is made in it"
+    mine = not gc.get_freeze_count()   # or else somebody has objects there already
+    if mine: gc.freeze()
+    try: yield
+    finally:
+        if mine: gc.unfreeze()
+
+# %% ../nbs/counting/boundary.ipynb #bd621ac9
 @patch
 @contextmanager
 def around(self:Boundaries):
@@ -174,12 +187,13 @@ def around(self:Boundaries):
     outer, frame = self.frames[-1] if self.frames else None, Frame(self.opened)
     if outer and outer.own is None: outer.own = {at: dict(o) for at,o in outer.moves.items()}
     self.frames.append(frame)
-    try: yield frame
-    finally:
-        self.frames.pop()
-        self.close(frame)
-        if outer: self.handed_on(frame, outer)
-        else: self.settle()
+    with nullcontext() if outer else _only_new():
+        try: yield frame
+        finally:
+            self.frames.pop()
+            self.close(frame)
+            if outer: self.handed_on(frame, outer)
+            else: self.settle()
 
 # %% ../nbs/counting/boundary.ipynb #aa3ce3c1
 def _bare(t):
