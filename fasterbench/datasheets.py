@@ -54,7 +54,7 @@ _volta = 'NVIDIA Tesla V100 GPU Architecture, whitepaper WP-08608-001 v1.1, tabl
 _with_hbm = (
     Datasheet('V100-SXM-16GB', ('tesla v100-sxm2-16gb',), 'HBM2', capacity=16, bandwidth=900,
         rates=_dense['V100-SXM'], clocked=('float16', 640, 128, 1.53), bus=(4096, 1.754), status='unverified',
-        source=_volta + ' (the float16 rate verified, as in Programming Tensor Cores in CUDA 9, NVIDIA Technical Blog)'),
+        source=_volta + ' (the float16 rate verified: Programming Tensor Cores in CUDA 9, NVIDIA Technical Blog)'),
     Datasheet('V100-SXM-32GB', ('tesla v100-sxm2-32gb',), 'HBM2', capacity=32, bandwidth=900,
         rates=_dense['V100-SXM'], clocked=('float16', 640, 128, 1.53), bus=(4096, 1.754), status='unverified',
         source=_volta + '; the capacity from NVIDIA Tesla V100 data sheet'),
