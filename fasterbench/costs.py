@@ -168,6 +168,7 @@ class CostMode(TorchDispatchMode):
         self.rows, self.at = defaultdict(ModuleCost), ''
         self.nodes = None   # with gradients: which module made which
         self.bounds = Boundaries()   # `None`: what crosses the boundaries of calls is not told
+        self.crossed = []   # row and `Frame` of each call since the outermost began
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
@@ -302,14 +303,24 @@ def hidden_in(graph)->Counter: # kind of node → how many there are
 
 # %% ../nbs/counting/costs.ipynb #7223373c
 @patch
+def cross(self:CostMode):
+    "Add what crossed the boundaries of calls, once the outermost is over, to their rows"
+    for row,frame in self.crossed:
+        row.boundary = frame.boundary + (row.boundary or 0)
+        row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
+    self.crossed.clear()
+
+@patch
 def called(self:CostMode, name:str, call, args, kwargs):
     "What a module's call returns"
     if self.bounds is None: return call(*args, **kwargs)
-    with self.bounds.around() as frame: frame.result = call(*args, **kwargs)
-    row = self.row(name)
-    row.boundary = frame.boundary + (row.boundary or 0)
-    row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
-    return frame.result
+    try:
+        with self.bounds.around() as frame:
+            self.crossed.append((self.row(name), frame))
+            frame.result = call(*args, **kwargs)
+            return frame.result
+    finally:
+        if not self.bounds.frames: self.cross()
 
 # %% ../nbs/counting/costs.ipynb #006c1759
 def _following(mode, modules, callers):
