@@ -120,6 +120,7 @@ def as_operation(
 # %% ../nbs/analysis/packages.ipynb #76b16f8d
 class Package(nn.Module):
     "An AOTInductor package as a module, which is one region"
+    runs_compiled = True
     def __init__(self,
         loaded, # of `torch._inductor.aoti_load_package`
         counts:ExportedProgram|Exported|None=None, # the program that it was made from; `None`: FLOPs are unknown

@@ -26,7 +26,8 @@ def wrapped(m:nn.Module)->bool:
 
 def compiled(m:nn.Module)->bool:
     "Does a call of `m` run code that a compiler made of it?"
-    return wrapped(m) or compiled_in_place(m) or isinstance(m, torch.jit.ScriptModule)
+    known = wrapped(m) or compiled_in_place(m) or isinstance(m, torch.jit.ScriptModule)
+    return known or getattr(type(m), 'runs_compiled', False)   # a class may say so of itself
 
 def one_region(m:nn.Module)->bool:
     "Is a call of `m` a compiled, scripted or graphed region, or one on several devices, that is not to be seen into?"
