@@ -204,12 +204,12 @@ def _edge_said(r):
     phase_s = sum(r.joined_whole('', rows).fused_roof_time_s for rows in groups)
     said = [f"{si(phase_s, 's')} with those of each phase"] if r.what=='step' else []
     edge = f"{si(whole.boundary_bytes, 'B')} cross the {_whole_name(r)}'s boundary"
-    return ', '.join([*said, f"{si(whole.fused_roof_time_s, 's')} with those of the {_whole_name(r)}: {edge}"])
+    return ', '.join([*said, f"{si(whole.fused_roof_time_s, 's')} at least with those of the {_whole_name(r)}: {edge}"])
 
 def _fused_lines(r):
     "What the roof allows if operations are joined, of each row and of the whole"
     if not r or r.fused_roof_time_s is None: return []
-    said = f"fused        {si(r.fused_roof_time_s, 's')} at least with the operations of each row joined"
+    said = f"fused        {si(r.fused_roof_time_s, 's')} with the operations of each row joined"
     return [', '.join(filter(None, [said, _edge_said(r)]))]
 
 # %% ../nbs/visualization/report.ipynb #8543939f
