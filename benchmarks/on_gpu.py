@@ -606,6 +606,47 @@ def graphs(b):
     return dict(eager_us=1e6*plain.totals.forward.median, eager_idle=plain.totals.device_idle_pct,
         inductor=dict(counters['inductor']), table=table)
 
+# Kernels of compiled code
+
+class Residual(nn.Module):
+    "A residual MLP with a norm: products, and what a compiler makes kernels of"
+    def __init__(self, n):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(n), nn.Linear(n, 4*n), nn.Linear(4*n, n)
+    def forward(self, x): return x + self.down(F.gelu(self.up(self.norm(x))))
+
+def of_kernels(b, name, model, sample, **how):
+    "A profile by kernels beside that of the region: FLOPs, times that add up, modules, and what is above a roof"
+    a = RooflineAnalyzer(torch.compile(model, **how), sample, b.roof)
+    with torch.no_grad(): before = model(sample)
+    region, r = a.profile(), a.profile(kernels=True)
+    kernels = [o for o in r if o.operations]
+    eager = count_costs(model, sample)
+    b.equal(f'{name}: FLOPs', r.flops, eager.flops)
+    b.equal(f'{name}: products', r.matmul_flops, eager.matmul_flops)
+    b.holds(f'{name}: each kernel has modules', all(o.modules for o in kernels), [o.name for o in kernels if not o.modules], 'none without')
+    kind = 'C++' if b.on_cpu else 'Triton'
+    b.holds(f'{name}: generated kernels', any(o.type==kind for o in kernels), [o.type for o in kernels], f'some of {kind}')
+    with torch.no_grad(): b.holds(f'{name}: outputs are as before', torch.allclose(model(sample), before), '', 'all close')
+    in_kernels, whole = sum(o.time_s for o in kernels), sum(o.time_s for o in r)
+    b.timing(f'{name}: time in kernels, percent of that in the region', percent(in_kernels, whole), 50, 100)
+    b.timing(f'{name}: time by kernels, percent of the region compiled as ever', percent(whole, region.totals.mean_s), 80, 130)
+    return {'model': name, 'kernels': len(kernels), 'region ms': 1e3*region.totals.mean_s, 'by kernels ms': 1e3*whole,
+        'in kernels %': percent(in_kernels, whole), 'above a roof': [o.name for o in kernels if o.impossible],
+        'bytes, boundary': region.bytes_moved, 'bytes, kernels': r.bytes_moved, 'bytes, eager': region.eager_bytes}
+
+def compiled_kernels(b):
+    "Inductor's kernels as rows: a residual MLP, also where the user asks for captured graphs, and a ResNet-18"
+    n, rows = (64, 32) if b.small else (4096, 8192)
+    torch.manual_seed(0)
+    with torch.device(b.device): model, x = Residual(n).eval(), torch.randn(rows, n)
+    table = [of_kernels(b, 'residual MLP', model, x)]
+    if not b.on_cpu: table.append(of_kernels(b, 'residual MLP, captured', model, x, mode='reduce-overhead'))
+    if not b.small:
+        with torch.device(b.device): images = torchvision.models.resnet18().eval(), torch.randn(64, 3, 224, 224)
+        table.append(of_kernels(b, 'resnet18', *images))
+    return dict(table=table)
+
 # Training steps
 
 def learner(b, name):
@@ -788,7 +829,8 @@ def checks(b):
     "Name → function, the most important first"
     profiles = {f'profile: {n}': partial(profile, name=n, case=c) for n,c in cases(b).items()}
     return {'clocks': clocks, 'peaks': peaks, **profiles, 'device idle and launch': idle,
-        'estimate against profile': estimates, 'training steps': train, 'captured graphs': graphs, "Nsight Compute's counters": nsight, 'left as it was': left_alone,
+        'estimate against profile': estimates, 'training steps': train, 'captured graphs': graphs,
+        'kernels of compiled code': compiled_kernels, "Nsight Compute's counters": nsight, 'left as it was': left_alone,
         'attention': attention, 'tuned copy': tuned_copy, 'peaks, once more': peaks_again,
         'a model from the CPU': moved, 'devices': devices}
 
