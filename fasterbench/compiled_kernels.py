@@ -19,7 +19,7 @@ from .regions import visible
 from .matching import bare
 from .results import Roofline, circumstances, inside
 from .roofline import RooflineAnalyzer, _check_request, check_peaks
-from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
+from .rows import RooflinePoint, mean_of, middle_half, module_kind, roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .state import undisturbed
 
@@ -228,7 +228,7 @@ def _kernels_measured(self:RooflineAnalyzer, run, device, regions, warmup, steps
 def _regions(model):
     "The compiled modules of a model; refuses a model without any, and another compiler than Inductor"
     regions = compiled_regions(visible(model))
-    if not regions: raise ValueError(f"kernels=True: no module of {type(model).__name__} is compiled by torch.compile")
+    if not regions: raise ValueError(f"kernels=True: no module of {module_kind(model)} is compiled by torch.compile")
     for n,m in regions.items(): inductor_options(n, m)
     return regions
 

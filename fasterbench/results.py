@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from torch import nn
 from .core import call_args, leaves, si
 from .operations import arithmetic_intensity, utilization_pct
-from .rows import RooflinePoint, Totals, ceiling_for, fused_s
+from .rows import RooflinePoint, Totals, ceiling_for, fused_s, module_kind
 from .peaks import software
 from .phases import Place, above, phases
 
@@ -90,7 +90,7 @@ def circumstances(
     "What a result is of, and where and when it was made"
     args, kwargs = call_args(sample)
     given = [*map(_shaped, args), *(f'{k}={_shaped(v)}' for k,v in kwargs.items())]
-    what = dict(model=type(model).__name__, sample=', '.join(given), dtype=str(dtype).removeprefix('torch.'))
+    what = dict(model=module_kind(model), sample=', '.join(given), dtype=str(dtype).removeprefix('torch.'))
     date = datetime.now(timezone.utc).isoformat(timespec='seconds')
     return dict(what, device=str(device), date=date, versions=software(), **more)
 

@@ -30,7 +30,7 @@ from .regions import visible
 from .report import summary_table
 from .roof import peaks_of
 from .results import Roofline, Viewed, circumstances
-from .rows import RooflinePoint, check_ceilings, mean_of, middle_half
+from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind
 from .rows import roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .state import check_sample, undisturbed
@@ -84,7 +84,7 @@ def __repr__(self:RooflineAnalyzer):
     r = self._last()
     took = f", {si(r.totals.mean_s, 's')}" if r is not None and r.totals else ''
     state = 'not profiled yet' if r is None else f'{len(r)} rows{took}'
-    return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
+    return f'RooflineAnalyzer({module_kind(self.model)}: {state})'
 
 @patch
 def _repr_html_(self:RooflineAnalyzer)->str:
