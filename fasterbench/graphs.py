@@ -61,7 +61,7 @@ def forward_of(m:nn.Module): # function, bound to `m` where it is a method
     f = vars(m)['forward']
     kept = {name: in_cell(cell) for name,cell in zip(f.__code__.co_freevars, f.__closure__)}
     if kept.get('orig_bound_to_func'): return kept['orig_call'].__get__(m)
-    written = kept['orig_call'] if 'orig_call' in kept else kept['orig_fwd']   # names in newer and older versions of torch
+    written = kept['orig_call'] if 'orig_call' in kept else kept['orig_fwd']   # older torch
     own = isinstance(getattr(written, '__self__', None), type(m))
     return written.__func__.__get__(m) if own else written
 

@@ -107,7 +107,7 @@ def ended(self:PlacedMoves,
 @patch
 def crossing(self:PlacedMoves,
     at, # address of a storage, as `born` returns it
-    places:set,
+    places, # those inside
 )->float: # bytes
     "Bytes of one storage that cross the boundary of a set of places"
     moves, birth = self.moves[at], self.births[at]
