@@ -203,7 +203,7 @@ def as_model(
     return model, known_sample(model) if sample is None else sample
 
 def known_sample(
-    model:nn.Module, # a program or a package
+    model:nn.Module, # any; programs have a sample, and packages whose program is given
     batch:int|None=None, # samples; `None`: as at the export
 ): # `Call`; `None`: not known
     "The sample of an exported program, or of a package whose program is given"
