@@ -61,8 +61,8 @@ def told_groups(optimizer, switch):
 class StepMode(CostMode):
     "Adds the cost of every operation of a step to the row of its `Place`"
     phase = 'forward'
-    def __init__(self, device=None):
-        super().__init__(device)
+    def __init__(self, *args):
+        super().__init__(*args)
         self.bounds = None   # a backward has no calls
     def row(self, name): return self.rows[Place(self.phase, name)]
     @property
