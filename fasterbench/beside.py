@@ -46,7 +46,8 @@ def _name_cell(p): return columns['name'].text(replace(next(iter(p.rows.values()
 quantities = 'time_s', 'roof_time_s', 'flops', 'bytes_moved', 'utilization_pct' # keys of `columns`
 _each = [_phase_column(k, p) for k in quantities for p in (*in_order, 'sum')]
 phase_columns = {c.key: c for c in (   # key, heading, unit, what it means
-    replace(columns['name'], cell=_name_cell, of=_name), Column('type', 'type', '', 'class of the module', _type, _type),
+    replace(columns['name'], cell=_name_cell, of=_name),
+    Column('type', 'type', '', 'class of the module', _type, _type),
     *_each, _phase_column('recomputed', 'backward'))}
 
 # %% ../nbs/visualization/beside.ipynb #19cabd3b
