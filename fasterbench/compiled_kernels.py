@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['amounts', 'NotingNames', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares',
-           'shared_out', 'TellingMarks', 'MarkingKernels', 'KernelObserver', 'row_names', 'kernel_cost', 'unknown_in',
-           'described', 'KernelRows', 'rechecked', 'regions_of']
+           'with_moved', 'shared_out', 'TellingMarks', 'MarkingKernels', 'KernelObserver', 'row_names', 'kernel_cost',
+           'unknown_in', 'described', 'KernelRows', 'rechecked', 'regions_of']
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -96,11 +96,10 @@ def product_takers(
     held:list, beside:list=(), # as of `takers`
 )->list: # of the same
     "Which do its matrix products: those of its name if they come to just as much, or else the others"
-    def products(held): return [o for o in held if o.product]
-    own = products(held)
+    own = _products(held)
     exact = {k for k,n in wanted.items() if n and sum(o.weight for o in own if o.name==k)==n}
     mine = [o for o in own if (o.name==name if name in exact else o.name not in exact)]
-    return mine or own or [o for o in held if o.name==name] or products(beside)   # written out, it is no product
+    return mine or own or [o for o in held if o.name==name] or _products(beside)   # written out, it is no product
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #87d21522
 class Shares:
@@ -127,6 +126,26 @@ def share(self:Shares, place, name, amounts, names, here, others):
         whom = takers(name, here, {*names}, others)
         self.give(place, whom, flops=amounts['flops'] - product, recomputed=amounts['recomputed'] - again)
 
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #2a174626
+def _products(held): return [o for o in held if o.product]
+
+def with_moved(
+    held:dict, # place → `Held`
+    wanted:dict, # place → FLOP in products of eager code
+)->dict: # as `held`
+    "What is held, with products that are told to be elsewhere"
+    moved = [o for p,os in held.items() if not wanted.get(p) for o in _products(os)]
+    res = {p: [*os] for p,os in held.items()}
+    for p,n in wanted.items():
+        missing, phase = n - sum(o.weight for o in _products(held.get(p, []))), getattr(p, 'phase', None)
+        found = next((o for o in moved if o.weight==missing and o.launch.phase==phase), None) if n and missing else None
+        if found is None: continue
+        moved.remove(found)
+        res.setdefault(p, []).append(found)
+    return res
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #6785e424
 def shared_out(
     by_name:dict, # of `NotingNames`
     held:dict, # place → `Held` in the kernels that ran
@@ -135,6 +154,7 @@ def shared_out(
     "The costs of eager code, by kernel"
     res, names = Shares(), defaultdict(dict)
     for (place,name),n in by_name.items(): names[place][name] = n
+    held = with_moved(held, {p: sum(n['matmul_flops'] for n in ns.values()) for p,ns in names.items()})
     for (place,name),n in by_name.items():
         others = [o for p in beside(place) for o in held.get(p, [])]
         elsewhere = {k: Counter() for p in beside(place) for k in names.get(p, ())}
