@@ -41,10 +41,13 @@ def _phase_column(key, phase):
     return Column(f'{key}_{phase}', f'{c.name} {phase}', c.unit, f'{c.name} {where}', text, value)
 
 def _type(p): return p.sum.type
+def _name(p): return p.name
+def _name_cell(p): return columns['name'].text(replace(next(iter(p.rows.values())), name=p.name))
 quantities = 'time_s', 'roof_time_s', 'flops', 'bytes_moved', 'utilization_pct' # keys of `columns`
 _each = [_phase_column(k, p) for k in quantities for p in (*in_order, 'sum')]
 phase_columns = {c.key: c for c in (   # key, heading, unit, what it means
-    columns['name'], Column('type', 'type', '', 'class of the module', _type, _type),
+    replace(columns['name'], cell=_name_cell, of=_name),
+    Column('type', 'type', '', 'class of the module', _type, _type),
     *_each, _phase_column('recomputed', 'backward'))}
 
 # %% ../nbs/visualization/beside.ipynb #19cabd3b
@@ -52,7 +55,7 @@ shown_quantities = dict(   # kind of result → keys of `columns`
     measured=['time_s', 'flops', 'bytes_moved', 'utilization_pct'], estimated=['roof_time_s', 'flops', 'bytes_moved'])
 
 def _shown(kind):
-    keys = shown_quantities['measured' if kind=='measured' else 'estimated']
+    keys = shown_quantities['measured' if kind in ('measured', 'kernels') else 'estimated']
     return [phase_columns[k] for k in ['name', 'type', *(f'{k}_{p}' for k in keys for p in (*in_order, 'sum'))]]
 
 spare = [f'{k}_{p}' for p in ('optimizer', 'sum') for k in quantities[:0:-1]] + ['type']   # where a terminal is narrow

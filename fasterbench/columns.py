@@ -115,7 +115,7 @@ shown = dict(   # kind of result → keys of columns
     measured  = [*_work, *_rate, 'warm_s', 'cold_s'],
     estimated = [*_work, 'bound', 'roof', 'roof_time_s'],
     projected = [*_work, 'bound', 'roof', 'roof_time_s'],
-    kernels   = ['name', 'modules', 'operations', 'calls', *_work[3:], *_rate])
+    kernels   = ['name', 'phase', 'modules', 'operations', 'calls', *_work[3:], *_rate])
 # only where a row has them, and its name does not say it
 optional = 'phase', 'modules', 'operations', 'eager_bytes', 'warm_s', 'cold_s'
 

@@ -45,7 +45,8 @@ _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Rooflin
 class RooflineAnalyzer(metaclass=Viewed):
     "Measures where each layer of a model stands under the roof of a machine"
     # method → module that adds it
-    views = dict(profile_step='training', estimate_step='paper_steps', profile_kernels='compiled_kernels')
+    views = dict(profile_step='training', estimate_step='paper_steps', profile_kernels='compiled_kernels',
+        profile_step_kernels='compiled_steps')
     def __getattr__(self, name):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)

@@ -175,9 +175,12 @@ def profile_step(self:RooflineAnalyzer,
     scaler=None, # `torch.amp.GradScaler`, for gradients in float16
     warmup:int=5, # untimed steps first
     steps:int=20, # timed steps
+    kernels:bool=False, # show what is compiled by its kernels?
 )->Roofline: # with a `phase` for each row
     "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
-    _check_request(warmup, steps)
+    _check_request(warmup, steps, kernels=kernels)
+    more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
+    if kernels: return self.profile_step_kernels(loss, optimizer, **more)
     with one_at_a_time:
         device = resolve_device(model_device(self.model, self.sample) if device is None else device)
         if self.given is not None: check_peaks(self.given, device)
