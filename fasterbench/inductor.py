@@ -341,13 +341,13 @@ def _variables():
     "The local variables of the frame that Dynamo traces"
     frame = import_module('torch._dynamo.symbolic_convert').InstructionTranslator.current_tx()
     while getattr(frame, 'parent', None) is not None: frame = frame.parent
-    return frame.f_locals
+    return dict(frame.f_locals)
 
-def _backend(rec, region, options):
+def _backend(rec, region, module, options):
     "A backend for Dynamo: Inductor, and a record of the frame"
     def inductor(graph, inputs):
         number, context = sum(f.region==region for f in rec.frames.values()), torch._guards.TracingContext.get()
-        rec.frames[id(context)] = Frame(region, number, dict(_variables()), context)
+        rec.frames[id(context)] = Frame(region, number, dict(module=module) | _variables(), context)
         return import_module('torch._inductor.compile_fx').compile_fx(graph, inputs, config_patches=options | _instead)
     return inductor
 
@@ -362,7 +362,7 @@ def recompiled(
     def call(*args, **kwargs): return module._call_impl(*args, **kwargs)
     # code and globals of its own: what Dynamo caches with them is freed with them
     f = FunctionType(call.__code__.replace(co_name='region'), dict(globals()), closure=call.__closure__)
-    backend = _backend(rec, name, inductor_options(name, region))
+    backend = _backend(rec, name, module, inductor_options(name, region))
     return torch.compile(f, backend=backend, dynamic=context_of(region)._dynamic)
 
 # %% ../nbs/analysis/inductor.ipynb #41905e7f
