@@ -56,6 +56,8 @@ def roofline(
     input:input_option=None,
     warmup:int=5, # forwards, or steps, before the timed ones
     steps:int=20, # timed forwards, or steps
+    compile:store_true=False, # compile the model with torch.compile: one row for all of it
+    kernels:store_true=False, # the same, with a row for each of Inductor's kernels
     train:store_true=False, # measure training steps: forward, loss, backward and the optimizer's step
     loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
     optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
@@ -78,15 +80,17 @@ def roofline(
     check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip)
-    if train: check_unused('beside --train', isolate=isolate)
+    if train: check_unused('beside --train', isolate=isolate, compile=compile, kernels=kernels)
+    if kernels: check_unused('beside --kernels', isolate=isolate)
     with num_threads(threads):
         torch.manual_seed(0)
         built, sample, *made = load_parts(model, input or (), batch=batch, size=size, tokens=tokens, dtype=dtype)
+        if compile or kernels: built.compile()
         how = dict(device=device, warmup=warmup, steps=steps)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, **how)
         else:
             analyzer, what = RooflineAnalyzer(built, sample, given), forward_text(model, built, sample)
-            rows = run_model_code(what, analyzer.profile, **how, isolate=isolate)
+            rows = run_model_code(what, analyzer.profile, **how, isolate=isolate, kernels=kernels)
     rows.summary(top, sort, grouping(by))
     _written(rows, by, f'{model} on {device_name(device)}', html, out)
 
