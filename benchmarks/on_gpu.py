@@ -500,6 +500,112 @@ def attention(b):
     b.equal('not counted, of MATH and FLASH_ATTENTION', lacking, [])
     return dict(table=table)
 
+# Captured graphs
+
+class GraphCalls:
+    "A context that counts captures and replays of graphs"
+    def __init__(self): self.counts = dict(capture_begin=0, replay=0)
+    def __enter__(self):
+        kind, self.old = torch.cuda.CUDAGraph, {k: getattr(torch.cuda.CUDAGraph, k) for k in self.counts}
+        def counting(name, method):
+            def call(*args, **kwargs): self.counts[name] += 1; return method(*args, **kwargs)
+            return call
+        for k,method in self.old.items(): setattr(kind, k, counting(k, method))
+        return self.counts
+    def __exit__(self, *args):
+        for k,method in self.old.items(): setattr(torch.cuda.CUDAGraph, k, method)
+
+class Replays(nn.Module):
+    "A module that replays a graph of its own; `again`: and captures it anew in each forward"
+    def __init__(self, inner, x, again=False):
+        super().__init__()
+        self.inner, self.again, self.given, self.graph = inner, again, x.clone(), None
+        self.capture()
+    def capture(self):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.no_grad(), torch.cuda.stream(side): self.inner(self.given)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.graph(self.graph): self.out = self.inner(self.given)
+    def forward(self, x):
+        if self.again: self.capture()
+        self.given.copy_(x)
+        self.graph.replay()
+        return self.out
+
+class Cache:
+    "Numbers of earlier calls, at an address that stays"
+    def __init__(self, like):
+        self.kept = torch.zeros_like(like)
+        torch._dynamo.mark_static_address(self.kept)
+
+class Remembers(nn.Module):
+    def __init__(self, inner): super().__init__(); self.inner = inner
+    def forward(self, x, cache):
+        cache.kept.copy_(self.inner(x))
+        return cache.kept + x
+
+def many_layers(b, layers=20, n=256):
+    "A model whose kernels take less than their launches, and its input"
+    torch.manual_seed(0)
+    with torch.device(b.device): return nn.Sequential(*(nn.Linear(n, n) for _ in range(layers))).eval(), torch.randn(64, n)
+
+def captured_models(b):
+    "How a model is captured: name → the model, its sample, names of its rows (`None`: those of all layers)"
+    net, x = many_layers(b)
+    def compiled(m): return torch.compile(m, mode='reduce-overhead')
+    child = nn.Sequential(many_layers(b, 1)[0], compiled(many_layers(b)[0])).eval()
+    graphed = nn.Sequential(many_layers(b, 1)[0], many_layers(b)[0]).eval()
+    torch.cuda.make_graphed_callables(graphed[1], (x.clone(),))
+    return {'compiled': (compiled(net), x, ['']), 'a compiled child': (child, x, ['0.0', '1']),
+        'make_graphed_callables': (graphed, x, ['0.0', '1']), 'a graph of its own': (Replays(many_layers(b)[0], x), x, ['']),
+        'captured in each forward': (Replays(many_layers(b)[0], x, again=True), x, None),
+        'compiled, with a cache': (compiled(Remembers(many_layers(b)[0]).eval()), (x, Cache(x)), [''])}
+
+def called(model, sample):
+    with torch.no_grad(): return model(*(sample if isinstance(sample, tuple) else (sample,))).clone()
+
+def addresses(model): return [t.data_ptr() for t in (*model.parameters(), *model.buffers())]
+
+def captured_line(b, name, model, sample, rows, plain):
+    "A profile of one captured model, and what it leaves of the graphs"
+    for _ in range(4): before = called(model, sample)
+    where = addresses(model)
+    with GraphCalls() as during: r = RooflineAnalyzer(model, sample, b.roof).profile(isolate=True)
+    with GraphCalls() as later: after = [called(model, sample) for _ in range(3)]
+    if rows: b.equal(f'{name}: rows', [o.name for o in r], rows)
+    b.holds(f'{name}: every row takes time', all(o.time_s>0 for o in r), [o.time_s for o in r], 'above 0 s')
+    b.holds(f'{name}: outputs are as before', all(torch.equal(o, before) for o in after), len(after), 'all equal')
+    b.equal(f'{name}: addresses are as before', addresses(model), where)
+    b.holds(f'{name}: the profile replays', during['replay']>20, during, 'more than 20 replays')
+    if rows:
+        b.holds(f'{name}: captures in the profile', during['capture_begin']<=4, during, 'a few at most, not one a forward')
+        b.equal(f'{name}: captures after the profile', later['capture_begin'], 0)
+        b.equal(f'{name}: replays after the profile', later['replay'], 3)
+    own, t = isinstance(model, Replays), r.totals
+    b.equal(f'{name}: what is not counted', [*r.unknown], ['CUDAGraph.replay']*own)
+    least = sum(o.flops for o in plain)
+    if not own or not rows: b.holds(f'{name}: FLOPs', least<=t.flops<=1.1*least, t.flops, f'{least}, or a tenth more')
+    return {'captured': name, 'forward µs': 1e6*t.forward.median, 'launch µs': t.launch and 1e6*t.launch.median,
+        'idle %': t.device_idle_pct, 'FLOP': t.flops, 'in the profile': during, 'said': plain.compare(r).answer}
+
+def graphs(b):
+    "Captured forwards: rows with the device's time, graphs that a profile leaves whole, idle time before and after"
+    b.gpu_only('it has no graphs')
+    if b.device.type!='cuda': raise Skipped('the graphs are those of CUDA')
+    from torch._dynamo.utils import counters
+    counters['inductor'].clear()
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', message='no cost is known for CUDAGraph.replay')
+        plain = RooflineAnalyzer(*many_layers(b), b.roof).profile()
+        table = [captured_line(b, name, *o, plain) for name,o in captured_models(b).items()]
+    b.equal('compiled code that was not captured', counters['inductor']['cudagraph_skips'], 0)
+    b.timing('idle in eager code, percent', plain.totals.device_idle_pct, 30, 100)
+    b.timing('idle where all is compiled, less that', table[0]['idle %'] - plain.totals.device_idle_pct, -150, -5)
+    return dict(eager_us=1e6*plain.totals.forward.median, eager_idle=plain.totals.device_idle_pct,
+        inductor=dict(counters['inductor']), table=table)
+
 # Training steps
 
 def learner(b, name):
@@ -682,7 +788,7 @@ def checks(b):
     "Name → function, the most important first"
     profiles = {f'profile: {n}': partial(profile, name=n, case=c) for n,c in cases(b).items()}
     return {'clocks': clocks, 'peaks': peaks, **profiles, 'device idle and launch': idle,
-        'estimate against profile': estimates, 'training steps': train, "Nsight Compute's counters": nsight, 'left as it was': left_alone,
+        'estimate against profile': estimates, 'training steps': train, 'captured graphs': graphs, "Nsight Compute's counters": nsight, 'left as it was': left_alone,
         'attention': attention, 'tuned copy': tuned_copy, 'peaks, once more': peaks_again,
         'a model from the CPU': moved, 'devices': devices}
 

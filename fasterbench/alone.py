@@ -12,6 +12,7 @@ from fastcore.basics import patch
 from threading import get_ident
 from torch.utils._pytree import tree_leaves
 from .core import held, is_strided, progress, tensors
+from .graphs import capturing
 from .regions import watching
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
@@ -56,7 +57,7 @@ class LeafTimes:
     def __init__(self, alone:Alone): self.alone, self.known, self.sums, self.busy = alone, {}, {}, False
     def times(self, module, call, args, kwargs)->tuple|None: # seconds: warm, cold; `None`: it can't be called alone
         "Time a call by itself; what it does to the module is undone"
-        if torch._C._functorch.peek_interpreter_stack() is not None: return None
+        if torch._C._functorch.peek_interpreter_stack() is not None or capturing(): return None
         try: given, named = copy.deepcopy((args, kwargs), {id(t):t.clone() for t in tensors(args, kwargs)})
         except Exception: return None
         self.busy = True

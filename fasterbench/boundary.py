@@ -6,13 +6,16 @@
 __all__ = ['span', 'in_a_row', 'united_bytes', 'crossing_bytes', 'Frame', 'Boundaries']
 
 # %% ../nbs/counting/boundary.ipynb #f13215a0
+import gc
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from operator import itemgetter
 import torch
 from fastcore.basics import patch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .core import is_strided, tensors
 from .snapshot import parts
 from .traffic import covered_bytes, distinct_elements, element_size, flat
@@ -61,16 +64,35 @@ def crossing_bytes(
 
 # %% ../nbs/counting/boundary.ipynb #4755bfc9
 class Frame:
-    "A call that is open"
+    "A call"
     def __init__(self, start):
         self.start = start     # its number
         self.moves = {}        # storage from outside → what was done with it, as keys in order
         self.own = None        # the same of its own operations and what these did not make; `None`: it is all theirs
+        self.made = {}         # storages that came to be inside and may outlive it, as keys in order
+        self.given = {}        # storage from inside → spans that are left to others
         self.left = {}         # storage that its own operations made → spans that others read
+        self.wrote = {}        # storage from inside → bytes written to it when the call was over
         self.written = Counter() # storage → bytes that its own operations wrote
-        self.result = None     # what the call returned
-        self.boundary = self.own_boundary = 0 # bytes, once it is closed
+        self.result = None     # what the call returns, until it is over
+        self.came = self.own_came = None # bytes that came in or were changed, once it is over; of its own operations
 
+# %% ../nbs/counting/boundary.ipynb #8b0acda3
+def _left(spans, written):
+    "Bytes of what is left to others: of each storage what was written, at most"
+    return sum(min(united_bytes(tuple(o)), written[at]) for at,o in spans.items())
+
+@patch(as_prop=True)
+def boundary(self:Frame)->float: # bytes
+    "What crosses the boundary of the call"
+    return self.came + _left(self.given, self.wrote)
+
+@patch(as_prop=True)
+def own_boundary(self:Frame)->float: # bytes
+    "What crosses the boundary of its own operations, joined"
+    return self.boundary if self.own is None else self.own_came + _left(self.left, self.written)
+
+# %% ../nbs/counting/boundary.ipynb #a8b0188a
 def _address(t):
     "Where a tensor, or an object with weights, is"
     if not isinstance(t, torch.Tensor): return id(t), t
@@ -81,6 +103,8 @@ def _address(t):
 
 def _kept(o): return StorageWeakRef(o) if isinstance(o, torch.UntypedStorage) else o
 
+def _alive(o): return isinstance(o, StorageWeakRef) and not o.expired()
+
 # %% ../nbs/counting/boundary.ipynb #25d97de8
 class Boundaries:
     "Follows calls, and tells what crosses their boundaries"
@@ -88,19 +112,40 @@ class Boundaries:
         self.frames, self.opened = [], 0
         self.births = {}          # storage → number of the frame in which it came to be, what keeps its address
         self.written = Counter()  # storage → bytes that were written to it
-    def born(self, t, number=0)->tuple: # storage, number of a frame
-        "Where `t` lies, and since when; what is new came to be in a frame"
+        self.over = {}            # storage → frames that are over and in which it came to be
+    def born(self, t, frame=None)->tuple: # storage, number of a frame
+        "Where `t` lies, and since when; what is new came to be in `frame`"
         at, o = _address(t)
-        if at not in self.births: self.births[at] = number, _kept(o)
+        if at not in self.births:
+            self.births[at] = frame.start if frame else 0, _kept(o)
+            if frame and not torch.is_grad_enabled(): frame.made[at] = None
         return at, self.births[at][0]
-    def seen(self, args, kwargs, out):
-        "An operation ran: what it returned came to be in this frame, unless it was there before"
-        if not self.frames: return
-        for o in (*args, *kwargs.values()):
-            if isinstance(o, torch.Tensor): self.born(o)
-            elif isinstance(o, (list, tuple)) and not (o and isinstance(o[0], (int, float))):
-                for t in flat(o): self.born(t)
-        for t in flat(out): self.born(t, self.frames[-1].start)
+
+# %% ../nbs/counting/boundary.ipynb #2d4bd7ee
+@patch
+def seen(self:Boundaries, args, kwargs, out):
+    "An operation ran: what it returned came to be in this frame, unless it was there before"
+    if not self.frames: return
+    for o in (*args, *kwargs.values()):
+        if isinstance(o, torch.Tensor): self.born(o)
+        elif isinstance(o, (list, tuple)) and not (o and isinstance(o[0], (int, float))):
+            for t in flat(o): self.born(t)
+    for t in flat(out): self.born(t, self.frames[-1])
+
+# %% ../nbs/counting/boundary.ipynb #766be140
+@patch
+def gives(self:Boundaries, frame, at, o):
+    "A frame leaves a span of a storage to others"
+    frame.given.setdefault(at, {})[o] = None
+    if self.births[at][0]==frame.start: frame.left.setdefault(at, {})[o] = None
+
+@patch
+def passed(self:Boundaries, at, move):
+    "What was made in calls that are over is read or written"
+    written, most, o = move
+    if written: del self.over[at]
+    else:
+        for frame in self.over[at]: self.gives(frame, at, o if most is None else in_a_row(most))
 
 # %% ../nbs/counting/boundary.ipynb #c285f2a2
 @patch
@@ -117,28 +162,38 @@ def add(self:Boundaries,
         move = written, most, o
         if birth<frame.start: frame.moves.setdefault(at, {})[move] = None
         if frame.own is not None and birth!=frame.start: frame.own.setdefault(at, {})[move] = None
+        if at in self.over: self.passed(at, move)
         if written:
             n = o[0]*o[2].numel() if most is None and o[2] else o[0] if most is None else most
             self.written[at] += n
             frame.written[at] += n
 
 # %% ../nbs/counting/boundary.ipynb #a1fdff8d
-def _left(spans, written):
-    "Bytes of what is left to others: of each storage what was written, at most"
-    return sum(min(united_bytes(tuple(o)), written[at]) for at,o in spans.items())
+@contextmanager
+def _only_new():
+    "While the block lasts, the garbage collector knows only what is made in it"
+    mine = not gc.get_freeze_count()   # or else somebody has objects there already
+    if mine: gc.freeze()
+    try: yield
+    finally:
+        if mine: gc.unfreeze()
 
+# %% ../nbs/counting/boundary.ipynb #bd621ac9
 @patch
 @contextmanager
 def around(self:Boundaries):
-    "A `Frame` while the block lasts, in which a call puts its `result`; after it what crossed"
+    "A `Frame` while the block lasts, in which a call puts its `result`; what crossed is known after the outermost one"
     self.opened += 1
     outer, frame = self.frames[-1] if self.frames else None, Frame(self.opened)
     if outer and outer.own is None: outer.own = {at: dict(o) for at,o in outer.moves.items()}
     self.frames.append(frame)
-    try: yield frame
-    finally: self.frames.pop()
-    self.close(frame)
-    if outer: self.handed_on(frame, outer)
+    with nullcontext() if outer else _only_new():
+        try: yield frame
+        finally:
+            self.frames.pop()
+            self.close(frame)
+            if outer: self.handed_on(frame, outer)
+            else: self.settle()
 
 # %% ../nbs/counting/boundary.ipynb #aa3ce3c1
 def _bare(t):
@@ -155,21 +210,46 @@ def _given_back(result):
 # %% ../nbs/counting/boundary.ipynb #8699a5d3
 @patch
 def close(self:Boundaries, frame):
-    "Add up what crossed the boundary of a call, and that of its own operations"
-    results, own = {}, {at: [*o] for at,o in frame.left.items()}
+    "Put down what a call returned, and what came in"
     for t in _given_back(frame.result):
         at, birth = self.born(t)
-        if birth>=frame.start: results.setdefault(at, []).append(span(t))
-        if birth==frame.start: own.setdefault(at, []).append(span(t))
-    frame.boundary = sum(map(crossing_bytes, frame.moves.values())) + _left(results, self.written)
-    if frame.own is None: frame.own_boundary = frame.boundary
-    else: frame.own_boundary = sum(map(crossing_bytes, frame.own.values())) + _left(own, frame.written)
+        if birth>=frame.start: self.gives(frame, at, span(t))
+    frame.result = None   # what it held may go
+    frame.made = {at: None for at in frame.made if _alive(self.births[at][1])}
+    frame.wrote = {at: self.written[at] for at in frame.made | frame.given}
+    for at in frame.made: self.over.setdefault(at, []).append(frame)
+    frame.came = sum(map(crossing_bytes, frame.moves.values()))
+    if frame.own is not None: frame.own_came = sum(map(crossing_bytes, frame.own.values()))
 
 # %% ../nbs/counting/boundary.ipynb #83219b08
 @patch
 def handed_on(self:Boundaries, frame, outer):
     "What a call did with storages from outside, it did inside of the frame around it"
+    outer.made.update(frame.made)
     for at,moves in frame.moves.items():
         birth = self.births[at][0]
         if birth<outer.start: outer.moves.setdefault(at, {}).update(moves)
-        if birth==outer.start: outer.left.setdefault(at, []).extend(o for written,_,o in moves if not written)
+        if birth==outer.start: outer.left.setdefault(at, {}).update((o, None) for written,_,o in moves if not written)
+
+# %% ../nbs/counting/boundary.ipynb #7a02b6ec
+def _plain_one(t):
+    "Is `t` a tensor as operations see it, whose elements lie in a storage?"
+    if torch._C._functorch.is_functorch_wrapped_tensor(t) or is_lazy(t): return False
+    return is_strided(t) and not is_traceable_wrapper_subclass(t)
+
+def _held(storages):
+    "Storage and tensor, of the tensors in some storages"
+    gc.collect()
+    found = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor) and _plain_one(o)]
+    held = [(at, t) for t in found if (at := _address(t)[0]) in storages]
+    bases = {id(t._base) for _,t in held if t._is_view()}
+    return [(at, t) for at,t in held if id(t) not in bases]
+
+@patch
+def settle(self:Boundaries):
+    "The outermost call is over: what calls made inside and is still held, they left"
+    held = {at for at,frames in self.over.items()
+        if _alive(self.births[at][1]) and any(at not in f.given for f in frames)}
+    for at,t in _held(held) if held else ():
+        for frame in self.over[at]: self.gives(frame, at, span(t))
+    self.over.clear()

@@ -43,17 +43,24 @@ def _trained(name, model, sample, recipe, peaks, device, **how):
     made = run_model_code(what, recipe, model, sample, device)
     return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile_step, **made, device=device, **how)
 
+def _check_compiled(train, isolate, compile, kernels):
+    "Refuse what does not go with compiled code"
+    if train: check_unused('beside --train', isolate=isolate, compile=compile, kernels=kernels)
+    if kernels: check_unused('beside --kernels', isolate=isolate)
+
 _out = out_option(formats)
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
-    model:str, # resnet18, timm:resnet50, config.json, package.module:function or file.py:function
+    # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
+    model:str,
     device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
     dtype:str=None, # of parameters and input (default: as the model is made; float32 for a model by its name)
     batch:int=None, # samples in the input (default: 1)
     size:int=None, # pixels a side (default: as in the published weights, or the config)
     tokens:int=None, # of text, for a config (default: 128, or as many as there are positions)
     input:input_option=None,
+    counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
     warmup:int=5, # forwards, or steps, before the timed ones
     steps:int=20, # timed forwards, or steps
     compile:store_true=False, # compile the model with torch.compile: one row for all of it
@@ -76,15 +83,15 @@ def roofline(
 ):
     "Measure where each layer of a model stands under the roof of this machine"
     dtype, device = floating(dtype), resolve_device(device)
-    check_targets([peaks], html=html, out=out); check_out(out); check_threads(threads); check_view(sort, by, top)
-    check_counts(0, warmup=warmup); check_counts(1, steps=steps)
+    check_targets([peaks, counts], html=html, out=out); check_out(out); check_threads(threads)
+    check_view(sort, by, top); check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip)
-    if train: check_unused('beside --train', isolate=isolate, compile=compile, kernels=kernels)
-    if kernels: check_unused('beside --kernels', isolate=isolate)
+    _check_compiled(train, isolate, compile, kernels)
     with num_threads(threads):
         torch.manual_seed(0)
-        built, sample, *made = load_parts(model, input or (), batch=batch, size=size, tokens=tokens, dtype=dtype)
+        of = dict(batch=batch, size=size, tokens=tokens, counts=counts)
+        built, sample, *made = load_parts(model, input or (), **of, dtype=dtype)
         if compile or kernels: built.compile()
         how = dict(device=device, warmup=warmup, steps=steps)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, **how)
@@ -183,7 +190,8 @@ def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, input, 
 
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
-    model:str, # resnet18, timm:resnet50, config.json, package.module:function or file.py:function
+    # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
+    model:str,
     # whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`; several with commas
     peaks:str=None,
     dtype:str=None, # of parameters and arithmetic (default: bf16 for a language model, else as the model is made)
@@ -192,6 +200,7 @@ def estimate(
     size:int=None, # pixels a side (default: as in the published weights, or the config)
     tokens:int=None, # of text, for a config of no language model (default: 128, or as many as there are positions)
     input:input_option=None,
+    counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
     prompt:int=None, # tokens of a sequence in prefill (default: context)
     context:int=None, # tokens of a sequence in the cache, while decoding (default: 4096)
     cache:str=None, # format of the cache, such as int8 (default: dtype)
@@ -208,23 +217,23 @@ def estimate(
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
     view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12))
-    check_view(**view); check_targets([*(peaks or '').split(','), model], html=html, out=out)
+    check_view(**view); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
     names, dtype = roofs(peaks), floating(dtype)
     if names[1:]: check_unused(f'to {len(names)} devices', html=html, by=by, sort=sort, top=top, train=train)
     check_out(out, sweep_writers if names[1:] else result_writers)
     shown, recipe = dict(view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
+    options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts)
     if recipe:
         check_unused('beside --train', weights=weights, prompt=prompt, context=context, cache=cache)
-        options = dict(input=input, batch=batch, size=size, tokens=tokens)
         return _estimate_step(model, names[0], dtype, recipe, **shown, **options)
     if is_language(model):
-        check_unused('to a language model', size=size, input=input, tokens=tokens)
+        check_unused('to a language model', size=size, input=input, tokens=tokens, counts=counts)
         of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)
         kw = dict(of, batch=either(batch, 1), context=either(context, 4096))
         path = model[:model.rindex('.json') + len('.json')]
         return _estimate_language(path, names, dtype or torch.bfloat16, **shown, **kw)
     check_unused(f'to {model}, no config of a language model', prompt=prompt, context=context, cache=cache)
-    _estimate_model(model, names, dtype, weights, **shown, input=input, batch=batch, size=size, tokens=tokens)
+    _estimate_model(model, names, dtype, weights, **shown, **options)
 
 # %% ../nbs/cli.ipynb #7b58f2af
 def _print_kernels(kernels, top):

@@ -226,11 +226,19 @@ def _most_of_it(c):
     where = as_text(most[0]) or '(the model)'
     return f" {part} in {where}: {_signed(most[1], 's')}."
 
+# %% ../nbs/results/compare.ipynb #7c249be0
+def _idle(c):
+    "How much of a forward or step the device waits for its host in, in words, where both know it"
+    idle = [o.totals and o.totals.device_idle_pct for o in (c.a, c.b)]
+    if None in idle: return ''
+    whats = dict.fromkeys(o.what for o in (c.a, c.b))
+    return f" The device is idle for {' → '.join(f'{v:.1f} %' for v in idle)} of a {' → '.join(whats)}."
+
 @patch(as_prop=True)
 def answer(self:Comparison)->str:
-    "What the comparison says, in a sentence or two"
+    "What the comparison says, in a few sentences"
     if not self: return 'There are no rows.'
-    return f'{_models(self)}: {_forwards(self)}; {_counted(self)}.{_most_of_it(self)}'
+    return f'{_models(self)}: {_forwards(self)}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
 
 # %% ../nbs/results/compare.ipynb #2c9bc7a9
 def _facts(r):

@@ -44,13 +44,14 @@ def merged(
     costs:Costs, # which knows the callers
 )->dict:
     "`work`, that of modules inside of compiled code added to the row that called them"
-    res = {n:c for n,c in work.items() if n in timed or not n}
+    rows = {n for n in work if n in timed or not n}
+    into = {n: caller_in(n, rows, costs) for n in work}
+    res = {n:c for n,c in work.items() if into[n]==n}
     for name,c in work.items():
-        into = caller_in(name, res, costs)
-        res.setdefault(into, ModuleCost())
-        if into==name: continue
-        res[into].merge(c)
-        res[into].compiled = True
+        if into[name]==name: continue
+        row = res.setdefault(into[name], ModuleCost())
+        row.merge(c)
+        row.compiled = True
     for name,c in res.items():
         whole = not any(inside(n, name) for n in res)   # its call holds no other row, so all of it is its own
         if c.own_boundary is None and whole: c.own_boundary = c.boundary

@@ -260,7 +260,7 @@ def _kernels_told(self:RooflineAnalyzer, made, peaks, breaks, device):
     rows = made.rows(peaks)
     self.results = Roofline(rows, 'kernels', peaks, sum_rows(rows, made.forwards, made.costs), about)
     self.costs = made.costs
-    seen = Costs({n: c for n,c in made.costs.by_module.items() if made.inside(n) is None})
+    seen = Costs({n: c for n,c in made.costs.by_module.items() if n in made.modules})
     warn_unknown(made.costs)
     warn_no_ceiling(self.results, peaks)
     warn_other_path(seen, made.forwards)

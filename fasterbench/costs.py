@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'op_dtype', 'is_fused', 'has_kernel', 'whole_rule',
-           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'count_forward', 'counted', 'counted_on_paper',
-           'warn_unknown', 'count_costs', 'weights_in']
+           'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'hides', 'unbounded', 'count_forward', 'counted',
+           'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
 import re, warnings
@@ -21,6 +21,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import Boundaries
 from .core import forwarding, held, model_device
+from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
 from .paper import in_parts, on_paper, resolved
 from .regions import eager, visible, watching
@@ -167,6 +168,7 @@ class CostMode(TorchDispatchMode):
         self.rows, self.at = defaultdict(ModuleCost), ''
         self.nodes = None   # with gradients: which module made which
         self.bounds = Boundaries()   # `None`: what crosses the boundaries of calls is not told
+        self.crossed = []   # row and `Frame` of each call since the outermost began
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
@@ -221,7 +223,7 @@ def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
     with resolved() if args and is_complex(args[0]) else nullcontext(): out = func(*args, **kwargs)
     if rule is sdpa_rule: out = _laid_out(out, *args[:3])
     if self.bounds and not func.is_view: self.bounds.seen(args, kwargs, out)
-    if rule is not free_rule: self.count(func, rule or nested_rule(func), args, kwargs, out)
+    if rule is not free_rule and not capturing(): self.count(func, rule or nested_rule(func), args, kwargs, out)
     return out
 
 # %% ../nbs/counting/costs.ipynb #42244564
@@ -301,14 +303,24 @@ def hidden_in(graph)->Counter: # kind of node → how many there are
 
 # %% ../nbs/counting/costs.ipynb #7223373c
 @patch
+def cross(self:CostMode):
+    "Add what crossed the boundaries of calls, once the outermost is over, to their rows"
+    for row,frame in self.crossed:
+        row.boundary = frame.boundary + (row.boundary or 0)
+        row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
+    self.crossed.clear()
+
+@patch
 def called(self:CostMode, name:str, call, args, kwargs):
     "What a module's call returns"
     if self.bounds is None: return call(*args, **kwargs)
-    with self.bounds.around() as frame: frame.result = call(*args, **kwargs)
-    row = self.row(name)
-    row.boundary = frame.boundary + (row.boundary or 0)
-    row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
-    return frame.result
+    try:
+        with self.bounds.around() as frame:
+            self.crossed.append((self.row(name), frame))
+            frame.result = call(*args, **kwargs)
+            return frame.result
+    finally:
+        if not self.bounds.frames: self.cross()
 
 # %% ../nbs/counting/costs.ipynb #006c1759
 def _following(mode, modules, callers):
@@ -328,6 +340,26 @@ def _following(mode, modules, callers):
         return counted
     return around
 
+# %% ../nbs/counting/costs.ipynb #95501ac3
+@patch
+def replayed(self:CostMode, kind:str):
+    "A graph is replayed: what it does is not seen"
+    self.row(self.at).unknown[f'{kind}.replay'] += 1
+
+def hides(cost)->bool: return any(k.endswith('.replay') for k in cost.unknown)
+
+def unbounded(
+    rows:dict, # name → `ModuleCost`
+    callers:dict, # name → names of those that called it
+):
+    "What crosses the boundaries of calls with a replay inside is not known"
+    todo, seen = [n for n,c in rows.items() if hides(c)], set()
+    while todo:
+        if (name := todo.pop()) in seen: continue
+        seen.add(name)
+        if name in rows: rows[name].boundary = rows[name].own_boundary = None
+        todo.extend(callers.get(name, ()))
+
 # %% ../nbs/counting/costs.ipynb #2a63abba
 def count_forward(
     model, args, kwargs,
@@ -338,7 +370,9 @@ def count_forward(
     modules = visible(model) if modules is None else modules
     mode, callers = mode or CostMode(), defaultdict(set)
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
-    with watching(modules, _following(mode, modules, callers)), mode.backward(), eager(), mode: model(*args, **kwargs)
+    with (watching(modules, _following(mode, modules, callers)), mode.backward(), eager(model),
+          before_graphs(mode, mode.replayed, 'replay'), mode): model(*args, **kwargs)
+    unbounded(mode.rows, callers)
     return Costs({n:mode.rows[n] for n in modules if n in mode.rows}, dict(callers))
 
 # %% ../nbs/counting/costs.ipynb #c83fa05b
@@ -369,8 +403,11 @@ def counted_on_paper(
 def warn_unknown(costs):
     "One warning that names the operations without a rule"
     which = ', '.join(f'{k} (×{n})' for k,n in costs.unknown.items())
-    if which: warnings.warn(f"no cost is known for {which}; rows with these are undefined. "
-        "`register_cost` takes their FLOPs and bytes", stacklevel=3)
+    replays = [k for k in costs.unknown if k.endswith('.replay')]
+    rules = ["`register_cost` takes their FLOPs and bytes"]*(len(replays)<len(costs.unknown))
+    why = ["What a graph replays is not dispatched, and so not counted"]*bool(replays)
+    if which: warnings.warn(f"no cost is known for {which}; rows with these are undefined. {'. '.join(rules + why)}",
+        stacklevel=3)
 
 # %% ../nbs/counting/costs.ipynb #efb38bce
 def count_costs(

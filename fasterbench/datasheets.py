@@ -29,6 +29,8 @@ _dtypes = 'float64 float32 tf32 bfloat16 float16 int8 float8_e4m3fn float8_e4m3f
 
 _rates = { # chip → 10¹² FLOP/s in each of these; 0: not there, or not stated
     #           float64 float32    tf32    bf16 float16    int8  e4m3fn    fnuz
+    'V100-SXM':  (  7.8,   15.7,      0,      0,    125,      0,      0,      0),
+    'V100-PCIe': (    7,     14,      0,      0,    112,      0,      0,      0),
     'A100':      ( 19.5,   19.5,    156,    312,    312,    624,      0,      0),
     'H100-SXM':  ( 66.9,   66.9,  494.7,  989.4,  989.4, 1978.9, 1978.9,      0),
     'H100-PCIe': ( 51.2,   51.2,    378,    756,    756,   1513,   1513,      0),
@@ -47,7 +49,18 @@ _dense = {chip: {k:v for k,v in zip(_dtypes, row) if v} for chip,row in _rates.i
 # %% ../nbs/hardware/datasheets.ipynb #11277936
 _whitepaper = 'NVIDIA H100 Tensor Core GPU Architecture, whitepaper V1.03, tables 1 and 3'
 
+_volta = 'NVIDIA Tesla V100 GPU Architecture, whitepaper WP-08608-001 v1.1, table 1'
+
 _with_hbm = (
+    Datasheet('V100-SXM-16GB', ('tesla v100-sxm2-16gb',), 'HBM2', capacity=16, bandwidth=900,
+        rates=_dense['V100-SXM'], clocked=('float16', 640, 128, 1.53), bus=(4096, 1.754), status='unverified',
+        source=_volta + ' (the float16 rate verified: Programming Tensor Cores in CUDA 9, NVIDIA Technical Blog)'),
+    Datasheet('V100-SXM-32GB', ('tesla v100-sxm2-32gb',), 'HBM2', capacity=32, bandwidth=900,
+        rates=_dense['V100-SXM'], clocked=('float16', 640, 128, 1.53), bus=(4096, 1.754), status='unverified',
+        source=_volta + '; the capacity from NVIDIA Tesla V100 data sheet'),
+    Datasheet('V100-PCIe-16GB', ('tesla v100-pcie-16gb',), 'HBM2', capacity=16, bandwidth=900,
+        rates=_dense['V100-PCIe'], clocked=('float16', 640, 128, 1.37), bus=(4096, 1.754), status='unverified',
+        source='NVIDIA Tesla V100 data sheet'),
     Datasheet('A100-SXM-40GB', ('nvidia a100-sxm4-40gb', 'a100-sxm4-40gb'), 'HBM2', capacity=40, bandwidth=1555,
         rates=_dense['A100'], clocked=('bfloat16', 108, 2048, 1.41), bus=(5120, 2.43), status='verified',
         source='NVIDIA Technical Blog, NVIDIA Ampere Architecture In-Depth, comparison table'),

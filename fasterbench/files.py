@@ -19,7 +19,7 @@ from .page import as_html
 from .peaks import HardwarePeaks
 from .projection import Projection
 from .footprint import Footprint
-from .phases import phases
+from .phases import Place, phases
 from .results import Roofline, kinds
 from .roof import finite, paired, refuse_constant
 from .rows import RooflinePoint, Totals
@@ -152,6 +152,13 @@ def _row_record(place, r):
     return {k: _plain(getattr(r, k)) for k in known}
 
 # %% ../nbs/results/files.ipynb #767c4214
+def _edge_record(boundaries):
+    "Bytes by module, of a training step by phase and module"
+    if not boundaries or not all(isinstance(k, Place) for k in boundaries): return boundaries
+    res = {}
+    for (phase,name),n in boundaries.items(): res.setdefault(phase or 'step', {})[name] = n
+    return res
+
 @patch
 def record(self:Roofline)->dict: # words, numbers, lists and dicts
     "Everything, as JSON has it"
@@ -160,7 +167,7 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
     memory = self.memory and {k: getattr(self.memory, k) for k in memory_fields}
     return dict(format=_format, version=_format_version, kind=self.kind, about=self.about,
         peaks=self.peaks and self.peaks.record(), totals=totals, memory=memory,
-        boundaries=self.boundaries, rows=rows)
+        boundaries=_edge_record(self.boundaries), rows=rows)
 
 # %% ../nbs/results/files.ipynb #82933dc2
 def _check_row(place, r):
@@ -179,9 +186,16 @@ def _read_row(place, v):
     cls, known = (Projection, projection_fields) if projected else (RooflinePoint, row_fields)
     return _check_row(place, cls(**_object(place, v, known)))
 
-def _edges(place, v): # name of a module → bytes
+def _edges_of(place, v): # name of a module → bytes
     if not isinstance(v, dict): _refuse(place, v, 'an object')
     return {k: _amount(f'{place}[{k!r}]', n) for k,n in v.items()}
+
+_all_phases = {p: p for p in phases} | dict(step=None)
+
+def _edges(place, v): # name of a module, or `Place` → bytes
+    if not isinstance(v, dict) or not any(isinstance(o, dict) for o in v.values()): return _edges_of(place, v)
+    def phase(k): return _one_of(_all_phases)(f'a key of {place}', k)
+    return {Place(phase(k), name): n for k,o in v.items() for name,n in _edges_of(f'{place}[{k!r}]', o).items()}
 
 def _read_peaks(place, v):
     try: return HardwarePeaks.from_record(v)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fastcore.basics import patch
 from functools import partial
 from importlib import import_module
+from math import prod
 from itertools import count
 from pathlib import Path
 from torch import nn
@@ -143,13 +144,19 @@ def _plain(dep):
     several = buffer is not None and type(getattr(buffer, 'layout', None)).__name__=='MultiOutputLayout'
     return type(dep).__name__!='WeakDep' and not several
 
+def _elements(dep)->int:
+    "How many elements an access touches, at most; what is looked up by an index, one in each turn of the loop"
+    looked_up = getattr(dep, 'size', None) and dep.is_indirect()
+    return prod(map(_size, dep.size)) if looked_up else _size(dep.get_numel())
+
 def _touched(deps)->int: # bytes
     "What accesses come to, each buffer at most once"
     graph, by_buffer = _graph(), defaultdict(dict)
     for d in deps: by_buffer[d.name][d] = None
-    def elements(name, deps): return min(_size(graph.get_numel(name)), sum(_size(d.get_numel()) for d in deps))
+    def elements(name, deps): return min(_size(graph.get_numel(name)), sum(map(_elements, deps)))
     return sum(elements(*o)*graph.get_dtype(o[0]).itemsize for o in by_buffer.items())
 
+# %% ../nbs/analysis/inductor.ipynb #066f45cc
 def moved_bytes(
     nodes:list, # of Inductor's scheduler, in one kernel
 )->int: # bytes
@@ -213,6 +220,12 @@ def _held(nodes):
     named = dict.fromkeys(f for o in known for f in sorted(o.origins, key=lambda f: f.name))
     return [f for f in named if f.op=='call_function']
 
+def _working(held):
+    "Those that are no part of an operation which only looks at data in another way"
+    def views(f): return getattr(f.meta.get('original_aten') or f.target, 'is_view', False)
+    return [f for f in held if not views(f) and _original(f)!='_unsafe_view']
+
+# %% ../nbs/analysis/inductor.ipynb #50f9c1ac
 def _origin(node):
     "The node of the graph that a call of a library does; `None`: it is not told"
     origin, op = node.get_origin_node(), getattr(node, 'op_overload', None)
@@ -226,17 +239,10 @@ def _writers():
         if origin is not None: (libraries.setdefault(origin, set()) if library else res[origin]).add(o.get_name())
     return {**res, **libraries}   # a library's call, where there is one
 
-def _working(held):
-    "Those that are no part of an operation which only looks at data in another way"
-    def views(f): return getattr(f.meta.get('original_aten') or f.target, 'is_view', False)
-    return [f for f in held if not views(f) and _original(f)!='_unsafe_view']
-
 def _done(nodes, held):
     "Those of the graph's nodes that nodes of the scheduler do, as far as that is told"
     names, writers = {o.get_name() for n in nodes for o in n.get_nodes()}, _writers()
     return [f for f in held if not f in writers or writers[f] & names]
-
-
 
 # %% ../nbs/analysis/inductor.ipynb #fcb58002
 @patch
@@ -247,11 +253,11 @@ def note(self:Recorder, name:str, kind:str, nodes:list, origin=None)->int: # its
     mine = [f for f in _done(nodes, held) if f not in self.seen]
     self.seen.update(mine)
     done = [self.operation(f, value) for f in mine]
-    sources = [*dict.fromkeys((self.module(f), _original(f)) for f in (_working(held) or held))]
+    sources = [(self.module(f), _original(f)) for f in _working(held) or held] or [(frame.region, 'copy')]
     by_rule = origin and done and done[0].cost.flops is not None
     nbytes = done[0].cost.bytes if by_rule else moved_bytes(nodes)
     self.kernels.append(Kernel(next(_numbers), name, kind, frame.region, frame.number, _graph().is_backward,
-        done, sources, nbytes, working_dtype(done)))
+        done, [*dict.fromkeys(sources)], nbytes, working_dtype(done)))
     return self.kernels[-1].number
 
 # %% ../nbs/analysis/inductor.ipynb #cbe16f0c
@@ -292,12 +298,14 @@ def _calling(rec, old):
         return rec.around(self, write, *rec.defined) if known else write()
     return generate_kernel_call
 
+# %% ../nbs/analysis/inductor.ipynb #9753efd4
 def _calling_library(rec, old):
     def codegen_extern_call(self, node):
         def write(): return old(self, node)
         if type(node.node).__name__=='MultiOutput': return write()   # one of several results: nothing is called
         origin = _origin(node.node)
-        name, kind = (origin.name, _operation_name(origin.target)) if origin else (node.get_name(), 'library')
+        op = origin.target if origin else getattr(node.node, 'op_overload', None)
+        name, kind = origin.name if origin else node.get_name(), 'library' if op is None else _operation_name(op)
         return rec.around(_graph().wrapper_code, write, name, kind, [node], origin)
     return codegen_extern_call
 

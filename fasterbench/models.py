@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 import torch
 from torch import nn
-from .core import as_text, first_line, model_dtype, resolve_dtype, to_dtype
+from .core import as_text, first_line, held, model_dtype, resolve_dtype, to_dtype
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range
 from .samples import sample_of, timm_sample
 from .timing import check_count
@@ -309,10 +309,16 @@ def _from_config(name, device):
 def _from_code(name, device):
     with _beside(name.rpartition(':')[0]): return build_parts(_own_object(name), name)
 
+def _from_file(name, device, counts=None):
+    from fasterbench.packages import known_sample, load_file
+    model = load_file(name, counts)
+    return model, None if known_sample(model) is None else lambda **kw: known_sample(model, **kw)
+
 # %% ../nbs/models.ipynb #4964a7d6
 sources = dict(
     torchvision=Source(_from_torchvision, ('batch', 'size')), timm=Source(_from_timm, ('batch', 'size')),
-    config=Source(_from_config, ('batch', 'size', 'tokens')), code=Source(_from_code, ()))
+    config=Source(_from_config, ('batch', 'size', 'tokens')), pt2=Source(_from_file, ('batch',)),
+    code=Source(_from_code, ()))
 
 def source_of(
     name:str # as in the table above
@@ -320,6 +326,7 @@ def source_of(
     "Where a model comes from"
     first, colon, rest = name.partition(':')
     if name.endswith('.json') or '.json:' in name: return 'config', name
+    if name.endswith('.pt2'): return 'pt2', name
     if not colon: return library_of(name), name
     return (first, rest) if first in libraries else ('code', name)
 
@@ -332,9 +339,23 @@ def _check_options(name, source, inputs, **options):
         if inputs: raise ValueError(f"{k}={v!r} does not apply beside an input of {', '.join(inputs)}")
         if k not in sources[source].options: raise ValueError(f"{k}={v!r} does not apply to {name}")
 
+# %% ../nbs/models.ipynb #014fe9fd
+def _loaded(name, source, short, device, counts):
+    "A model from its source, and what there is beside it"
+    if counts is None: return sources[source].load(short, device)
+    if source=='pt2': return sources[source].load(short, device, counts)
+    raise ValueError(f"counts={counts!r} does not apply to {name}: it is the program of an AOTInductor package")
+
+def _cast(model, dtype, name):
+    "The model with floating-point parameters in `dtype`"
+    if not held(model): raise ValueError(f"dtype={str(dtype).removeprefix('torch.')} does not apply to {name}: "
+        "it has no parameters that can be reached")
+    return model.to(dtype)
+
 # %% ../nbs/models.ipynb #7517397c
 def load_parts(
-    name:str, # `resnet18`, `timm:resnet50`, `config.json`, `package.module:function`, `path/to/file.py:function`
+    # `resnet18`, `timm:resnet50`, `config.json`, `model.pt2`, `package.module:function`, `path/to/file.py:function`
+    name:str,
     inputs:list|tuple|str=(), # the sample in words: `"1,3,224,224"`, `"mask=1,128:bool"`; empty: one that is known
     *,
     batch:int|None=None, # samples; `None`: 1
@@ -342,6 +363,7 @@ def load_parts(
     tokens:int|None=None, # of each sequence; `None`: 128, or as many as there are positions
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are made
     device:str|None=None, # `"meta"`: a config's model without memory for its weights
+    counts:str|None=None, # file of the exported program that an AOTInductor package was made from
 )->tuple: # model; sample; loss and optimizer, where one's own function returned them
     "A model by its name, a sample for it, and what it is trained with"
     source, short = source_of(name)
@@ -349,8 +371,8 @@ def load_parts(
     asked, dtype = parse_inputs(inputs), None if dtype is None else resolve_dtype(dtype)
     options = dict(batch=batch, size=size, tokens=tokens)
     _check_options(name, source, inputs, **options)
-    model, sample, *more = sources[source].load(short, device)
-    if dtype is not None: model = model.to(dtype)
+    model, sample, *more = _loaded(name, source, short, device, counts)
+    if dtype is not None: model = model.to(dtype) if source!='pt2' else _cast(model, dtype, name)
     if asked: return model, sample_of(asked, model, dtype or model_dtype(model)), *more
     if sample is None: raise ValueError(f"{name!r}: its input is not known; give its shape, as in --input 1,3,224,224, "
         "or name a function that returns a model and a sample")

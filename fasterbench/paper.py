@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .core import _captured_in, call_args, captured, held, in_cell, is_strided, mapped, walk
+from .graphs import before_graphs, forward_of, graphed
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
 from .twin import Counterparts, Memo, _check, _copied, _opaque, _unwrapped, deep_stack, reachable
@@ -98,6 +99,11 @@ def faked(self:Paper, t):
 def refusal(self:Paper, how):
     "The error of a forward that asks for what is not there"
     return ValueError(f"the path of {self.where()} depends on values that only a run gives: it asks for them {how}")
+
+@patch
+def no_graph(self:Paper, kind):
+    "A graph of an accelerator is about to be captured or replayed"
+    raise ValueError(f"a {kind} in {self.where()} can't be captured or replayed without data")
 
 # %% ../nbs/core/paper.ipynb #a845a651
 _aten = torch.ops.aten
@@ -339,6 +345,7 @@ def _prepare(model, grad=False):
     for m in walk(model).values():
         if not grad and getattr(m, 'training', False): m.training = False
         if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
+        if graphed(m): vars(m)['forward'] = forward_of(m)
 
 # %% ../nbs/core/paper.ipynb #658db4a7
 def _own(o, memo, uncopied):
@@ -399,6 +406,7 @@ def _without_data(model, sample, dtype, more):
     memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
     return _copied(model, memo), *_samples(sample, memo), paper
 
+# %% ../nbs/core/paper.ipynb #784d170e
 @contextmanager
 def on_paper(
     model:nn.Module, # stays as it is
@@ -414,4 +422,5 @@ def on_paper(
         _prepare(new, grad)
         paper.interrupts = interrupts
         with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), in_words(paper),
-              torch.enable_grad() if grad else torch.inference_mode(), paper): yield new, call, paper
+              torch.enable_grad() if grad else torch.inference_mode(),
+              before_graphs(paper, paper.no_graph, 'capture_begin', 'replay'), paper): yield new, call, paper

@@ -30,7 +30,7 @@ from .rows import check_ceilings, roofline_point, warn_no_ceiling
 from .snapshot import reach
 from .step import Step, _check_optimizer, _clipping, check_training, loss_of, own_casts
 from .timing import check_count
-from .training import in_step, kind_in, step_memory
+from .training import done_by, in_step, kind_in, step_memory
 from .twin import _rebound, deep_stack
 from .utilization import language_facts
 
@@ -186,7 +186,7 @@ def footprint_on_paper(step:PaperStep)->Footprint|None:
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):
     "The row of one place, without times"
-    module = modules.get(place.name) or kind_in(step, place.name)
+    module = done_by(place.name, modules, step)
     return in_step(roofline_point(place.name, module, costs.by_module[place], [], None, peaks), place, costs)
 
 def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
@@ -205,7 +205,7 @@ def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, 
         if step.optimizer is not None: said['optimizer'] = type(step.optimizer).__name__
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
         device_name=peaks.device_name or peaks.device, **said, **facts)
-    return costs, Roofline(rows, 'estimated', peaks, about=about, memory=held)
+    return costs, Roofline(rows, 'estimated', peaks, about=about, memory=held, boundaries=costs.boundaries)
 
 # %% ../nbs/analysis/paper_steps.ipynb #8c6ec920
 @patch

@@ -4,24 +4,29 @@
 
 # %% auto #0
 __all__ = ['phases', 'parts', 'Place', 'place_of', 'ToldGroups', 'told_groups', 'StepMode', 'entered', 'within', 'group_name',
-           'counted_part', 'followed', 'counted_step']
+           'left_gradients', 'counted_part', 'above', 'sets_of', 'StepCosts', 'costs_of', 'followed', 'counted_step']
 
 # %% ../nbs/counting/phases.ipynb #871d0925
 import torch
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 from torch.autograd import set_multithreading_enabled
-from .costs import CostMode, Costs, _following
+from .costs import CostMode, Costs, _following, hides
+from .graphs import before_graphs
 from .nodes import Nodes, backward_parts, recomputed_parts
+from .places import PlacedMoves
 from .regions import eager, visible, watching
+from .step import _parameters_of
 
 # %% ../nbs/counting/phases.ipynb #30b38ef1
 phases = 'forward', 'backward', 'optimizer'
 
 class Place(NamedTuple):
     "Where something is done in a training step"
-    phase:str # one of `phases`
+    phase:str|None # one of `phases`; `None`: all of them
     name:str  # of a module; of what is none, in parentheses
 
 # part of a step → phase, and what it is done by besides the modules
@@ -61,10 +66,11 @@ def told_groups(optimizer, switch):
 class StepMode(CostMode):
     "Adds the cost of every operation of a step to the row of its `Place`"
     phase = 'forward'
-    def __init__(self, device=None):
-        super().__init__(device)
-        self.bounds = None   # a backward has no calls
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.bounds = PlacedMoves(lambda: Place(self.phase, self.at))
     def row(self, name): return self.rows[Place(self.phase, name)]
+    def called(self, name, call, args, kwargs): return call(*args, **kwargs)   # boundaries are of places, not of calls
     @property
     def again(self)->bool: # is the forward's work done again?
         node = torch._C._current_autograd_node() if torch.is_grad_enabled() else None
@@ -98,12 +104,48 @@ def within(mode):
 # %% ../nbs/counting/phases.ipynb #0c0de705
 def group_name(number:int|None)->str: return '(optimizer)' if number is None else f'(optimizer).{number}'
 
+def left_gradients(step)->list: # of tensors
+    "The gradients that no optimizer takes: a step leaves them to others"
+    taken = {id(p) for p in (_parameters_of(step.optimizer) if step.optimizer is not None else ())}
+    return [p.grad for p in step.parameters() if p.grad is not None and id(p) not in taken]
+
 @contextmanager
 def counted_part(mode, step, part):
     "While a part of a step runs, `mode` knows which"
+    if part=='free': mode.bounds.leave(left_gradients(step))
     with entered(mode, place_of(part, step)), ExitStack() as told:
         if part=='optimizer': told.enter_context(told_groups(step.optimizer, lambda i: mode.go(group_name(i))))
         yield
+
+# %% ../nbs/counting/phases.ipynb #daee82ef
+def above(name:str)->list:
+    "The modules that a module is in, the nearest first; the last is the model, `''`"
+    parts = name.split('.') if name else []
+    return ['.'.join(parts[:i]) for i in range(len(parts)-1, -1, -1)]
+
+def sets_of(place:Place)->list: # of `Place`
+    "The modules in which something is done, with all that is inside of them, in its phase and in all"
+    return [Place(phase, name) for name in (place.name, *above(place.name)) for phase in (place.phase, None)]
+
+# %% ../nbs/counting/phases.ipynb #8c258964
+@dataclass
+class StepCosts(Costs):
+    "What one training step does, by `Place`"
+    moves:PlacedMoves|None = field(default=None, repr=False, compare=False) # `None`: boundaries are not told
+    @cached_property
+    def boundaries(self)->dict: # `Place` of a module → bytes that cross the boundary of all that is done inside of it
+        return dict(self.moves.boundaries(sets_of)) if self.moves else {}
+    @property
+    def boundary(self)->float|None: # bytes that cross that of the step; `None`: unknown
+        return self.boundaries.get((None, ''))
+
+def costs_of(mode:StepMode, callers:dict)->StepCosts:
+    "What was counted in a step that is over"
+    # what a replay moves is not seen
+    if any(map(hides, mode.rows.values())): return StepCosts(dict(mode.rows), callers)
+    edges = mode.bounds.boundaries(lambda place: (place,))
+    for place,row in mode.rows.items(): row.own_boundary = edges[place]
+    return StepCosts(dict(mode.rows), callers, mode.bounds)
 
 # %% ../nbs/counting/phases.ipynb #8af95015
 @contextmanager
@@ -115,12 +157,14 @@ def counted_step(
     step, # a `Step`
     modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
     mode:StepMode|None=None, # that counts; `None`: a new one
-)->Costs: # by `Place`
+)->StepCosts:
     "Count the next step"
     modules = visible(step.model) if modules is None else modules
     mode, callers = mode or StepMode(), defaultdict(set)
     mode.nodes = Nodes(modules)
     step.reset()
     with (watching(modules, _following(mode, modules, callers)), followed(mode.nodes, mode.parted, within(mode)),
-          eager(), mode): step.make(lambda part: counted_part(mode, step, part))
-    return Costs(dict(mode.rows), dict(callers))
+          eager(step.model), before_graphs(mode, mode.replayed, 'replay'), mode):
+        value = step.make(lambda part: counted_part(mode, step, part))
+    mode.bounds.ended(value)
+    return costs_of(mode, dict(callers))

@@ -10,6 +10,7 @@ import sys, torch
 from contextlib import contextmanager, nullcontext
 from torch import nn
 from .core import walk
+from .graphs import graphed, ungraphed
 
 # %% ../nbs/core/regions.ipynb #e46a918c
 _slot = '_compiled_call_impl'
@@ -25,11 +26,12 @@ def wrapped(m:nn.Module)->bool:
 
 def compiled(m:nn.Module)->bool:
     "Does a call of `m` run code that a compiler made of it?"
-    return wrapped(m) or compiled_in_place(m) or isinstance(m, torch.jit.ScriptModule)
+    known = wrapped(m) or compiled_in_place(m) or isinstance(m, torch.jit.ScriptModule)
+    return known or getattr(type(m), 'runs_compiled', False)   # a class may say so of itself
 
 def one_region(m:nn.Module)->bool:
-    "Is a call of `m` a compiled or scripted region, or one on several devices, that is not to be seen into?"
-    return compiled(m) or isinstance(m, nn.DataParallel) and len(m.device_ids)>1
+    "Is a call of `m` a compiled, scripted or graphed region, or one on several devices, that is not to be seen into?"
+    return compiled(m) or graphed(m) or isinstance(m, nn.DataParallel) and len(m.device_ids)>1
 
 # %% ../nbs/core/regions.ipynb #283ba30d
 def visible(model:nn.Module)->dict: # qualified name → module
@@ -60,6 +62,9 @@ class watching:
 
 # %% ../nbs/core/regions.ipynb #41aa40cd
 @contextmanager
-def eager():
+def eager(
+    model:nn.Module|None=None, # whose graphed modules run as they were written, too
+):
     "What was compiled runs as it was written while the block lasts; nothing is compiled"
-    with torch.compiler.set_stance('force_eager') if 'torch._dynamo' in sys.modules else nullcontext(): yield
+    with (torch.compiler.set_stance('force_eager') if 'torch._dynamo' in sys.modules else nullcontext(),
+          nullcontext() if model is None else ungraphed(model)): yield

@@ -10,7 +10,7 @@ from fastcore.basics import patch
 from .core import any_console, as_text, forwarding, si
 from .columns import row_seconds
 from .peaks import HardwarePeaks
-from .phases import phases
+from .phases import Place, phases
 from .results import Roofline, group_key
 from .rows import memory_pct, no_ceiling
 from .tables import fitted, terminal_width
@@ -194,14 +194,23 @@ def answer(r:Roofline)->str:
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
 
 # %% ../nbs/visualization/report.ipynb #ac6f4025
-def _fused_lines(r):
-    "What the roof allows if operations are joined, of each row and of the model"
-    if not r or r.fused_roof_time_s is None: return []
-    said = f"fused        {si(r.fused_roof_time_s, 's')} at least with the operations of each row joined"
+def _whole_name(r): return 'step' if r.what=='step' else 'model'
+
+def _edge_said(r):
+    "What the roof allows if the whole is joined, and of a step each phase; `None`: not known"
     whole = r.joined_whole('', [*r])
-    if '' not in (r.boundaries or {}) or whole.fused_roof_time_s is None: return [said]
-    edge = f"{si(whole.boundary_bytes, 'B')} cross the model's boundary"
-    return [f"{said}, {si(whole.fused_roof_time_s, 's')} with those of the model: {edge}"]
+    if (Place(None, '') if r.what=='step' else '') not in (r.boundaries or {}): return None
+    groups = [[o for o in r if o.phase==p] for p in dict.fromkeys(o.phase for o in r)]
+    phase_s = sum(r.joined_whole('', rows).fused_roof_time_s for rows in groups)
+    said = [f"{si(phase_s, 's')} with those of each phase"] if r.what=='step' else []
+    edge = f"{si(whole.boundary_bytes, 'B')} cross the {_whole_name(r)}'s boundary"
+    return ', '.join([*said, f"{si(whole.fused_roof_time_s, 's')} at least with those of the {_whole_name(r)}: {edge}"])
+
+def _fused_lines(r):
+    "What the roof allows if operations are joined, of each row and of the whole"
+    if not r or r.fused_roof_time_s is None: return []
+    said = f"fused        {si(r.fused_roof_time_s, 's')} with the operations of each row joined"
+    return [', '.join(filter(None, [said, _edge_said(r)]))]
 
 # %% ../nbs/visualization/report.ipynb #8543939f
 def _kernel_lines(r):

@@ -22,6 +22,7 @@ from .display import as_output, framed
 from .files import formats
 from .observe import Observer, time_forwards, warn_other_path
 from .operations import element_bytes
+from .packages import as_model
 from .paper import on_paper
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_peaks
 from .recheck import recheck
@@ -49,13 +50,14 @@ class RooflineAnalyzer(metaclass=Viewed):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)
     def __init__(self,
-        model:nn.Module, # stays as it is
-        # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`
-        sample,
+        model, # a `torch.nn.Module`, which stays as it is; an `ExportedProgram`, or an AOTInductor package
+        # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`;
+        # `None`: what a program was exported with
+        sample=None,
         # or a datasheet's name, or a file's path; `None`: measured for the profile's device and its rows' dtypes
         peaks:HardwarePeaks|str|Path|None=None,
     ):
-        if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")
+        model, sample = as_model(model, sample)
         call_args(sample)
         self.model, self.sample, self.asked = model, sample, peaks
         self.given = None if peaks is None else peaks_of(peaks, model_dtype(model))

@@ -150,6 +150,7 @@ def module_kind(module)->str:
 def own_params(module)->int: # elements
     "Elements of a module's own parameters; of all in it, where it can't be seen into; none of what is no module"
     if isinstance(module, str): return 0
+    if isinstance(inside := getattr(module, 'elements_inside', None), int): return inside   # of an AOTInductor package
     own = held(module, '_parameters') if one_region(module) else module._parameters.values()
     return sum(p.numel() for p in own if p is not None)
 

@@ -35,7 +35,7 @@ def id_range(
     words = _said(getattr(model, 'config', None), 'vocab_size') if name and name.endswith('input_ids') else None
     if words: return words
     tables = [m.num_embeddings for m in walk(model).values() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))]
-    return min(tables, default=2)
+    return min([*tables, *getattr(model, '_tables', ())], default=2)   # the tables of an exported program
 
 # %% ../nbs/samples.ipynb #c7f7492c
 def drawn(

@@ -131,7 +131,8 @@ def _profiling(device, warmup, steps):
 
 # %% ../nbs/several.ipynb #7e9a37b1
 def sweep(
-    model:str, # resnet18, timm:resnet50, config.json, package.module:function or file.py:function
+    # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
+    model:str,
     batch:str=None, # samples in the input, such as 1,2,4,8
     size:str=None, # pixels a side, such as 128,224
     tokens:str=None, # of a sequence, such as 128,512

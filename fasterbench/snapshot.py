@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['kinds', 'small', 'module_hooks', 'Written', 'Kind', 'looked_into', 'parts', 'once', 'bits', 'checksum', 'values',
-           'Kept', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'preserve', 'written_by', 'Saving']
+           'Kept', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'preserve', 'written_by', 'Saving',
+           'saving']
 
 # %% ../nbs/core/snapshot.ipynb #c296f8ed
 import random, sys, zlib
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_trace
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import Iterator, NamedTuple
 from .core import extent, held, home, in_cell, is_strided, tensors
+from .graphs import before_graphs, capturing
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
@@ -426,6 +428,26 @@ class Saving(TorchDispatchMode):
         if isinstance(func, torch._ops.OpOverload):
             for t in written_by(func, args, kwargs): self.save(t)
         return func(*args, **kwargs)
-    def save(self, t):
-        with by_ourselves():
-            for k in self.waiting.pop(home(t), ()): k.copy()
+
+# %% ../nbs/core/snapshot.ipynb #941986f0
+@patch
+def save(self:Saving, t):
+    "Copy what lies where `t` does"
+    kept = self.waiting.pop(home(t), ())
+    if capturing(): return   # a copy would not be run either; the checksum stays
+    with by_ourselves():
+        for k in kept: k.copy()
+
+# %% ../nbs/core/snapshot.ipynb #f0ca573f
+@patch
+def unseen(self:Saving, kind:str):
+    "Copy what a graph may write to without telling"
+    with by_ourselves():
+        for k in (k for kept in self.waiting.values() for k in kept):
+            if not isinstance(k.tensor, nn.Parameter): k.copy()
+
+@contextmanager
+def saving(snapshot):
+    "While the block lasts, tensors of a snapshot are copied just before they are written to"
+    mode = Saving(snapshot)
+    with before_graphs(mode, mode.unseen, 'capture_begin', 'replay'), mode: yield mode

@@ -15,11 +15,12 @@ from torch import nn
 from typing import Iterator
 from .core import _captured_in, call_args, check_initialized, extent, first_line, held, home, model_device
 from .core import leaves, mapped, tensors, to_device, walk
+from .graphs import next_iteration
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import _plain, _unwrapped, twin
-from .snapshot import Kept, Saving, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
-from .snapshot import reach, values
+from .snapshot import Kept, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
+from .snapshot import reach, saving, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
 def switch_to_evaluation(modules):
@@ -122,6 +123,14 @@ def _kept_copies(model, sample):
     pairs = [(new, t) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
     return mapped(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
 
+# %% ../nbs/core/state.ipynb #97f46a1b
+def _inside(modules, sample, uncopied):
+    "The tensors in objects of a sample of which one copy can serve all forwards"
+    objects = [o for o in leaves(sample) if not isinstance(o, _simple) and not any(o is u for u in uncopied)]
+    others = {home(t) for t in (*tensors(sample), *(t for m in modules for t in held(m)))}
+    def serves(t): return _plain(t) and t.is_leaf and t.grad is None and home(t) not in others
+    return [t for t in reach(*objects)[1] if serves(t)]
+
 # %% ../nbs/core/state.ipynb #fd4ae3d7
 class Run:
     "A model, and a sample that every forward finds unchanged"
@@ -129,17 +138,18 @@ class Run:
         snapshot=None, # of the model, which knows its modules and tensors
         interrupts=None, # `Interrupts` that hold until a forward runs
     ):
-        self.model, self.snapshot, self.interrupts, self.uncopied = model, snapshot, interrupts, {}
+        self.model, self.snapshot, self.interrupts, self.uncopied, self.inner = model, snapshot, interrupts, {}, {}
         self.modules = snapshot.modules if snapshot else [*walk(model).values()]
         with by_ourselves(): self.sample, self.kept = _kept_copies(model, to_device(sample, device))
         self.same = self._uncopied()
+        with by_ourselves(): self._keep_inner()
     def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
 
 # %% ../nbs/core/state.ipynb #f392d76d
 @patch
 def _copied_objects(self:Run):
     "The sample, with copies of what is no tensor"
-    memo = {id(o):o for o in (*tensors(self.sample), *self.modules)}
+    memo = {id(o):o for o in (*tensors(self.sample), *self.modules)} | self.inner
     return mapped(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
 
 @patch
@@ -148,6 +158,13 @@ def _uncopied(self:Run):
     self._copied_objects()
     roots = [*self.uncopied.values(), *_captured_in(self.sample)]
     return Snapshot(*roots, copied=reach(*roots)[1])
+
+@patch
+def _keep_inner(self:Run):
+    "Copies of the tensors inside of objects, which every copy of these gets"
+    inner = _inside(self.modules, self.sample, self.uncopied.values())
+    self.inner = copies_of(inner)
+    self.kept += [Kept(self.inner[id(t)], values(t.detach())) for t in inner]
 
 # %% ../nbs/core/state.ipynb #f5b912bd
 @patch
@@ -159,7 +176,8 @@ def call(self:Run)->tuple[tuple, dict]:
 # %% ../nbs/core/state.ipynb #4cfe50c8
 @patch
 def reset(self:Run):
-    "Undo what a forward did to the sample"
+    "Undo what a forward did to the sample; the next iteration begins"
+    next_iteration()
     with by_ourselves(): failed = put_back((f'the sample, {describe(k.alias)}', k.put) for k in self.kept)
     report(failed + self.same.put(), quietly=False)
 
@@ -182,7 +200,7 @@ def rehearse(self:Run):
     for _ in range(1 + self.optimizing()):
         self.reset()
         args, kwargs = self.call()
-        with eager(), Saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
+        with eager(), saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
             try: self.model(*args, **kwargs)
             except RuntimeError as e: _explain(e)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 import numpy as np, torch
 from .core import resolve_device, si, synchronize
+from .graphs import asks_for_capture
 
 # %% ../nbs/core/timing.ipynb #ce073883
 @dataclass(repr=False)
@@ -68,7 +69,9 @@ class EventClock:
         self.device, self.event, self.pool, self.used = device, event, [], 0
         # an event goes into the current device's queue
         self.elsewhere = device.type!='cpu' and device.index!=torch.accelerator.current_device_index()
+        self.capturing = asks_for_capture(device)
     def mark(self):
+        if self.used and self.capturing(): return self.pool[self.used-1]   # nothing runs there
         if self.used==len(self.pool): self.pool.append(self.event(self.device, enable_timing=True))
         e = self.pool[self.used]
         self.used += 1

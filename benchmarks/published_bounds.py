@@ -1,0 +1,181 @@
+"""Does any published run lie below a bound?
+
+A forward has two bounds on paper: with each operation run by itself, as eager code does it, and with what is inside of each
+module's own work, or of the whole model, joined to one kernel, which no compiler can be better than. Published times are
+held against both, under the datasheet of the device they were measured on:
+
+- benchmarks/data/published_times.csv: runs out of tables, each with its source and what ran (eager or compiled);
+- benchmarks/data/timm_infer_times.csv: timm's own benchmarks of its models (pytorch-image-models, folder results, files
+  benchmark-infer-amp-….csv, one a column, as batch@milliseconds), eager and compiled by Inductor (those named dynamo).
+
+A forward is counted without data in the published batch and size, with all floats in the dtype that the products run in.
+Runs in mixed precision (timm's, and those marked so) keep weights and some operations in float32, which is not counted: it
+makes the bounds less. Where the published number of parameters fits a model's form for training and the one for inference
+(reparameterized), the latter is taken. The MI-250's runs are held against an MI250X, which is faster. `ratio` is time / bound:
+below one the run is faster than the bound. Compiled code may be below the first bound, for it joins operations; nothing may be
+below the model joined. An eager run below the first one has data that stay in a cache, or other operations than those counted,
+which are those of the torch named above: nest's attention, of five dimensions, is not fused, and torch 2.4 did it in fewer
+operations and in float16. A model that can't be counted is listed.
+
+    python benchmarks/published_bounds.py [--timm_models 300] [--names repghostnet_050,resnet50] [--resume]
+"""
+import csv, gc, logging, warnings
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import timm, torch
+from fastcore.script import call_parse
+from tabulate import tabulate
+from timm.utils import reparameterize_model
+from torchvision.models import resnet50
+from tqdm import tqdm
+from transformers import BertConfig, BertModel
+
+from fasterbench.roofline import RooflineAnalyzer
+from report import write_result
+from timm_counts import create, n_params
+
+here = Path(__file__).parent
+sheets = {'rtx3090': 'RTX-3090', '4090': 'RTX-4090', '5090': 'RTX-5090'}   # how timm's files end, `-dynamo` aside
+fields = 'source model batch size dtype mixed device ran published_ms eager_ms rows_ms model_ms'.split()
+
+def meta(build, *args, **kwargs):
+    with torch.device('meta'): return build(*args, **kwargs).eval()
+
+def resnet50_v1():
+    "ResNet-50 as it was in Caffe: a block's first convolution has the stride, not the second"
+    model = meta(resnet50)
+    for o in (model.layer2[0], model.layer3[0], model.layer4[0]): o.conv1.stride, o.conv2.stride = (2, 2), (1, 1)
+    return model
+
+def bert_layers(): return meta(BertModel, BertConfig()).encoder
+
+builders = {'resnet50 v1': resnet50_v1, 'resnet50': partial(meta, resnet50), 'bert-base layers': bert_layers,
+    **{n: partial(meta, timm.create_model, n) for n in ('vit_base_patch16_224', 'vit_large_patch16_384')}}
+
+def sample(model, batch, size):
+    shape = (batch, size, 768) if model.startswith('bert') else (batch, 3, size, size)
+    return torch.empty(shape, device='meta')
+
+def ms(r): return [1e3*s for s in (r.roof_time_s, r.fused_roof_time_s, r.joined_whole('', [*r]).fused_roof_time_s)]
+
+def bounds(model, x, dtype, devices):
+    "Milliseconds of both bounds on each device: one by one, rows joined, the model joined"
+    first, *others = devices
+    r = RooflineAnalyzer(model, x, first).estimate(dtype=dtype)
+    if r.unknown: raise ValueError(f"operations without a rule: {', '.join(r.unknown)}")
+    return {first: ms(r)} | {d: ms(r.under(d)) for d in others}
+
+def line(run, at): return dict(run, **{k: f'{v:.4f}' for k,v in zip(fields[-3:], at)})
+
+def from_tables(runs):
+    for r in tqdm(runs):
+        x = sample(r['model'], int(r['batch']), int(r['size']))
+        yield line(r, bounds(builders[r['model']](), x, r['dtype'], [r['device']])[r['device']])
+
+# timm's
+
+def spread(rows, n):
+    "`n` of the rows, from all over them"
+    return rows if n>=len(rows) else [rows[i*len(rows)//n] for i in range(n)]
+
+def told(row):
+    "The runs of a row of timm's benchmarks: file, device, batch, milliseconds"
+    for name,o in row.items():
+        if '@' in o:
+            batch, took = o.split('@')
+            device = next(v for k,v in sheets.items() if name.removesuffix('-dynamo').endswith(k))
+            yield name, device, int(batch), float(took)
+
+def built(row):
+    "The published model; of two forms of it that have the published number of parameters, the lighter"
+    with torch.device('meta'):
+        model, form = create(row, True)
+        light = reparameterize_model(model)
+    return (light if abs(n_params(light)-float(row['params_m']))<.011 else model), form
+
+def of_timm(row):
+    "Lines of one model, counted once a batch"
+    model, form = built(row)
+    if form not in ('', 'reparameterized'): raise ValueError(f'another model than the published one: {form}')
+    runs, size = [*told(row)], int(row['img_size'])
+    for batch in dict.fromkeys(r[2] for r in runs):
+        at = bounds(model, sample('', batch, size), 'float16', [*sheets.values()])
+        for name,device,_,took in (r for r in runs if r[2]==batch):
+            run = dict(source=f'timm {name}', model=row['model'], batch=batch, size=size, dtype='float16', mixed='yes', device=device,
+                ran='compiled' if name.endswith('dynamo') else 'eager', published_ms=took)
+            yield line(run, at[device])
+
+def failing(row):
+    try: return [*of_timm(row)]
+    except Exception as e: return [dict(source=f'{type(e).__name__}: {str(e).splitlines()[0][:150]}', model=row['model'], size=row['img_size'])]
+
+def save(name, lines):
+    with open(here/'results'/name, 'w') as f:
+        w = csv.DictWriter(f, fields, lineterminator='\n')
+        w.writeheader(); w.writerows(lines)
+
+def load(name):
+    path = here/'results'/name
+    return [*csv.DictReader(open(path))] if path.exists() else []
+
+# The report
+
+def ratio(r, bound): return float(r['published_ms'])/float(r[bound])
+
+def share(rows, bound):
+    rs = sorted(ratio(r, bound) for r in rows)
+    return f'{sum(r<1 for r in rs)}', f'{rs[0]:.2f}', f'{median(rs):.2f}', f'{rs[-1]:.1f}'
+
+def by_source(rows):
+    groups = {}
+    for r in rows: groups.setdefault((r['source'].split(',')[0], r['device'], r['ran']), []).append(r)
+    heads = [f'{b}: {s}' for b in ('one by one', 'rows joined', 'joined') for s in ('below', 'least', 'median', 'most')]
+    return tabulate([[*k, len(g), *(s for b in fields[-3:] for s in share(g, b))] for k,g in sorted(groups.items())],
+        headers=['source', 'device', 'ran', 'runs', *heads], disable_numparse=True)
+
+def listed(rows, bound):
+    head = 'source model batch size dtype device ran published_ms'.split()
+    return tabulate([[*(r[k] for k in head), r[bound], f'{ratio(r, bound):.3f}'] for r in sorted(rows, key=lambda r: ratio(r, bound))],
+        headers=[*head, 'bound_ms', 'ratio'], disable_numparse=True)
+
+def report(tables, lines):
+    known, failed = [r for r in lines if r['published_ms']], [r for r in lines if not r['published_ms']]
+    both = tables + known
+    def below(bound, ran): return [r for r in both if ratio(r, bound)<1 and r['ran'] in ran]
+    heads = [k for k in fields if k not in ('mixed',)]
+    parts = [f"{len(both)} runs of {len({(r['model'], r['size']) for r in both})} models: {len(below('model_ms', ('eager', 'compiled')))} below the bound "
+        f"of the model joined, {len(below('rows_ms', ('eager', 'compiled')))} below that of its rows joined, "
+        f"{len(below('eager_ms', ('compiled',)))} compiled and {len(below('eager_ms', ('eager',)))} eager below that of one operation by another",
+        'By source; ratio is time / bound', by_source(both),
+        'Out of tables', tabulate([[r[k] for k in heads] + [f'{ratio(r, b):.2f}' for b in fields[-3:]] for r in tables],
+            headers=[*heads, '/ eager', '/ rows', '/ model'], disable_numparse=True),
+        'Below the bound of the model joined', listed(below('model_ms', ('eager', 'compiled')), 'model_ms') or 'none',
+        'Eager and below the bound of one operation by another', listed(below('eager_ms', ('eager',)), 'eager_ms') or 'none',
+        'Nearest to the bound of the model joined', listed(sorted(both, key=lambda r: ratio(r, 'model_ms'))[:40], 'model_ms'),
+        f'{len(failed)} of timm not counted', tabulate([[r['model'], r['size'], r['source']] for r in failed])]
+    return '\n\n'.join(parts)
+
+@call_parse
+def main(
+    timm_models:int=10**6, # how many of timm's, spread over all of them
+    names:str='', # those of timm's, with commas; all by default
+    resume:bool=False, # keep what the last run counted
+):
+    "Hold published times against both bounds"
+    logging.disable(logging.WARNING); warnings.simplefilter('ignore')
+    torch.set_num_threads(1)
+    rows = [r for r in csv.DictReader(open(here/'data'/'timm_infer_times.csv')) if not names or r['model'] in names.split(',')]
+    lines = [r for r in load('published_bounds.csv') if 'timm ' in r['source'] or not r['published_ms']] if resume else []
+    done = {(r['source'], r['model'], r['size']) for r in lines}
+    def counted(row): return all((f'timm {r[0]}', row['model'], row['img_size']) in done for r in told(row))
+    tables = [*from_tables([*csv.DictReader(open(here/'data'/'published_times.csv'))])]
+    for i,row in enumerate(tqdm([r for r in spread(rows, timm_models) if not counted(r)])):
+        lines += failing(row)
+        gc.collect()
+        if not i%25: save('published_bounds.csv', tables + lines)
+    save('published_bounds.csv', tables + lines)
+    lines = load('published_bounds.csv')
+    write_result('published_bounds', __doc__.split('\n\n')[1].replace('\n', ' '), report(lines[:len(tables)], lines[len(tables):]), 'timm', 'transformers')
