@@ -19,6 +19,7 @@ from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouped, grouping, input_option, named_peaks
 from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .packages import Package
 from .recipe import check_recipe, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks, summary_table
 from .settings import num_threads
@@ -43,12 +44,18 @@ def _trained(name, model, sample, recipe, peaks, device, **how):
     made = run_model_code(what, recipe, model, sample, device)
     return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile_step, **made, device=device, **how)
 
+_out = out_option(formats)
+
+# %% ../nbs/cli.ipynb #27e7a21c
 def _check_compiled(train, isolate, compile, kernels):
     "Refuse what does not go with compiled code"
     if train: check_unused('beside --train', isolate=isolate, compile=compile, kernels=kernels)
     if kernels: check_unused('beside --kernels', isolate=isolate)
 
-_out = out_option(formats)
+def _compile(name, model):
+    "Compile a model in place"
+    if isinstance(model, Package): check_unused(f'to {name}, which is compiled already', compile=True)
+    model.compile()
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
@@ -92,7 +99,7 @@ def roofline(
         torch.manual_seed(0)
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts)
         built, sample, *made = load_parts(model, input or (), **of, dtype=dtype)
-        if compile or kernels: built.compile()
+        if compile or kernels: _compile(model, built)
         how = dict(device=device, warmup=warmup, steps=steps)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, **how)
         else:
