@@ -6,7 +6,7 @@
 __all__ = ['bar_height', 'bar_blocks', 'are_others', 'bar_text', 'bar_traces', 'bar_names', 'bar_axes']
 
 # %% ../nbs/visualization/bars.ipynb #b3215d42
-from .columns import row_seconds
+from .columns import columns, row_seconds
 from .core import as_text, si
 from .labels import linear_ticks
 from .marks import Block, block_hover, colours, equal_blocks, in_css, names_of, quartiles, rest
@@ -36,8 +36,9 @@ def bar_text(
     r = block.row
     name = f'and {r.name}' if are_others(block) else block.label
     roof = 'no roof is known' if r.roof_time_s is None else f"roof {si(r.roof_time_s, 's')}"
+    whose = '' if are_others(block) or not r.modules else f"; {columns['modules'].text(r)}"
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, "
-    return f'<b>{as_text(name, markup=True)}</b> {took}{roof}'
+    return f'<b>{as_text(name, markup=True)}</b> {took}{roof}{as_text(whose, markup=True)}'
 
 # %% ../nbs/visualization/bars.ipynb #0cbc5a21
 bar_height = 36 # pixels that a bar and its name take

@@ -7,6 +7,7 @@ __all__ = ['log_range', 'chart_points', 'text_roofline']
 
 # %% ../nbs/visualization/chart.ipynb #49ba9d91
 import math
+from .columns import columns
 from .core import as_text, si
 from .marks import drawable, rate, rate_unit
 from .operations import attainable_flops
@@ -77,7 +78,8 @@ def _legend(points):
     "What a cell holds, a line each"
     def said(c, r, beside):
         at_roof = '' if r.time_s is not None else ' at the roof'
-        name = f"{as_text(r.label) or '(the model)'}, {as_text(r.type)}"
+        label = columns['name'].text(r) if r.operations else as_text(r.label) or '(the model)'   # of a kernel, its ends
+        name = f"{label}, {as_text(r.type)}"
         return f" {c} {name}: {si(_seconds(r), 's')}{at_roof}{beside}"
     first = points[0][0]
     return [said(c, r, '' if c==first else f', same place as {first}') for c,_,_,r in points]

@@ -19,6 +19,7 @@ from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouped, grouping, input_option, named_peaks
 from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .packages import Package
 from .recipe import check_recipe, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks, summary_table
 from .settings import num_threads
@@ -45,6 +46,17 @@ def _trained(name, model, sample, recipe, peaks, device, **how):
 
 _out = out_option(formats)
 
+# %% ../nbs/cli.ipynb #27e7a21c
+def _check_compiled(train, isolate, compile, kernels):
+    "Refuse what does not go with compiled code"
+    if train: check_unused('beside --train', isolate=isolate, compile=compile, kernels=kernels)
+    if kernels: check_unused('beside --kernels', isolate=isolate)
+
+def _compile(name, model):
+    "Compile a model in place"
+    if isinstance(model, Package): check_unused(f'to {name}, which is compiled already', compile=True)
+    model.compile()
+
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
     # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
@@ -58,6 +70,8 @@ def roofline(
     counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
     warmup:int=5, # forwards, or steps, before the timed ones
     steps:int=20, # timed forwards, or steps
+    compile:store_true=False, # compile the model with torch.compile: one row for all of it
+    kernels:store_true=False, # the same, with a row for each of Inductor's kernels
     train:store_true=False, # measure training steps: forward, loss, backward and the optimizer's step
     loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
     optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
@@ -77,20 +91,20 @@ def roofline(
     "Measure where each layer of a model stands under the roof of this machine"
     dtype, device = floating(dtype), resolve_device(device)
     check_targets([peaks, counts], html=html, out=out); check_out(out); check_threads(threads)
-    check_view(sort, by, top)
-    check_counts(0, warmup=warmup); check_counts(1, steps=steps)
+    check_view(sort, by, top); check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip)
-    if train: check_unused('beside --train', isolate=isolate)
+    _check_compiled(train, isolate, compile, kernels)
     with num_threads(threads):
         torch.manual_seed(0)
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts)
         built, sample, *made = load_parts(model, input or (), **of, dtype=dtype)
+        if compile or kernels: _compile(model, built)
         how = dict(device=device, warmup=warmup, steps=steps)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, **how)
         else:
             analyzer, what = RooflineAnalyzer(built, sample, given), forward_text(model, built, sample)
-            rows = run_model_code(what, analyzer.profile, **how, isolate=isolate)
+            rows = run_model_code(what, analyzer.profile, **how, isolate=isolate, kernels=kernels)
     rows.summary(top, sort, grouping(by))
     _written(rows, by, f'{model} on {device_name(device)}', html, out)
 

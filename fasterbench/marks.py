@@ -12,6 +12,7 @@ __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'shapes', 'p
 import math, re, statistics
 from collections import Counter
 from dataclasses import dataclass
+from textwrap import wrap
 from .columns import columns, row_seconds
 from .core import as_text, si
 from .results import group_key, joined
@@ -77,15 +78,20 @@ def _speed(row):
     return speed if row.utilization_pct is None else f'{speed}, {_held_against(row)}'
 
 # %% ../nbs/visualization/marks.ipynb #c927fe4e
+def _origin(row):
+    "Of a kernel: the modules and operations that it came from, in lines"
+    known = [f'{k}: {columns[k].value(row)}' for k in ('modules', 'operations') if columns[k].value(row)]
+    return [_html(line) for o in known for line in wrap(o, 76, max_lines=3, placeholder=' …', break_on_hyphens=False)]
+
 def hover(row)->str:
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return as_text(columns[key].text(row), markup=True)
     times = f" ×{cell('calls')}" if row.calls>1 else ''
     share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward'})"
     over = '' if row.over_s is None else f", over {cell('over_s')}"
-    return '<br>'.join([f"<b>{_html(row.label) or '(the model)'}</b> {cell('type')}{times}",
+    return '<br>'.join([f"<b>{_html(row.label) or '(the model)'}</b> {cell('type')}{times}", *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
-        f"{cell('bytes_moved')} moved, {cell('params')} parameters",
+        f"{cell('bytes_moved')} moved" + ('' if row.operations else f", {cell('params')} parameters"),
         f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row),
         f"{cell('time_s')}{share}, roof {cell('roof_time_s')}{over}"])
 
@@ -106,7 +112,11 @@ def short_label(
     row, # a `RooflinePoint`, or a pair of rows with a `name`, a `phase` and a `label`
     most:int=20, # characters
 )->str:
-    "The end of a name, and in a training step the phase"
+    "The end of a name, and in a training step the phase; of a kernel with its region, as far as there is room"
+    region, dot, own = row.name.rpartition('.')
+    room = most - len(region) - 2
+    kernel = getattr(row, 'operations', ()) and dot and room>=8   # a pair of rows has none
+    if kernel and len(row.name)>most: return as_text(f'{region}.…{own[-room:]}')
     if row.label==row.name: return short_name(row.name, most)
     return f"{short_name(row.name, most-4)} {dict(forward='fwd', backward='bwd').get(row.phase, 'opt')}"
 

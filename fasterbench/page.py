@@ -6,7 +6,7 @@
 __all__ = ['page_columns', 'opening', 'heading', 'facts', 'rows_table', 'in_script', 'as_html', 'figure_page']
 
 # %% ../nbs/visualization/page.ipynb #bb2b02e3
-import json, math
+import html, json, math
 from string import Template
 from .core import as_text, si
 from .marks import dark_css, drawable
@@ -53,21 +53,21 @@ def _totals_in_words(t):
 # %% ../nbs/visualization/page.ipynb #5c8f049f
 def heading(r:Roofline)->str:
     "The model and the device, as far as they are known"
-    here, roof = r.kind=='measured' and r.about.get('device_name'), r.peaks and (r.peaks.device_name or r.peaks.device)
-    device = here or roof
-    how = 'on' if r.kind in ('measured', 'kernels') else 'under the roof of'
+    run, peaks = r.kind in ('measured', 'kernels'), r.peaks
+    device = run and r.about.get('device_name') or peaks and (peaks.device_name or peaks.device)
+    how = 'on' if run else 'under the roof of'
     return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')
 
 def facts(r:Roofline)->dict: # name → words
     "The circumstances of a result"
-    res = dict(kind=r.kind) | {k.replace('_', ' '): _in_words(v) for k,v in r.about.items()}
+    res = dict(kind=r.kind) | {k.replace('_', ' '): _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
     if r.peaks: res['peaks'] = repr(r.peaks)
     if r.totals: res |= _totals_in_words(r.totals)
     return res | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/visualization/page.ipynb #82dbd330
-_keys = """name phase type calls flops bytes_moved arithmetic_intensity achieved_gflops bound roof utilization_pct
-    roof_time_s time_s time_pct over_s warm_s cold_s""".split()
+_keys = """name phase modules operations type calls flops bytes_moved arithmetic_intensity achieved_gflops bound
+    roof utilization_pct roof_time_s time_s time_pct over_s warm_s cold_s""".split()
 _short = dict(roof_time_s='roof time', over_s='above roof')   # headings
 page_columns = {_short.get(k, columns[k].name): columns[k] for k in _keys} # heading → `Column`
 
@@ -76,7 +76,8 @@ def _text(o): return as_text(o, markup=True)
 
 def _cell(v, text):
     "A cell, with the number that it is sorted by"
-    if isinstance(v, str): return f'<td>{_text(text)}'
+    full = f' title="{html.escape(as_text(v))}"' if isinstance(v, str) and '…' in text else ''
+    if isinstance(v, str): return f'<td{full}>{_text(text)}'
     v = '' if v is None else 'Infinity' if v==math.inf else repr(float(v))
     return f'<td class="n" data-v="{v}">{_text(text)}'
 
@@ -86,7 +87,8 @@ def rows_table(
     "The rows as a table that its page can sort"
     used = {k: c for k,c in page_columns.items() if any(c.value(r) is not None for r in rows)}
     heads = ''.join(f'<th{" class=n" if c.unit else ""} title="sort by {k}">{k}' for k,c in used.items())
-    lines = ('<tr>' + ''.join(_cell(c.value(r), c.text(r)) for c in used.values()) for r in rows)
+    def value(c, r): return c.value(r) if c.unit else c.value(r) or ''
+    lines = ('<tr>' + ''.join(_cell(value(c, r), c.text(r)) for c in used.values()) for r in rows)
     return f'<table id="rows"><thead><tr>{heads}</thead><tbody>\n' + '\n'.join(lines) + '\n</tbody></table>'
 
 # %% ../nbs/visualization/page.ipynb #5e24a8f8

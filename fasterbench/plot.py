@@ -141,17 +141,22 @@ def _legend_of_shapes(rows):
     used = dict.fromkeys(standing(r) for r in rows if drawable(r))
     return ' '.join(f'{shapes[k][1]} {shapes[k][2]}' for k in shapes if k in used)
 
+def _without_mark(r)->str|None: # `None`: there is one
+    "Why a row has no mark: its cost is not known, it is beside kernels, or it has no work"
+    if r.bound=='undefined': return 'kernels' if r.type=='compiled code' else 'cost'
+    return None if drawable(r) or without_flops(r) else 'work'
+
 def _subtitle(rows, peaks, paper):
-    left, none = ([r for r in rows if f(r)] for f in
-        (lambda r: r.bound=='undefined', lambda r: r.bound!='undefined' and not drawable(r) and not without_flops(r)))
+    left, beside, none = ([r for r in rows if _without_mark(r)==why] for why in ('cost', 'kernels', 'work'))
     device = peaks.device_name if paper and peaks.device_name else peaks.device
-    share = sum(r.time_pct or 0 for r in left)
+    share, beside_pct = (sum(r.time_pct or 0 for r in o) for o in (left, beside))
     said = [f"{as_text(device)}, {peaks.name}{', on paper' if paper else ''}", _legend_of_shapes(rows),
         f"area: share of the time{' at the roof' if paper else ''}"]
     said += [text for text,is_so in [
         ('line: interquartile range, of equal rows from the slowest to the fastest', any(r.samples for r in rows)),
         ('at 0: rows without FLOPs, in B/s', any(map(without_flops, rows))),
         (f"{len(left)} rows of unknown cost" + ('' if paper else f', {share:.1f} % of the time'), left),
+        (f'compiled code beside its kernels: {beside_pct:.1f} % of the time', beside),
         (f'{len(none)} rows without work', none)] if is_so and text]
     return as_text('; '.join(said), markup=True)
 

@@ -149,6 +149,8 @@ def _largest(rows, field):
     for r in rows: shares[getattr(r, field)] += r.roof_time_s or 0
     return shares.most_common(1)[0][0]
 
+def _listed(rows, field): return tuple(dict.fromkeys(o for r in rows for o in getattr(r, field)))
+
 def _eager(rows):
     "What the operations of rows move one by one, where some run as compiled code"
     if all(r.eager_bytes is None for r in rows): return None
@@ -177,7 +179,7 @@ def joined(
         whole('warm_s'), whole('cold_s'), samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()),
         phase=_only(r.phase for r in rows), recomputed=total('recomputed'),
         boundary_bytes=whole('boundary_bytes'), fused_roof_time_s=whole('fused_roof_time_s'),
-        eager_bytes=_eager(rows))
+        eager_bytes=_eager(rows), modules=_listed(rows, 'modules'), operations=_listed(rows, 'operations'))
 
 # %% ../nbs/results/results.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof', 'phase'
