@@ -402,7 +402,8 @@ def compiling(rec:Recorder):
         with noting_kernels(rec), _limits(): yield
     finally:
         handle.remove()
-        rec.breaks = [*dict.fromkeys(rec.breaks + [_break(o) for o in breaks[before:] if o.graph_break])]
+        found = rec.breaks + [_break(o) for o in breaks[before:] if o.graph_break]
+        rec.breaks = [*{o.where or o.reason: o for o in found[::-1]}.values()][::-1]   # of each line the first reason
 
 @patch
 def forget(self:Recorder):

@@ -291,7 +291,8 @@ def plot(self:Roofline,
 ): # a plotly `Figure`
     "Draw the rows under the roof"
     from fasterbench.plot import plot_roofline
-    where = f"on {self.about.get('device_name', self.peaks.device)}" if self.kind=='measured' else 'on paper'
+    ran = self.totals or self.kind=='measured'
+    where = f"on {self.about.get('device_name', self.peaks.device)}" if ran else 'on paper'
     title = title or as_text(f"{self.about.get('model', '')} {where}", markup=True)
     return plot_roofline(self, self.peaks, title, **options)
 
