@@ -218,8 +218,8 @@ def close(self:Boundaries, frame):
     frame.made = {at: None for at in frame.made if _alive(self.births[at][1])}
     frame.wrote = {at: self.written[at] for at in frame.made | frame.given}
     for at in frame.made: self.over.setdefault(at, []).append(frame)
-    frame.came = sum(map(crossing_bytes, frame.moves.values()))
-    if frame.own is not None: frame.own_came = sum(map(crossing_bytes, frame.own.values()))
+    came, own = (sum(map(crossing_bytes, o.values())) for o in (frame.moves, frame.own or {}))
+    frame.came, frame.own_came = came, own   # at last: a frame is over, or an interrupt came in between
 
 # %% ../nbs/counting/boundary.ipynb #83219b08
 @patch

@@ -306,6 +306,7 @@ def hidden_in(graph)->Counter: # kind of node → how many there are
 def cross(self:CostMode):
     "Add what crossed the boundaries of calls, once the outermost is over, to their rows"
     for row,frame in self.crossed:
+        if frame.came is None: continue   # an interrupt came while it was added up, and goes on
         row.boundary = frame.boundary + (row.boundary or 0)
         row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
     self.crossed.clear()
