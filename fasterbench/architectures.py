@@ -62,9 +62,12 @@ def experts_touched(
     return experts*(1 - (1 - per_token/experts)**tokens)
 
 # %% ../nbs/analysis/architectures.ipynb #31e25c5a
-_library = torch.library.Library('fasterbench', 'DEF')
-_library.define('experts(Tensor x, Tensor index, Tensor weights, Tensor[] params) -> Tensor')
-_library.impl('experts', lambda x, index, weights, params: torch.empty_like(x), 'Meta')
+@torch.library.custom_op('fasterbench::experts', mutates_args=(),
+    schema='(Tensor x, Tensor index, Tensor weights, Tensor[] params) -> Tensor')
+def _experts(x, index, weights, params): raise NotImplementedError('experts as one operation are for the meta device')
+
+@_experts.register_fake
+def _(x, index, weights, params): return torch.empty_like(x)
 
 def _matrices(params): return [p for p in params if p.dim()==3]
 

@@ -69,7 +69,7 @@ def pages():
         copy = copy_tree(d)
         run = subprocess.run([sys.executable, '-c', code], cwd=copy, env=environ(copy), capture_output=True, text=True)
         made = [p for p in notebooks() if (copy/'_proc'/p.relative_to(top/'nbs')).exists()]
-    if run.returncode: return run.stderr[-2000:]
+    if run.returncode: return run.stderr[:3000]   # a worker's own error comes first
     if 'Found cells containing imports and other code' in run.stderr: return run.stderr
     if len(made)<len(notebooks()): return f"only {len(made)} of {len(notebooks())} pages were made"
 
