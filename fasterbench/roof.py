@@ -20,6 +20,7 @@ from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .system import Disturbance
 from .memory import MemoryLevel
 from .consistency import check_peaks, finite, positive
+from .links import as_links
 
 # %% ../nbs/hardware/roof.ipynb #9ac777ab
 def dtype_name(dtype:torch.dtype, tf32:bool=False)->str:
@@ -66,7 +67,10 @@ class HardwarePeaks:
     date:str|None = None          # when measured, ISO 8601 in UTC
     source:str = 'given'          # `"given"`, `"measured"`, or a vendor's document
     memory_bytes:int|None = None  # bytes that the device's memory holds; `None`: not known
-    def __post_init__(self): check_peaks(self)
+    links:tuple = ()              # of `Link`, to other ranks; empty: not measured
+    def __post_init__(self):
+        check_peaks(self)
+        object.__setattr__(self, 'links', as_links(self.links))
     @property
     def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is
 
