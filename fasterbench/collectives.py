@@ -85,11 +85,12 @@ def distributed()->bool:
 class watching_collectives:
     "A context, as often as it is entered, which is told of all collectives of this process"
     def __init__(self,
-        issued, # called with a `Collective` and a function that issues it and gives its `Work`; `None`: it has none
-        waited=lambda collective, wait: wait(), # called where a result is waited for, by Python or an operator
+        issued, # called with a `Collective` and a function that issues it and gives its `Work`, `None` if it has none
+        # called where a result is waited for: with what `issued` gave, and a function that waits
+        waited=lambda token, wait: wait(),
     ):
         self.issued, self.waited = issued, waited
-        self.works, self.results = {}, {}   # what is not waited for: id of a `Work` → both, storage → collective
+        self.works, self.results = {}, {}   # what is not waited for: id of a `Work` → token and it, storage → token
     def __enter__(self):
         if not distributed(): return
         import torch.distributed as dist
@@ -121,29 +122,30 @@ def telling(self:watching_collectives, dist, name):
     "What is called for an operator of c10d: `issued` is told of it"
     def told(args, run):
         group = next(dist.ProcessGroup.unbox(o) for o in args if isinstance(o, torch.ScriptObject))
-        collective, out = _collective(name, args, group), []
+        done = []   # what the operator gives, and its `Work`
         def issue():
-            out.append(run())
-            work = out[0][-1] if isinstance(out[0], tuple) else out[0]
-            return None if work is None else self.noted(collective, args, dist.Work.unbox(work))
-        self.issued(collective, issue)
-        return out[0]
+            out = run()
+            last = out[-1] if isinstance(out, tuple) else out
+            done[:] = out, None if last is None else dist.Work.unbox(last)
+            return done[1]
+        token = self.issued(_collective(name, args, group), issue)
+        if done[1] is not None: self.noted(token, args, done[1])
+        return done[0]
     return told
 
 @patch
-def noted(self:watching_collectives, collective, args, work):
-    "Remember who is to be waited for"
-    self.works[id(work)] = collective, work
-    for s in _storages(args[0]): self.results[s] = collective
-    return work
+def noted(self:watching_collectives, token, args, work):
+    "Remember what is to be waited for"
+    self.works[id(work)] = token, work
+    for s in _storages(args[0]): self.results[s] = token
 
 # %% ../nbs/core/collectives.ipynb #ac622657
 @patch
 def wait_tensor(self:watching_collectives, args, run):
-    collective = self.results.pop(_storages(args[0])[0], None)
-    return run() if collective is None else self.waited(collective, run)
+    token = self.results.pop(_storages(args[0])[0], None)
+    return run() if token is None else self.waited(token, run)
 
 @patch
 def wait_work(self:watching_collectives, work, *args):
-    collective, _ = self.works.pop(id(work), (None, None))
-    return self.wait(work, *args) if collective is None else self.waited(collective, lambda: self.wait(work, *args))
+    token, _ = self.works.pop(id(work), (None, None))
+    return self.wait(work, *args) if token is None else self.waited(token, lambda: self.wait(work, *args))
