@@ -43,6 +43,13 @@ def exchange(self:Rendezvous,
     return [pickle.loads(self.store.get(k)) for k in keys]
 
 # %% ../nbs/core/rendezvous.ipynb #f6a84997
+@patch
+def begin(self:Rendezvous, what:str='a forward'):
+    "All ranks go on from here at the same time, as far as a barrier can tell"
+    self.exchange(what=what)
+    self.dist.barrier()
+
+# %% ../nbs/core/rendezvous.ipynb #c0ffee78
 _look = 0.5   # seconds between looks for what has failed
 
 @patch

@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
 from threading import get_ident
+from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import device_name, first_line, model_device, model_dtype, resolve_device
 from .costs import warn_unknown
@@ -44,6 +45,8 @@ class StepObserver(Observer):
             finally: note((place, start, mark()))
         return marked
     def part(self, name): return Part(self.phase, name)
+    def exchange_key(self, collective): return Place(self.phase, row_name(self.at, collective))
+    def again(self, key): return Part(*key)
     def path(self): return Counter(place for place,*_ in self.calls if type(place) is Place)
     def prepared(self): return lambda: self.run.make(*[self.step_part]*self.on)
 
@@ -82,7 +85,7 @@ def taking(self:StepObserver):
 def step_part(self:StepObserver, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
     place = place_of(part, self.run)
-    self.phase = place.phase
+    self.phase, self.at = place.phase, place.name
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
         if part not in ('forward', 'backward'): stack.enter_context(noted(self, place))
