@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 import torch
 from fastcore.basics import patch
 from typing import NamedTuple
-from .core import device_name, model_device, model_dtype, resolve_device, walk
+from .core import device_name, model_dtype, walk
 from .costs import CostMode, Costs, ModuleCost, counted, warn_unknown
 from .inductor import Kernel, Recorder, compiled_regions, compiling, inductor_options, recompiled, told
 from .observe import Observer, time_forwards, warn_other_path
@@ -20,9 +20,9 @@ from .recheck import Retimer, recheck
 from .regions import visible
 from .matching import bare
 from .results import Roofline, circumstances, inside
-from .roofline import RooflineAnalyzer, _check_request, check_peaks
+from .roofline import RooflineAnalyzer, _check_request
 from .rows import RooflinePoint, mean_of, middle_half, module_kind, roofline_point, sum_rows, warn_no_ceiling
-from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .settings import one_at_a_time
 from .state import undisturbed
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
@@ -350,10 +350,8 @@ def profile_kernels(self:RooflineAnalyzer,
     _check_request(warmup, steps, grad=grad)
     regions_of(self.model)
     with one_at_a_time:
-        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-        if self.given is not None: check_peaks(self.given, device)
-        tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
-        with undisturbed(self.model, self.sample, device, grad) as run, float32_precision(tf32):
+        device, precision = self._on(device), self._precision()
+        with undisturbed(self.model, self.sample, device, grad) as run, precision:
             made, peaks, breaks = self._kernels_measured(run, device, regions_of(run.model), warmup, steps)
     return self._kernels_told(made, peaks, breaks, device)
 

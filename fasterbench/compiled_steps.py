@@ -9,16 +9,16 @@ __all__ = ['StepOperationCosts', 'other_phase', 'KernelStepObserver', 'KernelSte
 import torch
 from fastcore.basics import patch
 from .compiled_kernels import KernelRows, MarkingKernels, NotingNames, rechecked, regions_of
-from .core import held, model_device, resolve_device, walk
+from .core import held, walk
 from .costs import warn_unknown
 from .inductor import Recorder, compiling, recompiled
 from .observe import time_forwards, warn_other_path
 from .phases import Place, StepMode, counted_step
 from .regions import visible
 from .results import Roofline
-from .roofline import RooflineAnalyzer, _check_request, check_peaks
+from .roofline import RooflineAnalyzer, _check_request
 from .rows import sum_rows, warn_no_ceiling
-from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .settings import one_at_a_time
 from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
 
@@ -104,11 +104,9 @@ def profile_step_kernels(self:RooflineAnalyzer,
     _check_request(warmup, steps)
     regions_of(self.model)
     with one_at_a_time:
-        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-        if self.given is not None: check_peaks(self.given, device)
-        tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
+        device, precision = self._on(device), self._precision()
         told = self.model, self.sample, loss, optimizer, device, clip, scaler
-        with training(*told) as step, float32_precision(tf32):
+        with training(*told) as step, precision:
             made, breaks, memory = self._step_kernels_measured(step, device, warmup, steps)
             peaks, about = self._step_kernels_placed(made, step, device), step_about(self, step, device)
     return self._step_kernels_told(made, peaks, about | dict(graph_breaks=[' '.join(o) for o in breaks]), memory)
