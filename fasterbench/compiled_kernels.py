@@ -229,6 +229,7 @@ def described(row:RooflinePoint, k:Kernel)->RooflinePoint:
 # %% ../nbs/analysis/compiled_kernels.ipynb #d264a538
 class KernelRows:
     "Makes rows from counts and times"
+    what = 'forward' # was counted and timed
     def __init__(self, costs, by_name, rec, launches, forwards, modules, regions):
         self.costs, self.launches, self.forwards = costs, launches, forwards
         self.modules, self.regions, self.names = modules, regions, row_names(rec.kernels)
@@ -353,18 +354,18 @@ def profile_kernels(self:RooflineAnalyzer,
         device, precision = self._on(device), self._precision()
         with undisturbed(self.model, self.sample, device, grad) as run, precision:
             made, peaks, breaks = self._kernels_measured(run, device, regions_of(run.model), warmup, steps)
-    return self._kernels_told(made, peaks, breaks, device)
+    about = circumstances(self.model, self.sample, device, model_dtype(self.model),
+        threads=torch.get_num_threads(), device_name=device_name(device))
+    return self._kernels_told(made, peaks, about, breaks)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #b19b98e8
 @patch
-def _kernels_told(self:RooflineAnalyzer, made, peaks, breaks, device):
+def _kernels_told(self:RooflineAnalyzer, made, peaks, about, breaks, memory=None):
     "The result; gives its warnings"
-    about = circumstances(self.model, self.sample, device, model_dtype(self.model),
-        threads=torch.get_num_threads(), device_name=device_name(device), graph_breaks=[' '.join(o) for o in breaks])
-    rows = made.rows(peaks)
-    self.results = Roofline(rows, 'kernels', peaks, sum_rows(rows, made.forwards, made.costs), about)
-    self.costs = made.costs
+    rows, about = made.rows(peaks), about | dict(graph_breaks=[' '.join(o) for o in breaks])
+    totals = sum_rows(rows, made.forwards, made.costs, made.what)
+    self.results, self.costs = Roofline(rows, 'kernels', peaks, totals, about, memory), made.costs
     warn_unknown(made.costs)
     warn_no_ceiling(self.results, peaks)
-    warn_other_path(made.seen(), made.forwards)
+    warn_other_path(made.seen(), made.forwards, made.what)
     return self.results

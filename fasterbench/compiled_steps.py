@@ -10,14 +10,12 @@ import torch
 from fastcore.basics import patch
 from .compiled_kernels import KernelRows, MarkingKernels, NotingNames, rechecked, regions_of
 from .core import held, walk
-from .costs import warn_unknown
 from .inductor import Recorder, compiling, recompiled
-from .observe import time_forwards, warn_other_path
+from .observe import time_forwards
 from .phases import Place, StepMode, counted_step
 from .regions import visible
 from .results import Roofline
 from .roofline import RooflineAnalyzer, _check_request
-from .rows import sum_rows, warn_no_ceiling
 from .settings import one_at_a_time
 from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
@@ -45,6 +43,7 @@ class KernelStepObserver(MarkingKernels, StepObserver):
 # %% ../nbs/analysis/compiled_steps.ipynb #a909ca1e
 class KernelStepRows(KernelRows):
     "Rows of what was counted and timed in steps"
+    what = 'step'
     def __init__(self, step, *args):
         self.step = step
         super().__init__(*args)
@@ -109,16 +108,4 @@ def profile_step_kernels(self:RooflineAnalyzer,
         with training(*told) as step, precision:
             made, breaks, memory = self._step_kernels_measured(step, device, warmup, steps)
             peaks, about = self._step_kernels_placed(made, step, device), step_about(self, step, device)
-    return self._step_kernels_told(made, peaks, about | dict(graph_breaks=[' '.join(o) for o in breaks]), memory)
-
-# %% ../nbs/analysis/compiled_steps.ipynb #719967f4
-@patch
-def _step_kernels_told(self:RooflineAnalyzer, made, peaks, about, memory):
-    "The result, and the warnings that it comes with"
-    rows = made.rows(peaks)
-    totals = sum_rows(rows, made.forwards, made.costs, 'step')
-    self.results, self.costs = Roofline(rows, 'kernels', peaks, totals, about, memory), made.costs
-    warn_unknown(made.costs)
-    warn_no_ceiling(self.results, peaks)
-    warn_other_path(made.seen(), made.forwards, 'step')
-    return self.results
+    return self._kernels_told(made, peaks, about, breaks, memory)
