@@ -233,6 +233,7 @@ class KernelRows:
     def __init__(self, costs, by_name, rec, launches, forwards, modules, regions):
         self.costs, self.launches, self.forwards = costs, launches, forwards
         self.modules, self.regions, self.names = modules, regions, row_names(rec.kernels)
+        self.everything = rec.modules   # also what is inside of regions
         self.kernels = [(k, l) for k in rec.kernels for l in launches if l.number==k.number]
         self.shares = shared_out(by_name, self.held(), self.beside)
         self.middle = middle_half(forwards.totals)
@@ -303,14 +304,13 @@ def rows(self:KernelRows, peaks)->list:
 # %% ../nbs/analysis/compiled_kernels.ipynb #63e5bcca
 def rechecked(
     made:KernelRows, peaks, device,
-    everything:dict, # name → module
     count, # called with a mode: counts what the rows are of, under it
     kind:type=Retimer, # of that mode
 ): # `HardwarePeaks`
     "The peaks, measured again where a row is above them"
     modules = {made.names[k.number]: {o.module for o in k.operations} for k,_ in made.kernels}
     def retimer(odd, names, *args):
-        return kind(set().union(*(modules.get(n, {n}) for n in odd)), {*everything}, *args)
+        return kind(set().union(*(modules.get(n, {n}) for n in odd)), {*made.everything}, *args)
     return recheck(made.rows(peaks), peaks, device, count, retimer)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #ad50e427
@@ -318,18 +318,22 @@ def rechecked(
 def _kernels_measured(self:RooflineAnalyzer, run, device, regions, warmup, steps):
     "Count and time the kernels of compiled regions"
     modules, everything = visible(run.model), walk(run.model)
-    rec, mode = Recorder({id(m): n for n,m in everything.items()}), OperationCosts()
+    rec, mode = Recorder(everything), OperationCosts()
     o = KernelObserver(run.model, run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
     try:
         run.rehearse()
         with compiling(rec), o.marks: o.forward(), o.forward()
         launches, costs = o.launches(), counted(run, everything, mode)
-        made = KernelRows(costs, mode.by_name, rec, launches, time_forwards(o, device, warmup, steps), modules, regions)
-        with run.open(): peaks = self.peaks_for(device, costs)
-        def count(mode): counted(run, everything, mode)
-        if self.given is None: peaks = rechecked(made, peaks, device, everything, count)
-        return made, peaks, rec.breaks
+        taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
+    return KernelRows(costs, mode.by_name, rec, launches, taken, modules, regions), rec.breaks
+
+@patch
+def _kernels_placed(self:RooflineAnalyzer, made, run, device, count, kind=Retimer):
+    "The peaks that rows of kernels stand under; `count`: function such as `counted`"
+    with run.open(): peaks = self.peaks_for(device, made.costs)
+    if self.given is not None: return peaks
+    return rechecked(made, peaks, device, lambda mode: count(run, made.everything, mode), kind)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #aa41c321
 def regions_of(model)->dict: # name → module
@@ -353,7 +357,8 @@ def profile_kernels(self:RooflineAnalyzer,
     with one_at_a_time:
         device, precision = self._on(device), self._precision()
         with undisturbed(self.model, self.sample, device, grad) as run, precision:
-            made, peaks, breaks = self._kernels_measured(run, device, regions_of(run.model), warmup, steps)
+            made, breaks = self._kernels_measured(run, device, regions_of(run.model), warmup, steps)
+            peaks = self._kernels_placed(made, run, device, counted)
     about = circumstances(self.model, self.sample, device, model_dtype(self.model),
         threads=torch.get_num_threads(), device_name=device_name(device))
     return self._kernels_told(made, peaks, about, breaks)

@@ -8,7 +8,7 @@ __all__ = ['StepOperationCosts', 'other_phase', 'KernelStepObserver', 'KernelSte
 # %% ../nbs/analysis/compiled_steps.ipynb #76c92760
 import torch
 from fastcore.basics import patch
-from .compiled_kernels import KernelRows, MarkingKernels, NotingNames, rechecked, regions_of
+from .compiled_kernels import KernelRows, MarkingKernels, NotingNames, regions_of
 from .core import held, walk
 from .inductor import Recorder, compiling, recompiled
 from .observe import time_forwards
@@ -66,7 +66,7 @@ class KernelStepRows(KernelRows):
 def _step_kernels_measured(self:RooflineAnalyzer, step, device, warmup, steps):
     "What compiled regions of a model do and take in a step, by kernel"
     modules, everything, regions = visible(step.model), walk(step.model), regions_of(step.model)
-    rec, mode = Recorder({id(m): n for n,m in everything.items()}), StepOperationCosts()
+    rec, mode = Recorder(everything), StepOperationCosts()
     instead = {n: recompiled(rec, n, m) for n,m in regions.items()}
     o = KernelStepObserver(step, device, modules, regions, instead)
     try:
@@ -77,15 +77,6 @@ def _step_kernels_measured(self:RooflineAnalyzer, step, device, warmup, steps):
     finally: rec.forget()
     made = KernelStepRows(step, costs, mode.by_name, rec, launches, taken, modules, regions)
     return made, rec.breaks, step_memory(step, modules, device)
-
-# %% ../nbs/analysis/compiled_steps.ipynb #7d329ea9
-@patch
-def _step_kernels_placed(self:RooflineAnalyzer, made, step, device):
-    "The peaks that rows of kernels stand under"
-    everything = walk(step.model)
-    def count(mode): counted_step(step, everything, mode)
-    with step.open(): peaks = self.peaks_for(device, made.costs)
-    return peaks if self.given is not None else rechecked(made, peaks, device, everything, count, StepRetimer)
 
 # %% ../nbs/analysis/compiled_steps.ipynb #3d6799e6
 @patch
@@ -107,5 +98,6 @@ def profile_step_kernels(self:RooflineAnalyzer,
         told = self.model, self.sample, loss, optimizer, device, clip, scaler
         with training(*told) as step, precision:
             made, breaks, memory = self._step_kernels_measured(step, device, warmup, steps)
-            peaks, about = self._step_kernels_placed(made, step, device), step_about(self, step, device)
+            peaks = self._kernels_placed(made, step, device, counted_step, StepRetimer)
+            about = step_about(self, step, device)
     return self._kernels_told(made, peaks, about, breaks, memory)

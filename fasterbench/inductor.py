@@ -180,9 +180,10 @@ class Frame(NamedTuple):
 class Recorder:
     "Records the kernels that Inductor makes"
     def __init__(self,
-        names:dict, # id of a module → its qualified name
+        modules:dict, # qualified name → module
     ):
-        self.names, self.kernels, self.frames, self.seen = names, [], {}, set()
+        self.modules, self.names = modules, {id(m): n for n,m in modules.items()}
+        self.kernels, self.frames, self.seen = [], {}, set()
         self.defined = None   # name, kind and scheduler nodes of the kernel that was defined last
         self.inside = False   # of a call that is already recorded?
         self.codes, self.breaks = [], []   # pairs (code, compiled code); `Break`s
