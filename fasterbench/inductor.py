@@ -185,6 +185,7 @@ class Recorder:
         self.modules, self.names = modules, {id(m): n for n,m in modules.items()}
         self.kernels, self.frames, self.seen = [], {}, set()
         self.defined = None   # name, kind and scheduler nodes of the kernel that was defined last
+        self.last = None      # the graph for which code was generated last, and what `of_graph` gives for it
         self.inside = False   # of a call that is already recorded?
         self.codes, self.breaks = [], []   # pairs (code, compiled code); `Break`s
     @property
@@ -240,18 +241,24 @@ def _writers():
         if origin is not None: (libraries.setdefault(origin, set()) if library else res[origin]).add(o.get_name())
     return {**res, **libraries}   # the library call, where there is one
 
-def _done(nodes, held):
+@patch
+def of_graph(self:Recorder)->tuple: # function that returns the stand-in for a node's value; dict of `_writers`
+    "What holds for all kernels of the graph for which code is generated now"
+    if self.last is None or self.last[0] is not _graph(): self.last = _graph(), _values(), _writers()
+    return self.last[1:]
+
+def _done(nodes, held, writers):
     "The graph's nodes in `held` that these nodes of the scheduler run; those with no known writer, too"
-    names, writers = {o.get_name() for n in nodes for o in n.get_nodes()}, _writers()
+    names = {o.get_name() for n in nodes for o in n.get_nodes()}
     return [f for f in held if not f in writers or writers[f] & names]
 
 # %% ../nbs/analysis/inductor.ipynb #fcb58002
 @patch
 def note(self:Recorder, name:str, kind:str, nodes:list, origin=None)->int: # its number
     "Record a kernel of scheduler nodes; `origin`: the graph's node that a library call runs"
-    value, frame = _values(), self.frame
+    (value, writers), frame = self.of_graph(), self.frame
     held = [origin] if origin else _held(nodes)
-    mine = [f for f in _done(nodes, held) if f not in self.seen]
+    mine = [f for f in _done(nodes, held, writers) if f not in self.seen]
     self.seen.update(mine)
     done = [self.operation(f, value) for f in mine]
     sources = [(self.module(f), _original(f)) for f in _working(held) or held] or [(frame.region, 'copy')]
@@ -411,3 +418,4 @@ def forget(self:Recorder):
     "Remove what Dynamo cached for the regions that were compiled again"
     for code,made in self.codes: _forget(code, made)
     self.codes.clear(); self.frames.clear(); self.seen.clear()
+    self.last = None
