@@ -27,7 +27,7 @@ from typing import NamedTuple
 from .core import first_line
 from .costs import op_dtype
 from .registry import Cost
-from .regions import compiled_in_place, wrapped
+from .regions import torch_compiled, wrapped
 from .rules import rule_for
 
 # %% ../nbs/analysis/inductor.ipynb #1028533a
@@ -62,7 +62,7 @@ def inductor_options(
 def compiled_regions(
     modules:dict, # name → module
 )->dict: # the same, of those that `torch.compile` made
-    return {n:m for n,m in modules.items() if wrapped(m) or compiled_in_place(m)}
+    return {n:m for n,m in modules.items() if torch_compiled(m)}
 
 # %% ../nbs/analysis/inductor.ipynb #bb3f37f7
 class Operation(NamedTuple):
