@@ -21,7 +21,8 @@ from .regions import visible
 from .matching import bare
 from .results import Roofline, circumstances, inside
 from .roofline import RooflineAnalyzer, _check_request
-from .rows import RooflinePoint, mean_of, middle_half, module_kind, roofline_point, sum_rows, warn_no_ceiling
+from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind
+from .rows import roofline_point, sum_rows, warn_no_ceiling
 from .settings import one_at_a_time
 from .state import undisturbed
 
@@ -282,7 +283,7 @@ def of_rest(self:KernelRows, region, phase=None)->RooflinePoint:
     name, place = '.'.join(filter(None, [bare(region), '(not attributed)'])), self.place(phase, region)
     samples, left = self.samples(place), self.left(region, phase)
     time_s = mean_of(samples, self.middle)
-    return RooflinePoint(name, 'compiled code', left['flops'], 0, time_s, None, None, 'undefined', None,
+    return RooflinePoint(name, beside_kernels, left['flops'], 0, time_s, None, None, 'undefined', None,
         calls=self.forwards.calls[self.place('forward', region)], matmul_flops=left['matmul_flops'],
         time_pct=100*time_s/self.forward_s, samples=samples, phase=phase, recomputed=left['recomputed'])
 
