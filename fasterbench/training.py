@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from threading import get_ident
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
-from .core import device_name, first_line, model_device, model_dtype, resolve_device
+from .core import device_name, first_line, model_dtype
 from .costs import warn_unknown
 from .footprint import Footprint, allocator_of, measured_footprint, step_footprint
 from .observe import Observer, time_forwards, warn_other_path
@@ -23,9 +23,9 @@ from .phases import phases, place_of, told_groups
 from .recheck import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
-from .roofline import RooflineAnalyzer, _check_request, check_peaks
+from .roofline import RooflineAnalyzer, _check_request
 from .rows import mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
-from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .settings import one_at_a_time
 from .step import loss_of, training
 from .utilization import language_facts
 
@@ -185,11 +185,9 @@ def profile_step(self:RooflineAnalyzer,
     more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
     if kernels: return self.profile_step_kernels(loss, optimizer, **more)
     with one_at_a_time:
-        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-        if self.given is not None: check_peaks(self.given, device)
-        tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
+        device, precision = self._on(device), self._precision()
         told = self.model, self.sample, loss, optimizer, device, clip, scaler
-        with training(*told) as step, float32_precision(tf32):
+        with training(*told) as step, precision:
             costs, taken, peaks, rows, memory = self._step_measured(step, device, warmup, steps)
             totals, about = sum_rows(rows, taken, costs, 'step'), step_about(self, step, device)
     self.results, self.costs = Roofline(rows, 'measured', peaks, totals, about, memory, costs.boundaries), costs
