@@ -61,16 +61,19 @@ class Observer:
         if distributed(): self.exchanges = Exchanges(self.clock, self.exchange_key, self.calls.append, self.again)
         self.marks = watching(modules, self.marked)
         if self.exchanges: self.marks = entered(self.marks, self.exchanges.watch)
-    def marked(self, name, call):
-        "The call of a module with marks around it, if it is made in this thread"
-        note, mark, thread = self.calls.append, self.clock.mark, get_ident()
-        if self.nodes or self.exchanges: call = self.following(name, call)
-        def marked(*args, **kwargs):
-            if get_ident()!=thread: return call(*args, **kwargs)
-            start = mark()
-            try: return call(*args, **kwargs)
-            finally: note((name, start, mark()))
-        return marked
+
+# %% ../nbs/analysis/observe.ipynb #97daa071
+@patch
+def marked(self:Observer, name, call):
+    "The call of a module with marks around it, if it is made in this thread"
+    note, mark, thread = self.calls.append, self.clock.mark, get_ident()
+    if self.nodes or self.exchanges: call = self.following(name, call)
+    def marked(*args, **kwargs):
+        if get_ident()!=thread: return call(*args, **kwargs)
+        start = mark()
+        try: return call(*args, **kwargs)
+        finally: note((name, start, mark()))
+    return marked
 
 # %% ../nbs/analysis/observe.ipynb #8943ba9b
 @patch
@@ -105,6 +108,7 @@ def turns(self:Observer, part, *going):
         if told is not None: going.append((part(told), now))
     return switch
 
+# %% ../nbs/analysis/observe.ipynb #e6de3629
 @patch
 def parted(self:Observer):
     "What is told where the parts of a backward pass begin; until the first it is nobody's time"
