@@ -39,7 +39,8 @@ class Collective(NamedTuple):
     group:str  # name of the group
     ranks:int  # in the group
     nbytes:int # bytes of the message, as `bus_bytes` takes them
-    peer:int|None = None # of a message between two: the other's rank in the group
+    peer:int|None = None # rank in the group: of a message between two the other's, else the root's, if there is one
+    members:tuple = ()   # ranks of the whole job that are in the group
     @property
     def label(self)->str: # kind and group
         return f'({self.kind} {self.group})'
@@ -58,11 +59,15 @@ def group_name(group)->str: # group: a `ProcessGroup`
     if desc=='default_pg': return 'world'
     return f'group {group.group_name}' if desc=='undefined' else desc.removeprefix('mesh_')
 
-def _collective(name, args, group)->Collective:
+_peer_at = dict(send=2, recv_=2, broadcast_=2, scatter_=3, reduce_=3, gather_=3)   # of its arguments
+
+def _members(group): return torch.distributed.get_process_group_ranks(group)
+
+def _collective(name, args, group, members=_members)->Collective:
     "What a call of an operator of c10d is"
     kind, nbytes = messages[name]
-    peer = args[2] if name in ('send', 'recv_') else None
-    return Collective(kind, group_name(group), group.size(), nbytes(args, group.size()), peer)
+    peer = args[_peer_at[name]] if name in _peer_at else None
+    return Collective(kind, group_name(group), group.size(), nbytes(args, group.size()), peer, tuple(members(group)))
 
 # %% ../nbs/core/collectives.ipynb #61b0a3fe
 _seen_first = torch._C.DispatchKey.BackendSelect
