@@ -52,10 +52,11 @@ class Observer:
     nodes = None     # with gradients: which module made which
     exchanges = None # in a process group: its collectives
     at = ''          # the innermost module, where that is noted
-    met = None       # `Rendezvous` of all ranks
+    met = None
     exchanged = ()   # `Exchange`s of the last forward
-    def __init__(self, model, run, device, modules=None): # `run`: the model's `Run`; both are on `device`
+    def __init__(self, model, run, device, modules=None, met=None): # `run`: the model's `Run`; both are on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
+        self.met = met   # `Rendezvous` of all ranks
         modules = visible(model) if modules is None else modules
         if torch.is_grad_enabled(): self.nodes = Nodes(modules)
         if distributed(): self.exchanges = Exchanges(self.clock, self.exchange_key, self.calls.append, self.again)

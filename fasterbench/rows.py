@@ -57,6 +57,10 @@ class RooflinePoint:
     eager_bytes:float|None = field(default=None, repr=False) # bytes of compiled code's operations, one by one
     modules:tuple = field(default=(), repr=False)    # of a kernel: names of the modules that it came from
     operations:tuple = field(default=(), repr=False) # of a kernel: the operations of which it does a part
+    waiting_s:float|None = field(default=None, repr=False) # of a collective: seconds in which another rank was waited for
+    waits_for:dict = field(default_factory=dict, repr=False) # of a collective: rank → seconds waited for it
+    hidden_s:float|None = field(default=None, repr=False)  # of a collective: seconds that it ran beside other work
+    rank_s:tuple = field(default=(), repr=False)           # seconds on each rank; `None` for one that has no such row
 
 # %% ../nbs/results/rows.ipynb #14381520
 beside_kernels = 'compiled code' # the type of such a row
