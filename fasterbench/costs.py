@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import Boundaries
-from .core import forwarding, held, model_device
+from .core import forwarding, held, model_device, tensors
 from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
 from .paper import in_parts, on_paper, resolved
@@ -29,6 +29,8 @@ from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import rule_for
 from .settings import one_at_a_time
+from .shards import alike, is_dtensor, own_part, placing
+from .snapshot import written_by
 from .state import Run, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
 
@@ -51,6 +53,7 @@ class ModuleCost:
     own_boundary:float|None = None # bytes that cross the boundary of its own work
     compiled:bool = False # does it run as compiled code?
     eager_bytes:float|None = None # bytes of its operations one by one, where `bytes_moved` are those at the boundary
+    alike:Counter = field(default_factory=Counter) # name of a group → FLOP that each of its ranks does, all the same
     @property
     def working_set(self)->int: return max(self.sizes, default=0) # bytes that the largest operation moves
     @property
@@ -74,6 +77,7 @@ def merge(self:ModuleCost, other:ModuleCost):
     "Add the work that `other` did; the calls stay this module's own"
     self.flops += other.flops; self.matmul_flops += other.matmul_flops; self.bytes_moved += other.bytes_moved
     self.unknown += other.unknown; self.sizes += other.sizes; self.recomputed += other.recomputed
+    self.alike += other.alike
     for k,(flops,nbytes) in other.work.items():
         w = self.work.setdefault(k, [0, 0])
         w[0] += flops; w[1] += nbytes
@@ -169,6 +173,8 @@ class CostMode(TorchDispatchMode):
         self.nodes = None   # with gradients: which module made which
         self.bounds = Boundaries()   # `None`: what crosses the boundaries of calls is not told
         self.crossed = []   # row and `Frame` of each call since the outermost began
+        self.sharded, self.passing = False, False   # were there `DTensor`s? is an operation on them let through?
+        self.known_alike = 0   # FLOP of operations on `DTensor`s that are over
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
@@ -214,7 +220,8 @@ def count(self:CostMode, func, rule, args, kwargs, out):
 def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
     kwargs = kwargs or {}
     if not isinstance(func, torch._ops.OpOverload): return self.higher_order(func, args, kwargs)
-    if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
+    if any(map(is_traceable_wrapper_subclass_type, types)): return self.spread(func, args, kwargs)
+    if self.sharded and placing(): return func(*args, **kwargs)
     rule = rule_for(func)
     if rule is None: rule = whole_rule(func, args, kwargs, self.device)
     if rule is sdpa_rule: args, kwargs = self.float_mask(args, kwargs)
@@ -235,6 +242,24 @@ def float_mask(self:CostMode, args, kwargs):
     def number(v): return torch.scalar_tensor(v, dtype=args[0].dtype, device=args[0].device)
     with self: mask = torch.where(mask, number(0.), number(-inf))
     return (*args[:3], mask, *args[4:]), {k:v for k,v in kwargs.items() if k!='attn_mask'}
+
+# %% ../nbs/counting/costs.ipynb #6c946adc
+@patch
+def spread(self:CostMode, func, args, kwargs):
+    "Let an operation on tensors that wrap others through; of `DTensor`s note what all ranks of a group do alike"
+    if self.passing or not any(map(is_dtensor, tensors((args, kwargs)))):
+        self.passing = False
+        return NotImplemented
+    row, self.sharded, self.passing = self.row(self.at), True, True
+    flops, known = row.flops, self.known_alike
+    try:
+        with self: out = func(*args, **kwargs)
+    finally: self.passing = False
+    done = row.flops - flops
+    for group in alike(tensors(out) or [*written_by(func, args, kwargs)]):
+        row.alike[group] += done - (self.known_alike - known)
+    self.known_alike = known + done
+    return out
 
 # %% ../nbs/counting/costs.ipynb #2011f74d
 _spelled_out = 'flex_attention', 'while_loop', 'map_impl'   # whose plain definition runs under a mode
@@ -435,7 +460,7 @@ def weights_in(
 ):
     "While the block lasts, weights of two and more dimensions count as `nbytes` bytes an element, whatever their dtype"
     kept = [p for p in held(model, '_parameters') if p.dim()>1 and p.is_floating_point()] if nbytes else []
-    new = {p.untyped_storage()._cdata: nbytes for p in kept}
+    new = {own_part(p).untyped_storage()._cdata: nbytes for p in kept}
     weight_sizes.update(new)
     try: yield
     finally:

@@ -33,6 +33,7 @@ from .results import Roofline, Viewed, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind
 from .rows import roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .shards import own_part
 from .state import check_sample, undisturbed
 from .system import usable_cpus
 from .timing import check_count
@@ -225,8 +226,8 @@ def plot(self:RooflineAnalyzer,
 
 # %% ../nbs/analysis/roofline.ipynb #386fad90
 def weight_bytes(model:nn.Module)->float: # bytes
-    "What the parameters and buffers of `model` take; inside of `weights_in` in that format"
-    return sum(covered_bytes(t) for t in held(model) if not nn.parameter.is_lazy(t))
+    "What the parameters and buffers of `model` take on this rank; inside of `weights_in` in that format"
+    return sum(covered_bytes(own_part(t)) for t in held(model) if not nn.parameter.is_lazy(t))
 
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:

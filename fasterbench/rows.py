@@ -19,6 +19,7 @@ from .core import as_text, held
 from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks, arithmetic_dtype, dtype_name
 from .regions import one_region
+from .shards import own_part
 from .system import Disturbance
 from .timing import Timing
 
@@ -148,11 +149,11 @@ def module_kind(module)->str:
     return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
 
 def own_params(module)->int: # elements
-    "Elements of a module's own parameters; of all in it, where it can't be seen into; none of what is no module"
+    "Elements that this rank holds of a module's own parameters; of all in it, where it can't be seen into"
     if isinstance(module, str): return 0
     if isinstance(inside := getattr(module, 'elements_inside', None), int): return inside   # of an AOTInductor package
     own = held(module, '_parameters') if one_region(module) else module._parameters.values()
-    return sum(p.numel() for p in own if p is not None)
+    return sum(own_part(p).numel() for p in own if p is not None)
 
 # %% ../nbs/results/rows.ipynb #4b09d3e0
 def middle_half(
