@@ -17,7 +17,7 @@ from .compare import Comparison
 from .compiled import join_compiled
 from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
-from .costs import Costs, counted, counted_on_paper, warn_unknown, weights_in
+from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output, framed
 from .files import formats
 from .observe import Observer, time_forwards, warn_other_path
@@ -189,7 +189,7 @@ def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
         if not cost.worked: continue
         ran = [path[name]==cost.calls for path in forwards.paths]
         samples = [own.get(name, 0.) for own in forwards.owns]
-        row = roofline_point(name, modules[name], cost, samples, forward_s, peaks, ran, middle)
+        row = roofline_point(name, stands_for(name, cost, modules), cost, samples, forward_s, peaks, ran, middle)
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)
@@ -232,7 +232,8 @@ def weight_bytes(model:nn.Module)->float: # bytes
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:
     "The rows of what was counted, without times"
-    return [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
+    return [roofline_point(n, stands_for(n, c, modules), c, [], None, peaks)
+        for n,c in costs.by_module.items() if c.worked]
 
 # %% ../nbs/analysis/roofline.ipynb #447deb12
 def _elsewhere(peaks)->str|None:

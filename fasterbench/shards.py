@@ -56,7 +56,8 @@ def gathering()->type|None:
 def _groups(m):
     "The groups of parameters that are gathered together"
     state = m._get_fsdp_state()
-    return state._fsdp_param_groups if hasattr(state, '_fsdp_param_groups') else [*filter(None, [state._fsdp_param_group])]
+    if hasattr(state, '_fsdp_param_groups'): return state._fsdp_param_groups
+    return [*filter(None, [state._fsdp_param_group])]   # older torch
 
 def gathered(m)->list: # for each group, whether it is sharded, and in which part of a step it is
     "How the parameters of a module that `fully_shard` made are held now"
