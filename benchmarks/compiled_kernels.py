@@ -17,6 +17,7 @@ from torch import nn
 from report import write_result
 
 from fasterbench.roofline import RooflineAnalyzer
+from fasterbench.rows import beside_kernels
 
 def mlp(): return nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)), torch.randn(64, 512)
 
@@ -37,7 +38,7 @@ def measured(name, threads):
     model, sample = models[name]()
     r = RooflineAnalyzer(torch.compile(model.eval()), sample).profile(kernels=True)
     eager = RooflineAnalyzer(model, sample, r.peaks).estimate()
-    kernels, rest = [o for o in r if o.operations], [o for o in r if o.type=='compiled code']
+    kernels, rest = [o for o in r if o.operations], [o for o in r if o.type==beside_kernels]
     in_kernels, others = (sum(o.time_s for o in rows) for rows in (kernels, rest))
     t, held = r.totals, [o.cache_pct if o.above else o.utilization_pct for o in kernels]
     disturbance = t.disturbance if t.disturbance and t.disturbance.notable else 'no others'

@@ -39,7 +39,8 @@ class Collective(NamedTuple):
     group:str  # name of the group
     ranks:int  # in the group
     nbytes:int # bytes of the message, as `bus_bytes` takes them
-    peer:int|None = None # of a message between two: the other's rank in the group
+    peer:int|None = None # rank in the group: of a message between two the other's, else the root's, if there is one
+    members:tuple = ()   # ranks of the whole job that are in the group
     @property
     def label(self)->str: # kind and group
         return f'({self.kind} {self.group})'
@@ -58,11 +59,15 @@ def group_name(group)->str: # group: a `ProcessGroup`
     if desc=='default_pg': return 'world'
     return f'group {group.group_name}' if desc=='undefined' else desc.removeprefix('mesh_')
 
-def _collective(name, args, group)->Collective:
+_peer_at = dict(send=2, recv_=2, broadcast_=2, scatter_=3, reduce_=3, gather_=3)   # of its arguments
+
+def _members(group): return torch.distributed.get_process_group_ranks(group)
+
+def _collective(name, args, group, members=_members)->Collective:
     "What a call of an operator of c10d is"
     kind, nbytes = messages[name]
-    peer = args[2] if name in ('send', 'recv_') else None
-    return Collective(kind, group_name(group), group.size(), nbytes(args, group.size()), peer)
+    peer = args[_peer_at[name]] if name in _peer_at else None
+    return Collective(kind, group_name(group), group.size(), nbytes(args, group.size()), peer, tuple(members(group)))
 
 # %% ../nbs/core/collectives.ipynb #61b0a3fe
 _seen_first = torch._C.DispatchKey.BackendSelect
@@ -85,11 +90,12 @@ def distributed()->bool:
 class watching_collectives:
     "A context, as often as it is entered, which is told of all collectives of this process"
     def __init__(self,
-        issued, # called with a `Collective` and a function that issues it and gives its `Work`; `None`: it has none
-        waited=lambda collective, wait: wait(), # called where a result is waited for, by Python or an operator
+        issued, # called with a `Collective` and a function that issues it and gives its `Work`, `None` if it has none
+        # called where a result is waited for: with what `issued` gave, and a function that waits
+        waited=lambda token, wait: wait(),
     ):
         self.issued, self.waited = issued, waited
-        self.works, self.results = {}, {}   # what is not waited for: id of a `Work` → both, storage → collective
+        self.works, self.results = {}, {}   # what is not waited for: id of a `Work` → token and it, storage → token
     def __enter__(self):
         if not distributed(): return
         import torch.distributed as dist
@@ -121,29 +127,30 @@ def telling(self:watching_collectives, dist, name):
     "What is called for an operator of c10d: `issued` is told of it"
     def told(args, run):
         group = next(dist.ProcessGroup.unbox(o) for o in args if isinstance(o, torch.ScriptObject))
-        collective, out = _collective(name, args, group), []
+        done = []   # what the operator gives, and its `Work`
         def issue():
-            out.append(run())
-            work = out[0][-1] if isinstance(out[0], tuple) else out[0]
-            return None if work is None else self.noted(collective, args, dist.Work.unbox(work))
-        self.issued(collective, issue)
-        return out[0]
+            out = run()
+            last = out[-1] if isinstance(out, tuple) else out
+            done[:] = out, None if last is None else dist.Work.unbox(last)
+            return done[1]
+        token = self.issued(_collective(name, args, group), issue)
+        if done[1] is not None: self.noted(token, args, done[1])
+        return done[0]
     return told
 
 @patch
-def noted(self:watching_collectives, collective, args, work):
-    "Remember who is to be waited for"
-    self.works[id(work)] = collective, work
-    for s in _storages(args[0]): self.results[s] = collective
-    return work
+def noted(self:watching_collectives, token, args, work):
+    "Remember what is to be waited for"
+    self.works[id(work)] = token, work
+    for s in _storages(args[0]): self.results[s] = token
 
 # %% ../nbs/core/collectives.ipynb #ac622657
 @patch
 def wait_tensor(self:watching_collectives, args, run):
-    collective = self.results.pop(_storages(args[0])[0], None)
-    return run() if collective is None else self.waited(collective, run)
+    token = self.results.pop(_storages(args[0])[0], None)
+    return run() if token is None else self.waited(token, run)
 
 @patch
 def wait_work(self:watching_collectives, work, *args):
-    collective, _ = self.works.pop(id(work), (None, None))
-    return self.wait(work, *args) if collective is None else self.waited(collective, lambda: self.wait(work, *args))
+    token, _ = self.works.pop(id(work), (None, None))
+    return self.wait(work, *args) if token is None else self.waited(token, lambda: self.wait(work, *args))

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 import torch
 from fastcore.basics import patch
 from typing import NamedTuple
-from .core import device_name, model_device, model_dtype, resolve_device, walk
+from .core import device_name, model_dtype, walk
 from .costs import CostMode, Costs, ModuleCost, counted, warn_unknown
 from .inductor import Kernel, Recorder, compiled_regions, compiling, inductor_options, recompiled, told
 from .observe import Observer, time_forwards, warn_other_path
@@ -20,9 +20,10 @@ from .recheck import Retimer, recheck
 from .regions import visible
 from .matching import bare
 from .results import Roofline, circumstances, inside
-from .roofline import RooflineAnalyzer, _check_request, check_peaks
-from .rows import RooflinePoint, mean_of, middle_half, module_kind, roofline_point, sum_rows, warn_no_ceiling
-from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .roofline import RooflineAnalyzer, _check_request
+from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind
+from .rows import roofline_point, sum_rows, warn_no_ceiling
+from .settings import one_at_a_time
 from .state import undisturbed
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
@@ -229,9 +230,11 @@ def described(row:RooflinePoint, k:Kernel)->RooflinePoint:
 # %% ../nbs/analysis/compiled_kernels.ipynb #d264a538
 class KernelRows:
     "Makes rows from counts and times"
+    what = 'forward' # was counted and timed
     def __init__(self, costs, by_name, rec, launches, forwards, modules, regions):
         self.costs, self.launches, self.forwards = costs, launches, forwards
         self.modules, self.regions, self.names = modules, regions, row_names(rec.kernels)
+        self.everything = rec.modules   # also what is inside of regions
         self.kernels = [(k, l) for k in rec.kernels for l in launches if l.number==k.number]
         self.shares = shared_out(by_name, self.held(), self.beside)
         self.middle = middle_half(forwards.totals)
@@ -280,7 +283,7 @@ def of_rest(self:KernelRows, region, phase=None)->RooflinePoint:
     name, place = '.'.join(filter(None, [bare(region), '(not attributed)'])), self.place(phase, region)
     samples, left = self.samples(place), self.left(region, phase)
     time_s = mean_of(samples, self.middle)
-    return RooflinePoint(name, 'compiled code', left['flops'], 0, time_s, None, None, 'undefined', None,
+    return RooflinePoint(name, beside_kernels, left['flops'], 0, time_s, None, None, 'undefined', None,
         calls=self.forwards.calls[self.place('forward', region)], matmul_flops=left['matmul_flops'],
         time_pct=100*time_s/self.forward_s, samples=samples, phase=phase, recomputed=left['recomputed'])
 
@@ -302,14 +305,13 @@ def rows(self:KernelRows, peaks)->list:
 # %% ../nbs/analysis/compiled_kernels.ipynb #63e5bcca
 def rechecked(
     made:KernelRows, peaks, device,
-    everything:dict, # name → module
     count, # called with a mode: counts what the rows are of, under it
     kind:type=Retimer, # of that mode
 ): # `HardwarePeaks`
     "The peaks, measured again where a row is above them"
     modules = {made.names[k.number]: {o.module for o in k.operations} for k,_ in made.kernels}
     def retimer(odd, names, *args):
-        return kind(set().union(*(modules.get(n, {n}) for n in odd)), {*everything}, *args)
+        return kind(set().union(*(modules.get(n, {n}) for n in odd)), {*made.everything}, *args)
     return recheck(made.rows(peaks), peaks, device, count, retimer)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #ad50e427
@@ -317,18 +319,22 @@ def rechecked(
 def _kernels_measured(self:RooflineAnalyzer, run, device, regions, warmup, steps):
     "Count and time the kernels of compiled regions"
     modules, everything = visible(run.model), walk(run.model)
-    rec, mode = Recorder({id(m): n for n,m in everything.items()}), OperationCosts()
+    rec, mode = Recorder(everything), OperationCosts()
     o = KernelObserver(run.model, run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
     try:
         run.rehearse()
         with compiling(rec), o.marks: o.forward(), o.forward()
         launches, costs = o.launches(), counted(run, everything, mode)
-        made = KernelRows(costs, mode.by_name, rec, launches, time_forwards(o, device, warmup, steps), modules, regions)
-        with run.open(): peaks = self.peaks_for(device, costs)
-        def count(mode): counted(run, everything, mode)
-        if self.given is None: peaks = rechecked(made, peaks, device, everything, count)
-        return made, peaks, rec.breaks
+        taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
+    return KernelRows(costs, mode.by_name, rec, launches, taken, modules, regions), rec.breaks
+
+@patch
+def _kernels_placed(self:RooflineAnalyzer, made, run, device, count, kind=Retimer):
+    "The peaks that rows of kernels stand under; `count`: function such as `counted`"
+    with run.open(): peaks = self.peaks_for(device, made.costs)
+    if self.given is not None: return peaks
+    return rechecked(made, peaks, device, lambda mode: count(run, made.everything, mode), kind)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #aa41c321
 def regions_of(model)->dict: # name → module
@@ -350,23 +356,22 @@ def profile_kernels(self:RooflineAnalyzer,
     _check_request(warmup, steps, grad=grad)
     regions_of(self.model)
     with one_at_a_time:
-        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-        if self.given is not None: check_peaks(self.given, device)
-        tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
-        with undisturbed(self.model, self.sample, device, grad) as run, float32_precision(tf32):
-            made, peaks, breaks = self._kernels_measured(run, device, regions_of(run.model), warmup, steps)
-    return self._kernels_told(made, peaks, breaks, device)
+        device, precision = self._on(device), self._precision()
+        with undisturbed(self.model, self.sample, device, grad) as run, precision:
+            made, breaks = self._kernels_measured(run, device, regions_of(run.model), warmup, steps)
+            peaks = self._kernels_placed(made, run, device, counted)
+    about = circumstances(self.model, self.sample, device, model_dtype(self.model),
+        threads=torch.get_num_threads(), device_name=device_name(device))
+    return self._kernels_told(made, peaks, about, breaks)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #b19b98e8
 @patch
-def _kernels_told(self:RooflineAnalyzer, made, peaks, breaks, device):
+def _kernels_told(self:RooflineAnalyzer, made, peaks, about, breaks, memory=None):
     "The result; gives its warnings"
-    about = circumstances(self.model, self.sample, device, model_dtype(self.model),
-        threads=torch.get_num_threads(), device_name=device_name(device), graph_breaks=[' '.join(o) for o in breaks])
-    rows = made.rows(peaks)
-    self.results = Roofline(rows, 'kernels', peaks, sum_rows(rows, made.forwards, made.costs), about)
-    self.costs = made.costs
+    rows, about = made.rows(peaks), about | dict(graph_breaks=[' '.join(o) for o in breaks])
+    totals = sum_rows(rows, made.forwards, made.costs, made.what)
+    self.results, self.costs = Roofline(rows, 'kernels', peaks, totals, about, memory), made.costs
     warn_unknown(made.costs)
     warn_no_ceiling(self.results, peaks)
-    warn_other_path(made.seen(), made.forwards)
+    warn_other_path(made.seen(), made.forwards, made.what)
     return self.results

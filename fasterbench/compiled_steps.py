@@ -8,17 +8,15 @@ __all__ = ['StepOperationCosts', 'other_phase', 'KernelStepObserver', 'KernelSte
 # %% ../nbs/analysis/compiled_steps.ipynb #76c92760
 import torch
 from fastcore.basics import patch
-from .compiled_kernels import KernelRows, MarkingKernels, NotingNames, rechecked, regions_of
-from .core import held, model_device, resolve_device, walk
-from .costs import warn_unknown
+from .compiled_kernels import KernelRows, MarkingKernels, NotingNames, regions_of
+from .core import held, walk
 from .inductor import Recorder, compiling, recompiled
-from .observe import time_forwards, warn_other_path
+from .observe import time_forwards
 from .phases import Place, StepMode, counted_step
 from .regions import visible
 from .results import Roofline
-from .roofline import RooflineAnalyzer, _check_request, check_peaks
-from .rows import sum_rows, warn_no_ceiling
-from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .roofline import RooflineAnalyzer, _check_request
+from .settings import one_at_a_time
 from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
 
@@ -45,6 +43,7 @@ class KernelStepObserver(MarkingKernels, StepObserver):
 # %% ../nbs/analysis/compiled_steps.ipynb #a909ca1e
 class KernelStepRows(KernelRows):
     "Rows of what was counted and timed in steps"
+    what = 'step'
     def __init__(self, step, *args):
         self.step = step
         super().__init__(*args)
@@ -67,7 +66,7 @@ class KernelStepRows(KernelRows):
 def _step_kernels_measured(self:RooflineAnalyzer, step, device, warmup, steps):
     "What compiled regions of a model do and take in a step, by kernel"
     modules, everything, regions = visible(step.model), walk(step.model), regions_of(step.model)
-    rec, mode = Recorder({id(m): n for n,m in everything.items()}), StepOperationCosts()
+    rec, mode = Recorder(everything), StepOperationCosts()
     instead = {n: recompiled(rec, n, m) for n,m in regions.items()}
     o = KernelStepObserver(step, device, modules, regions, instead)
     try:
@@ -78,15 +77,6 @@ def _step_kernels_measured(self:RooflineAnalyzer, step, device, warmup, steps):
     finally: rec.forget()
     made = KernelStepRows(step, costs, mode.by_name, rec, launches, taken, modules, regions)
     return made, rec.breaks, step_memory(step, modules, device)
-
-# %% ../nbs/analysis/compiled_steps.ipynb #7d329ea9
-@patch
-def _step_kernels_placed(self:RooflineAnalyzer, made, step, device):
-    "The peaks that rows of kernels stand under"
-    everything = walk(step.model)
-    def count(mode): counted_step(step, everything, mode)
-    with step.open(): peaks = self.peaks_for(device, made.costs)
-    return peaks if self.given is not None else rechecked(made, peaks, device, everything, count, StepRetimer)
 
 # %% ../nbs/analysis/compiled_steps.ipynb #3d6799e6
 @patch
@@ -104,23 +94,10 @@ def profile_step_kernels(self:RooflineAnalyzer,
     _check_request(warmup, steps)
     regions_of(self.model)
     with one_at_a_time:
-        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-        if self.given is not None: check_peaks(self.given, device)
-        tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
+        device, precision = self._on(device), self._precision()
         told = self.model, self.sample, loss, optimizer, device, clip, scaler
-        with training(*told) as step, float32_precision(tf32):
+        with training(*told) as step, precision:
             made, breaks, memory = self._step_kernels_measured(step, device, warmup, steps)
-            peaks, about = self._step_kernels_placed(made, step, device), step_about(self, step, device)
-    return self._step_kernels_told(made, peaks, about | dict(graph_breaks=[' '.join(o) for o in breaks]), memory)
-
-# %% ../nbs/analysis/compiled_steps.ipynb #719967f4
-@patch
-def _step_kernels_told(self:RooflineAnalyzer, made, peaks, about, memory):
-    "The result, and the warnings that it comes with"
-    rows = made.rows(peaks)
-    totals = sum_rows(rows, made.forwards, made.costs, 'step')
-    self.results, self.costs = Roofline(rows, 'kernels', peaks, totals, about, memory), made.costs
-    warn_unknown(made.costs)
-    warn_no_ceiling(self.results, peaks)
-    warn_other_path(made.seen(), made.forwards, 'step')
-    return self.results
+            peaks = self._kernels_placed(made, step, device, counted_step, StepRetimer)
+            about = step_about(self, step, device)
+    return self._kernels_told(made, peaks, about, breaks, memory)

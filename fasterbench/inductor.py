@@ -27,7 +27,7 @@ from typing import NamedTuple
 from .core import first_line
 from .costs import op_dtype
 from .registry import Cost
-from .regions import compiled_in_place, wrapped
+from .regions import torch_compiled, wrapped
 from .rules import rule_for
 
 # %% ../nbs/analysis/inductor.ipynb #1028533a
@@ -62,7 +62,7 @@ def inductor_options(
 def compiled_regions(
     modules:dict, # name → module
 )->dict: # the same, of those that `torch.compile` made
-    return {n:m for n,m in modules.items() if wrapped(m) or compiled_in_place(m)}
+    return {n:m for n,m in modules.items() if torch_compiled(m)}
 
 # %% ../nbs/analysis/inductor.ipynb #bb3f37f7
 class Operation(NamedTuple):
@@ -180,10 +180,12 @@ class Frame(NamedTuple):
 class Recorder:
     "Records the kernels that Inductor makes"
     def __init__(self,
-        names:dict, # id of a module → its qualified name
+        modules:dict, # qualified name → module
     ):
-        self.names, self.kernels, self.frames, self.seen = names, [], {}, set()
+        self.modules, self.names = modules, {id(m): n for n,m in modules.items()}
+        self.kernels, self.frames, self.seen = [], {}, set()
         self.defined = None   # name, kind and scheduler nodes of the kernel that was defined last
+        self.last = None      # the graph for which code was generated last, and what `of_graph` gives for it
         self.inside = False   # of a call that is already recorded?
         self.codes, self.breaks = [], []   # pairs (code, compiled code); `Break`s
     @property
@@ -239,18 +241,24 @@ def _writers():
         if origin is not None: (libraries.setdefault(origin, set()) if library else res[origin]).add(o.get_name())
     return {**res, **libraries}   # the library call, where there is one
 
-def _done(nodes, held):
+@patch
+def of_graph(self:Recorder)->tuple: # function that returns the stand-in for a node's value; dict of `_writers`
+    "What holds for all kernels of the graph for which code is generated now"
+    if self.last is None or self.last[0] is not _graph(): self.last = _graph(), _values(), _writers()
+    return self.last[1:]
+
+def _done(nodes, held, writers):
     "The graph's nodes in `held` that these nodes of the scheduler run; those with no known writer, too"
-    names, writers = {o.get_name() for n in nodes for o in n.get_nodes()}, _writers()
+    names = {o.get_name() for n in nodes for o in n.get_nodes()}
     return [f for f in held if not f in writers or writers[f] & names]
 
 # %% ../nbs/analysis/inductor.ipynb #fcb58002
 @patch
 def note(self:Recorder, name:str, kind:str, nodes:list, origin=None)->int: # its number
     "Record a kernel of scheduler nodes; `origin`: the graph's node that a library call runs"
-    value, frame = _values(), self.frame
+    (value, writers), frame = self.of_graph(), self.frame
     held = [origin] if origin else _held(nodes)
-    mine = [f for f in _done(nodes, held) if f not in self.seen]
+    mine = [f for f in _done(nodes, held, writers) if f not in self.seen]
     self.seen.update(mine)
     done = [self.operation(f, value) for f in mine]
     sources = [(self.module(f), _original(f)) for f in _working(held) or held] or [(frame.region, 'copy')]
@@ -410,3 +418,4 @@ def forget(self:Recorder):
     "Remove what Dynamo cached for the regions that were compiled again"
     for code,made in self.codes: _forget(code, made)
     self.codes.clear(); self.frames.clear(); self.seen.clear()
+    self.last = None

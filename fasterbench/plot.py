@@ -16,7 +16,7 @@ from .labels import Frame, Placer, Spot, at_widths, place, spots_around, text_si
 from .marks import Block, bandwidth, block_hover, colour_groups, colours, drawable, equal_blocks
 from .marks import marker_size, names_of, rate, rate_unit, shapes, spread, standing, without_flops
 from .roof import peaks_of
-from .rows import main_dtype
+from .rows import beside_kernels, main_dtype
 from .roofs import Line, name_lines, name_ridge, other_roofs, peak_lines, roof_lines
 from .sheets import axis_ranges, headroom, lay_out, log_axis, name_shapes, sheet, write
 from .sheets import left, narrowest, right
@@ -143,7 +143,7 @@ def _legend_of_shapes(rows):
 
 def _without_mark(r)->str|None: # `None`: there is one
     "Why a row has no mark: its cost is not known, it is beside kernels, or it has no work"
-    if r.bound=='undefined': return 'kernels' if r.type=='compiled code' else 'cost'
+    if r.bound=='undefined': return 'kernels' if r.type==beside_kernels else 'cost'
     return None if drawable(r) or without_flops(r) else 'work'
 
 def _subtitle(rows, peaks, paper):

@@ -12,7 +12,7 @@ from .columns import row_seconds
 from .peaks import HardwarePeaks
 from .phases import Place, phases
 from .results import Roofline, group_key
-from .rows import memory_pct, no_ceiling
+from .rows import beside_kernels, memory_pct, no_ceiling
 from .tables import fitted, terminal_width
 from .timing import check_count
 from .utilization import token_lines
@@ -215,7 +215,7 @@ def _fused_lines(r):
 # %% ../nbs/visualization/report.ipynb #8543939f
 def _kernel_lines(r):
     "What is to be said of kernels of compiled code"
-    rest = [o for o in r if o.type=='compiled code']
+    rest = [o for o in r if o.type==beside_kernels]
     if not rest: return []
     n, in_kernels = sum(bool(o.operations) for o in r), sum(o.time_s for o in r if o.operations)
     region_s = in_kernels + sum(o.time_s for o in rest)

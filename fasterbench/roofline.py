@@ -135,6 +135,19 @@ def _check_request(warmup, steps, **flags):
     for name,value in flags.items():
         if not isinstance(value, bool): raise TypeError(f"{name}={value!r}: {name} is True or False")
 
+# %% ../nbs/analysis/roofline.ipynb #a1619501
+@patch
+def _on(self:RooflineAnalyzer, device:str|torch.device|None)->torch.device:
+    "The device of a profile, which peaks that were given have to be of"
+    device = resolve_device(model_device(self.model, self.sample) if device is None else device)
+    if self.given is not None: check_peaks(self.given, device)
+    return device
+
+@patch
+def _precision(self:RooflineAnalyzer):
+    "A context with the precision that float32 products have in a profile"
+    return float32_precision(tf32_allowed() if self.given is None else self.given.tf32_enabled)
+
 # %% ../nbs/analysis/roofline.ipynb #0906923a
 @patch
 def profile(self:RooflineAnalyzer,
@@ -151,8 +164,7 @@ def profile(self:RooflineAnalyzer,
     if kernels and isolate: raise ValueError("isolate=True beside kernels=True: a kernel is not called by itself")
     if kernels: return self.profile_kernels(device, warmup=warmup, steps=steps, grad=grad)
     with one_at_a_time:
-        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-        if self.given is not None: check_peaks(self.given, device)
+        device = self._on(device)
         costs, forwards, peaks, alone, modules = self._measured(device, warmup, steps, isolate, grad)
     about = circumstances(self.model, self.sample, device, model_dtype(self.model),
         threads=torch.get_num_threads(), device_name=device_name(device))
@@ -168,8 +180,8 @@ def profile(self:RooflineAnalyzer,
 @patch
 def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad):
     "What was counted and timed in forwards of the model, under which peaks"
-    tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
-    with undisturbed(self.model, self.sample, device, grad) as run, float32_precision(tf32):
+    precision = self._precision()   # of the settings outside of the block
+    with undisturbed(self.model, self.sample, device, grad) as run, precision:
         modules = visible(run.model)   # as they are now; a forward may change that
         o, seen = Observer(run.model, run, device, modules), []
         run.rehearse()

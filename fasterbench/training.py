@@ -12,8 +12,9 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
 from threading import get_ident
+from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
-from .core import device_name, first_line, model_device, model_dtype, resolve_device
+from .core import device_name, first_line, model_dtype
 from .costs import warn_unknown
 from .footprint import Footprint, allocator_of, measured_footprint, step_footprint
 from .observe import Observer, time_forwards, warn_other_path
@@ -22,9 +23,9 @@ from .phases import phases, place_of, told_groups
 from .recheck import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
-from .roofline import RooflineAnalyzer, _check_request, check_peaks
+from .roofline import RooflineAnalyzer, _check_request
 from .rows import mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
-from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .settings import one_at_a_time
 from .step import loss_of, training
 from .utilization import language_facts
 
@@ -44,6 +45,8 @@ class StepObserver(Observer):
             finally: note((place, start, mark()))
         return marked
     def part(self, name): return Part(self.phase, name)
+    def exchange_key(self, collective): return Place(self.phase, row_name(self.at, collective))
+    def again(self, key): return Part(*key)
     def path(self): return Counter(place for place,*_ in self.calls if type(place) is Place)
     def prepared(self): return lambda: self.run.make(*[self.step_part]*self.on)
 
@@ -82,7 +85,7 @@ def taking(self:StepObserver):
 def step_part(self:StepObserver, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
     place = place_of(part, self.run)
-    self.phase = place.phase
+    self.phase, self.at = place.phase, place.name
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
         if part not in ('forward', 'backward'): stack.enter_context(noted(self, place))
@@ -185,11 +188,9 @@ def profile_step(self:RooflineAnalyzer,
     more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
     if kernels: return self.profile_step_kernels(loss, optimizer, **more)
     with one_at_a_time:
-        device = resolve_device(model_device(self.model, self.sample) if device is None else device)
-        if self.given is not None: check_peaks(self.given, device)
-        tf32 = self.given.tf32_enabled if self.given is not None else tf32_allowed()
+        device, precision = self._on(device), self._precision()
         told = self.model, self.sample, loss, optimizer, device, clip, scaler
-        with training(*told) as step, float32_precision(tf32):
+        with training(*told) as step, precision:
             costs, taken, peaks, rows, memory = self._step_measured(step, device, warmup, steps)
             totals, about = sum_rows(rows, taken, costs, 'step'), step_about(self, step, device)
     self.results, self.costs = Roofline(rows, 'measured', peaks, totals, about, memory, costs.boundaries), costs
