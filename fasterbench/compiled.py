@@ -44,7 +44,7 @@ def merged(
     costs:Costs, # with the callers of modules
 )->dict: # name → `ModuleCost`
     "`work`, with that of modules inside compiled code added to the row of their caller"
-    rows = {n for n in work if n in timed or not n}
+    rows = {n for n,c in work.items() if n in timed or not n or c.collectives}
     into = {n: caller_in(n, rows, costs) for n in work}
     res = {n:c for n,c in work.items() if into[n]==n}
     for name,c in work.items():
@@ -60,6 +60,6 @@ def merged(
 # %% ../nbs/analysis/compiled.ipynb #0030e124
 def join_compiled(costs:Costs, o:Observer, timed:Counter, modules:dict)->Costs:
     "Move work to the rows that have its time, and mark rows of compiled code"
-    for n,c in costs.by_module.items(): c.compiled = compiled(modules[n])
+    for n,c in costs.by_module.items(): c.compiled = n in modules and compiled(modules[n])
     if not compiled_in(costs, o, timed): return costs
     return Costs(merged(costs.by_module, timed, costs), costs.callers)

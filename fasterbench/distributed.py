@@ -29,7 +29,7 @@ def together(
     check_seconds('timeout', timeout)
     if not (ranks and distributed() and _world()>1): return nullcontext()
     if asked := [k for k,v in alone.items() if v]:
-        raise ValueError(f"{asked[0]}=True on {_world()} ranks: a module that is called alone would wait for the others")
+        raise ValueError(f"{asked[0]}=True on {_world()} ranks: a module called alone would wait for the others")
     return rendezvous(timeout)
 
 def _world()->int:

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from .registry import free_rule, is_complex, is_float, none, rule, rules
 from .traffic import Move, _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes
-from .traffic import element_size, first, flat, lookup_bytes, masked_bytes, noted, output_bytes
+from .traffic import element_size, first, flat, lookup_bytes, masked_bytes, no_bytes, noted, output_bytes
 from .traffic import template_bytes, update_bytes
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
@@ -153,6 +153,16 @@ rule('copy', 'moves data', copy_bytes)(none)
 prims_moved = 'rev collapse reshape convert_element_type device_put copy_strided copy_to item'
 rule(prims_moved, 'moves data', library='prims')(none)
 rule('iota', 'creates', output_bytes, library='prims')(none)
+
+# %% ../nbs/counting/elementwise.ipynb #44dc4e3e
+def _copied_in(func, args, kwargs, out):
+    "Bytes of parts that are copied into this rank's part of the whole"
+    return noted([Move(t) for t in flat(args[0])] + [Move(out[0], written=True)])
+
+rule('all_gather_copy_in', 'moves data', _copied_in, library='fsdp')(none)
+rule('split_with_sizes_copy chunk_cat chunk_cat_mixed_dtype', 'moves data', library='fsdp')(none)
+rule('copy_', 'moves data', copy_bytes, library='fsdp')(none)
+rule('record_grad_output_stream', 'free', no_bytes, library='fsdp')(none)
 
 # %% ../nbs/counting/elementwise.ipynb #cc1633b1
 @rule('normal', 'creates')

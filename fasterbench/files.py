@@ -66,7 +66,7 @@ def _list(read, kind=list):
 # %% ../nbs/results/files.ipynb #7fff562e
 # that files of version 1 do not have
 later_fields = 'phase', 'recomputed', 'what', 'memory', 'boundaries', 'boundary_bytes', 'fused_roof_time_s', \
-    'eager_bytes', 'modules', 'operations'
+    'eager_bytes', 'modules', 'operations', 'link_bytes', 'link_time_s'
 
 def _object(place, v, readers):
     "An object with just these keys, each value read"
@@ -98,7 +98,7 @@ _parts = dict(others=_amount, stolen=_amount, processors=_whole, room=_whole)
 def _disturbance(place, v): return Disturbance(**_object(place, v, _parts))
 
 # %% ../nbs/results/files.ipynb #75973522
-_bound, _text = _one_of(('memory', 'compute', 'undefined')), _maybe(_words)
+_bound, _text = _one_of(('memory', 'compute', 'link', 'undefined')), _maybe(_words)
 _some, _ratios, _least = _maybe(_number), _maybe(_ratio), _maybe(_amount)
 
 row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, time_s=_some,
@@ -107,12 +107,13 @@ row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, 
     working_set=_amount, roof=_text, cache_time_s=_least, warm_s=_some, cold_s=_some, ran=_maybe(_whole),
     called_s=_some, samples=_samples, unknown=_counter, phase=_maybe(_one_of(phases)), recomputed=_amount,
     boundary_bytes=_least, fused_roof_time_s=_least, eager_bytes=_least,
-    modules=_list(_words, tuple), operations=_list(_words, tuple))
+    modules=_list(_words, tuple), operations=_list(_words, tuple), link_bytes=_amount, link_time_s=_least)
 projection_fields = row_fields | dict(was_bound=_maybe(_bound), was_roof_time_s=_least)
 totals_fields = dict(forward=_timing, outside=_timing, rows_s=_number, undefined_s=_number, flops=_amount,
     matmul_flops=_amount, bytes_moved=_amount, roof_time_s=_amount, complete=_flag, plain=_timing,
     overhead_pct=_ratio, module_calls=_whole, launch=_maybe(_timing), device_idle_pct=_ratios,
-    overhead_interval=_maybe(_interval), disturbance=_maybe(_disturbance), what=_one_of(('forward', 'step')))
+    overhead_interval=_maybe(_interval), disturbance=_maybe(_disturbance), what=_one_of(('forward', 'step')),
+    link_bytes=_amount)
 
 # %% ../nbs/results/files.ipynb #8ffcfb71
 def _amounts(place, v): return dict(_counter(place, v)) # name → bytes

@@ -24,6 +24,7 @@ from .core import as_text, held, is_strided, model_device, si, tensors
 from .nodes import Nodes
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
+from .shards import placing
 from .snapshot import parts
 from .step import _parameters_of
 from .twin import _unwrapped
@@ -105,6 +106,7 @@ class MemoryMode(TorchDispatchMode):
         self.before, self.log = Counter(), []   # number → bytes at the beginning; (number, bytes, tensors kept, phase)
         self.at, self.phase, self.owners = '', '', {}   # number → module that kept it first
         self.nodes = None   # which module made which node of autograd's graph
+        self.wraps = False  # were there tensors that wrap others, such as `DTensor`s?
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
@@ -163,7 +165,9 @@ def was_there(self:MemoryMode, t, kind='inputs'):
 
 @patch
 def __torch_dispatch__(self:MemoryMode, func, types, args=(), kwargs=None):
+    self.wraps = self.wraps or any(map(is_traceable_wrapper_subclass_type, types))
     if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
+    if self.wraps and placing(): return func(*args, **kwargs or {})   # takes no memory
     for t in _given((args, kwargs)):
         if t.dim(): self.was_there(t)
     out = func(*args, **(kwargs or {}))

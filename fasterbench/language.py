@@ -108,7 +108,8 @@ def _causal(costs, modules, noted, cache):
     if len(noted)<len(cache.layers): return None
     masked = _masked_flops(noted, cache)
     def less(c, n): return replace(c, flops=c.flops - n, matmul_flops=c.matmul_flops - n)
-    return Costs({name: less(c, masked[modules[name]]) for name,c in costs.by_module.items()}, costs.callers)
+    return Costs({name: less(c, masked[modules[name]]) if name in modules else c
+        for name,c in costs.by_module.items()}, costs.callers)
 
 # %% ../nbs/analysis/language.ipynb #542bc4a4
 def _phase(name, model, tokens, length, batch, size, cached, peaks):

@@ -186,7 +186,7 @@ def footprint_on_paper(step:PaperStep)->Footprint|None:
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):
     "The row of one place, without times"
-    module = done_by(place.name, modules, step)
+    module = done_by(place.name, modules, step, costs.by_module[place])
     return in_step(roofline_point(place.name, module, costs.by_module[place], [], None, peaks), place, costs)
 
 def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`

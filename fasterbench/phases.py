@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 from torch.autograd import set_multithreading_enabled
+from .collectives import watching_collectives
 from .costs import CostMode, Costs, _following, hides
 from .graphs import before_graphs
 from .nodes import Nodes, backward_parts, recomputed_parts
@@ -144,7 +145,8 @@ def costs_of(mode:StepMode, callers:dict)->StepCosts:
     # what a replay moves is not seen
     if any(map(hides, mode.rows.values())): return StepCosts(dict(mode.rows), callers)
     edges = mode.bounds.boundaries(lambda place: (place,))
-    for place,row in mode.rows.items(): row.own_boundary = edges[place]
+    for place,row in mode.rows.items():
+        if not row.collectives: row.own_boundary = edges[place]
     return StepCosts(dict(mode.rows), callers, mode.bounds)
 
 # %% ../nbs/counting/phases.ipynb #8af95015
@@ -164,7 +166,7 @@ def counted_step(
     mode.nodes = Nodes(modules)
     step.reset()
     with (watching(modules, _following(mode, modules, callers)), followed(mode.nodes, mode.parted, within(mode)),
-          eager(step.model), before_graphs(mode, mode.replayed, 'replay'), mode):
+          eager(step.model), before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
         value = step.make(lambda part: counted_part(mode, step, part))
     mode.bounds.ended(value)
     return costs_of(mode, dict(callers))

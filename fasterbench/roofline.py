@@ -18,7 +18,7 @@ from .compiled import join_compiled
 from .distributed import agreement, together, with_ranks
 from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
-from .costs import Costs, counted, counted_on_paper, warn_unknown, weights_in
+from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output, framed
 from .files import formats
 from .observe import Observer, time_forwards, warn_other_path
@@ -34,6 +34,7 @@ from .results import Roofline, Viewed, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind
 from .rows import roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed
+from .shards import own_part
 from .state import check_sample, undisturbed
 from .system import usable_cpus
 from .timing import check_count
@@ -203,7 +204,7 @@ def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
         if not cost.worked: continue
         ran = [path[name]==cost.calls for path in forwards.paths]
         samples = [own.get(name, 0.) for own in forwards.owns]
-        row = roofline_point(name, modules[name], cost, samples, forward_s, peaks, ran, middle)
+        row = roofline_point(name, stands_for(name, cost, modules), cost, samples, forward_s, peaks, ran, middle)
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)
@@ -240,13 +241,14 @@ def plot(self:RooflineAnalyzer,
 
 # %% ../nbs/analysis/roofline.ipynb #386fad90
 def weight_bytes(model:nn.Module)->float: # bytes
-    "What the parameters and buffers of `model` take; inside of `weights_in` in that format"
-    return sum(covered_bytes(t) for t in held(model) if not nn.parameter.is_lazy(t))
+    "What the parameters and buffers of `model` take on this rank; inside of `weights_in` in that format"
+    return sum(covered_bytes(own_part(t)) for t in held(model) if not nn.parameter.is_lazy(t))
 
 # %% ../nbs/analysis/roofline.ipynb #9f6956b7
 def paper_rows(costs:Costs, modules:dict, peaks:HardwarePeaks)->list[RooflinePoint]:
     "The rows of what was counted, without times"
-    return [roofline_point(n, modules[n], c, [], None, peaks) for n,c in costs.by_module.items() if c.worked]
+    return [roofline_point(n, stands_for(n, c, modules), c, [], None, peaks)
+        for n,c in costs.by_module.items() if c.worked]
 
 # %% ../nbs/analysis/roofline.ipynb #447deb12
 def _elsewhere(peaks)->str|None:

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['beside_kernels', 'RooflinePoint', 'with_phase', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind',
-           'own_params', 'middle_half', 'mean_of', 'called_of', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling',
-           'Totals', 'sum_rows', 'warn_no_ceiling', 'memory_pct', 'main_dtype', 'check_ceilings']
+           'own_params', 'middle_half', 'mean_of', 'called_of', 'link_of', 'link_s', 'under_link', 'fused_s',
+           'under_roof', 'roofline_point', 'link_intensities', 'no_ceiling', 'Totals', 'sum_rows', 'warn_no_ceiling',
+           'memory_pct', 'main_dtype', 'check_ceilings']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
 import warnings
@@ -19,6 +20,7 @@ from .core import as_text, held
 from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks, arithmetic_dtype, dtype_name
 from .regions import one_region
+from .shards import own_part
 from .system import Disturbance
 from .timing import Timing
 
@@ -33,7 +35,7 @@ class RooflinePoint:
     time_s:float|None               # seconds a forward, mean of the middle half; `None`: estimated, not run
     arithmetic_intensity:float|None # FLOP/byte; `None`: undefined
     achieved_gflops:float|None      # 10⁹ FLOP/s
-    bound:str                       # `"memory"`, `"compute"` or `"undefined"`
+    bound:str                       # `"memory"`, `"compute"`, `"link"` or `"undefined"`
     utilization_pct:float|None      # percent: time the roof allows / time measured, not clipped
     calls:int = 1                   # calls a forward
     matmul_flops:int = 0            # FLOP a forward in matrix products
@@ -57,6 +59,8 @@ class RooflinePoint:
     eager_bytes:float|None = field(default=None, repr=False) # bytes of compiled code's operations, one by one
     modules:tuple = field(default=(), repr=False)    # of a kernel: names of the modules that it came from
     operations:tuple = field(default=(), repr=False) # of a kernel: the operations of which it does a part
+    link_bytes:float = field(default=0, repr=False)       # of collectives: bytes on this rank's link, at least
+    link_time_s:float|None = field(default=None, repr=False) # seconds that the link allows for them; `None`: not known
     waiting_s:float|None = field(default=None, repr=False) # of a collective: seconds in which another rank was waited for
     waits_for:dict = field(default_factory=dict, repr=False) # of a collective: rank → seconds waited for it
     hidden_s:float|None = field(default=None, repr=False)  # of a collective: seconds that it ran beside other work
@@ -155,11 +159,11 @@ def module_kind(module)->str:
     return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
 
 def own_params(module)->int: # elements
-    "Elements of a module's own parameters; of all in it, where it can't be seen into; none of what is no module"
+    "Elements that this rank holds of a module's own parameters; of all in it, where it can't be seen into"
     if isinstance(module, str): return 0
     if isinstance(inside := getattr(module, 'elements_inside', None), int): return inside   # of an AOTInductor package
     own = held(module, '_parameters') if one_region(module) else module._parameters.values()
-    return sum(p.numel() for p in own if p is not None)
+    return sum(own_part(p).numel() for p in own if p is not None)
 
 # %% ../nbs/results/rows.ipynb #4b09d3e0
 def middle_half(
@@ -180,6 +184,30 @@ def called_of(samples, middle, ran)->float|None: # seconds; `None`: it was calle
     where = [i for i in middle if ran[i]] or [i for i,o in enumerate(ran) if o]
     return mean_of(samples, where) if where else None
 
+# %% ../nbs/results/rows.ipynb #04d7bf8b
+def link_of(
+    collective, # `Collective`
+    peaks:HardwarePeaks,
+): # `Link`; `None`: there is none for this group with as many ranks
+    "The link that a collective runs over"
+    return next((o for o in peaks.links if (o.group, o.ranks)==(collective.group, collective.ranks)), None)
+
+def link_s(
+    cost, # `ModuleCost` of collectives
+    peaks:HardwarePeaks,
+)->float|None: # seconds; `None`: a link is not known
+    "The least time of collectives, one after the other"
+    links = [(link_of(o, peaks), o, n) for o,n in cost.collectives.items()]
+    return None if any(l is None for l,*_ in links) else sum(n*l.time_s(o.kind, o.nbytes) for l,o,n in links)
+
+# %% ../nbs/results/rows.ipynb #2d7eaecf
+def under_link(cost, peaks, run_s)->dict: # fields of `RooflinePoint`
+    "Where collectives stand under the roof of their group's link"
+    s, group = link_s(cost, peaks), next(iter(cost.collectives)).group
+    if s is None: return _nowhere
+    return dict(bound='link', utilization_pct=utilization_pct(s, run_s) if run_s else None, roof_time_s=s,
+        roof=f'link {group}', cache_time_s=s, fused_roof_time_s=s, link_time_s=s)
+
 # %% ../nbs/results/rows.ipynb #f2540698
 _nowhere = dict(bound='undefined', utilization_pct=None, roof_time_s=None, roof=None, cache_time_s=None,
     fused_roof_time_s=None)
@@ -194,6 +222,7 @@ def under_roof(
     run_s:float|None, # seconds that the work took; `None`: not run
 )->dict: # fields of `RooflinePoint`
     "Where work stands under `peaks`"
+    if cost.collectives: return under_link(cost, peaks, run_s)
     ceiling = ceiling_for(cost, peaks)
     if cost.unknown or ceiling is None: return _nowhere
     at, arithmetic_s = place(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth), cost.flops/ceiling
@@ -211,11 +240,23 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
         cost.flops/run_s/1e9 if known and run_s else None,
-        calls=cost.calls, matmul_flops=cost.matmul_flops, dtype=cost.dtype, params=own_params(module),
+        calls=cost.collectives.total() or cost.calls, matmul_flops=cost.matmul_flops, dtype=cost.dtype,
+        params=own_params(module),
         time_pct=100*time_s/forward_s if samples else None, working_set=cost.working_set,
         ran=sum(ran) if ran else None, called_s=called_s, samples=samples, unknown=cost.unknown,
-        boundary_bytes=cost.own_boundary, eager_bytes=cost.eager_bytes,
+        boundary_bytes=cost.own_boundary, eager_bytes=cost.eager_bytes, link_bytes=cost.link_bytes,
         **under_roof(cost, peaks, run_s))
+
+# %% ../nbs/results/rows.ipynb #3a82003c
+def link_intensities(
+    rows:list, # of `RooflinePoint`
+)->dict: # name of a module → FLOP/byte on the links
+    "What modules compute for each byte that their own collectives put on the link of this rank"
+    flops, sent = Counter(), Counter()
+    for r in rows:
+        if r.link_bytes: sent[r.name.rpartition('(')[0].removesuffix('.')] += r.link_bytes
+        else: flops[r.name] += r.flops
+    return {n: flops[n]/o for n,o in sent.items()}
 
 # %% ../nbs/results/rows.ipynb #16ef8b87
 def no_ceiling(
@@ -249,6 +290,7 @@ class Totals:
     overhead_interval:tuple|None=None # percent, from and to: where the median of that is, at 95 %
     disturbance:Disturbance|None=None # what others took of the processors during the forwards; `None`: not known
     what:str='forward' # that was timed: `"forward"` or `"step"`, a training step
+    link_bytes:float=0 # bytes on this rank's links, at least
 
 # %% ../nbs/results/rows.ipynb #afc4ede1
 @patch(as_prop=True)
@@ -276,7 +318,7 @@ def sum_rows(rows, forwards, costs, what='forward')->Totals:
     return Totals(Timing(forwards.totals), Timing(outside), rows_s, undefined_s,
         costs.flops, costs.matmul_flops, nbytes, roof_s, costs.complete,
         Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, launch, forwards.device_idle_pct,
-        forwards.overhead_interval, forwards.disturbance, what)
+        forwards.overhead_interval, forwards.disturbance, what, costs.link_bytes)
 
 # %% ../nbs/results/rows.ipynb #111c9bc1
 def warn_no_ceiling(rows, peaks):

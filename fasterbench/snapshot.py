@@ -23,6 +23,7 @@ from typing import Iterator, NamedTuple
 from .core import extent, held, home, in_cell, is_strided, tensors
 from .graphs import before_graphs, capturing
 from .settings import put_back, report
+from .shards import gathered, gathering, put_gathered
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
 class Written(RuntimeError): "Something was changed of which there is no copy"
@@ -293,9 +294,13 @@ def put_values(self:Kept):
         if _differs(v, old): once(v).copy_(once(old)) if is_strided(v) else v.copy_(old)
 
 # %% ../nbs/core/snapshot.ipynb #91cce05d
+def _gathering():
+    "The kind of what `fully_shard` made of modules: whether parameters are gathered"
+    return {gathering(): Kind(gathered, put_gathered)} if gathering() else {}
+
 def _plan(cls, more={}):
     "What is kept of objects of a class: its contents, attributes and slots; `None`: nothing"
-    kind = next((k for t,k in (*kinds.items(), *more.items()) if issubclass(cls, t)), None)
+    kind = next((k for t,k in (*kinds.items(), *more.items(), *_gathering().items()) if issubclass(cls, t)), None)
     looked = looked_into(cls)
     return (kind, looked, _slots_of(cls) if looked else []) if kind or looked else None
 

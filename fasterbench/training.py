@@ -105,14 +105,16 @@ def kind_in(
     return kinds.get(name, type(step.optimizer).__name__)
 
 # %% ../nbs/analysis/training.ipynb #f2831bfa
-def done_by(name, modules, step):
+def done_by(name, modules, step, cost=None):
     "A module, or in words what is none; a module may have no length, or one of 0"
+    if cost is not None and cost.collectives: return next(iter(cost.collectives)).kind
     return modules[name] if name in modules else kind_in(step, name)
 
 def in_step(row, place, costs):
     "A row with what a training step says of it"
     first = costs.by_module.get(Place('forward', place.name))
-    row.phase, row.calls = place.phase, first.calls if first and first.calls else 1
+    exchanged = costs.by_module[place].collectives.total()
+    row.phase, row.calls = place.phase, exchanged or (first.calls if first and first.calls else 1)
     row.recomputed = costs.by_module[place].recomputed
     if place.phase!='forward': row.params = 0   # they are the forward's
     return row
@@ -121,7 +123,7 @@ def step_point(place, cost, costs, forwards, peaks, modules, step, middle, step_
     "The row of one place"
     samples = [own.get(place, 0.) for own in forwards.owns]
     ran = [path[place]==cost.calls for path in forwards.paths] if cost.calls else ()
-    module = done_by(place.name, modules, step)
+    module = done_by(place.name, modules, step, cost)
     return in_step(roofline_point(place.name, module, cost, samples, step_s, peaks, ran, middle), place, costs)
 
 # %% ../nbs/analysis/training.ipynb #415889e0
@@ -129,7 +131,8 @@ def joined_step(costs:StepCosts, o:StepObserver, timed:Counter, modules:dict)->S
     "The work inside of compiled code added to the rows of what called it, by phase"
     for p,c in costs.by_module.items(): c.compiled = p.name in modules and compiled(modules[p.name])
     if not compiled_in(costs, o, timed): return costs
-    rows = {p.name for p in [*timed, *costs.by_module] if p in timed or p.name.startswith('(')}
+    sent = {p.name for p,c in costs.by_module.items() if c.collectives}
+    rows = sent | {p.name for p in [*timed, *costs.by_module] if p in timed or p.name.startswith('(')}
     def of(phase): return {p.name: c for p,c in costs.by_module.items() if p.phase==phase}
     res = {Place(phase, n): c for phase in phases for n,c in merged(of(phase), rows, costs).items()}
     return joined_edges(StepCosts(res, costs.callers, costs.moves), costs)
