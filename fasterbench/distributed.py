@@ -73,11 +73,11 @@ def with_ranks(
 )->Roofline: # `made`
     "A result with those of all ranks"
     if met is None: return made
+    made.about |= dict(rank=met.rank, ranks=met.world)
     told = met.exchange((boot_id(), forwards.begins, forwards.exchanges), 'what they waited for')
     tell_waits(made, told, met.rank, middle_half(forwards.totals))
     results = met.exchange(made, 'the results')
     for o in results: tell_ranks(o, results)
     tell_ranks(made, results)
-    made.about |= dict(rank=met.rank, ranks=met.world)
     made.ranks = tuple(made if i==met.rank else o for i,o in enumerate(results))
     return made

@@ -14,7 +14,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .collectives import distributed, row_name
+from .collectives import distributed, row_name, wait_for
 from .core import as_text, progress
 from .exchanges import Exchanges
 from .nodes import Nodes, Part, backward_parts
@@ -174,6 +174,7 @@ def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: cal
     with self.run.open():
         self.began, begin = time.perf_counter(), self.clock.mark()
         out = run()
+        wait_for(out)
         end, self.host_s = self.clock.mark(), time.perf_counter() - self.began
     marks = [m for _,*marks in self.calls for m in marks]
     _, seconds, *at = self.clock.seconds([begin, end, *marks, *self.other_marks()])
