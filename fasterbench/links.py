@@ -40,8 +40,10 @@ def check_link(o):
     for k,v in o.bandwidths.items(): positive(f'the bandwidth of {k}', v)
     for k,v in o.latencies.items():
         if finite(v) is None or v<0: raise ValueError(f"the latency of {k} is {v!r}: seconds are at least 0")
-    unknown = [k for k in (*o.bandwidths, *o.latencies) if k not in bus_factors]
+    unknown = [k for k in (*o.bandwidths, *o.latencies, *o.unsupported) if k not in bus_factors]
     if unknown: raise ValueError(f"{unknown[0]!r} is no kind of collective: known are {', '.join(bus_factors)}")
+    both = [k for k in o.unsupported if k in o.bandwidths]
+    if both: raise ValueError(f"{both[0]} has a bandwidth, and is said to be unsupported: {o.unsupported[both[0]]}")
 
 # %% ../nbs/hardware/links.ipynb #0cb2ec25
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Link:
     backend:str|None = None      # `"gloo"`, `"nccl"`, …; `None`: not run
     topology:str|None = None     # what is known of the way, in words
     source:str = 'given'         # `"given"`, `"measured"`, or a vendor's document
+    unsupported:dict = field(default_factory=dict, hash=False) # kind → why the backend lacks it
     def __post_init__(self): check_link(self)
 
 # %% ../nbs/hardware/links.ipynb #7dc67428
