@@ -7,18 +7,18 @@ __all__ = ['link_probes', 'Piece', 'wave', 'fill', 'holds', 'LinkProbe', 'agreed
            'check_answer', 'exchange_s', 'level', 'largest_message', 'message_times', 'peer_access', 'way_text', 'way',
            'backend_of', 'measure_link', 'named_groups']
 
-# %% ../nbs/hardware/link_probes.ipynb #d1add13f
+# %% ../nbs/hardware/link_probes.ipynb #3cb9fd81
 import hashlib, math, re, socket
 from collections.abc import Mapping
 from typing import NamedTuple
 import torch, torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from .core import device_name, first_line
+from .core import device_name, first_line, resolve_device
 from .links import Link, bus_bytes
 from .system import WrongAnswer, free_bytes
 from .timing import time_callable
 
-# %% ../nbs/hardware/link_probes.ipynb #04a9385f
+# %% ../nbs/hardware/link_probes.ipynb #0617f750
 _period = 251
 
 class Piece(NamedTuple):
@@ -32,7 +32,7 @@ def wave(piece:Piece, device:torch.device)->torch.Tensor: # float32
     places = torch.arange(_period, device=device) + piece.start
     return sum((places + 17*r)%_period for r in piece.ranks).float()
 
-# %% ../nbs/hardware/link_probes.ipynb #2b42abd5
+# %% ../nbs/hardware/link_probes.ipynb #2162930f
 def fill(t:torch.Tensor, pieces:list):
     "Put the numbers of `pieces` into `t`, one after the other"
     for part,p in zip(t.split([p.n for p in pieces]), pieces):
@@ -47,7 +47,7 @@ def holds(t:torch.Tensor, pieces:list)->bool:
         return bool((rows==expected).all()) and torch.equal(rest, expected[:len(rest)])
     return all(right(part, p) for part,p in zip(t.split([p.n for p in pieces]), pieces))
 
-# %% ../nbs/hardware/link_probes.ipynb #9bfbb01f
+# %% ../nbs/hardware/link_probes.ipynb #b28a236b
 class LinkProbe(NamedTuple):
     "A collective to be timed"
     name:str
@@ -60,7 +60,7 @@ class LinkProbe(NamedTuple):
 def _whole(e, n): return e
 def _part(e, n): return e//n
 
-# %% ../nbs/hardware/link_probes.ipynb #038409b1
+# %% ../nbs/hardware/link_probes.ipynb #2bb33783
 def _exchange(x, y, group, to, since):
     "Send `x` to a rank of the group, and get `y` from another; `None`: from or to nobody"
     both = (dist.irecv, y, since), (dist.isend, x, to)
@@ -75,7 +75,7 @@ def _pairs(x, y, group):
     half, r = group.size()//2, group.rank()
     _exchange(x, y, group, r+half if r<half else None, r-half if half<=r<2*half else None)
 
-# %% ../nbs/hardware/link_probes.ipynb #86d21a53
+# %% ../nbs/hardware/link_probes.ipynb #17d60ccf
 link_probes = {o.name: o for o in (
     LinkProbe('all_reduce', 'all_reduce', True, _whole, lambda e,n,r: [Piece(e, range(n))],
         lambda x,y,g: dist.all_reduce(x, group=g)),
@@ -91,7 +91,7 @@ link_probes = {o.name: o for o in (
     LinkProbe('pairs', 'send', False, _whole,
         lambda e,n,r: [Piece(e, [r-n//2])] if n//2<=r<2*(n//2) else [], _pairs))}
 
-# %% ../nbs/hardware/link_probes.ipynb #60b45796
+# %% ../nbs/hardware/link_probes.ipynb #14395250
 def agreed(
     values:list, # numbers, as many on each rank
     group, device:torch.device,
@@ -108,7 +108,7 @@ def of_ranks(
     "The numbers of all ranks"
     return agreed([value if i==group.rank() else 0. for i in range(group.size())], group, device)
 
-# %% ../nbs/hardware/link_probes.ipynb #d0fdaa39
+# %% ../nbs/hardware/link_probes.ipynb #297badb4
 def together(
     f, # called without arguments; no collectives in it
     what:str, # it does, in words
@@ -125,7 +125,7 @@ def together(
 
 def _ranks(those): return f"rank{'s' if len(those)>1 else ''} {', '.join(map(str, those))}"
 
-# %% ../nbs/hardware/link_probes.ipynb #cc078903
+# %% ../nbs/hardware/link_probes.ipynb #d03ef095
 class Exchange:
     "A collective with its tensors, to be called again and again"
     def __init__(self, probe:LinkProbe, nbytes:int, group, device:torch.device): # nbytes: of the message, at least
@@ -145,7 +145,7 @@ class Exchange:
         return self
     def right(self)->bool: return holds(self.y, self.pieces)
 
-# %% ../nbs/hardware/link_probes.ipynb #f6601eb0
+# %% ../nbs/hardware/link_probes.ipynb #8bd7b623
 def _says_lacking(e):
     "Does an error say that the backend has no such collective?"
     return isinstance(e, NotImplementedError) or bool(re.search(r'not support|no support|unsupported', str(e), re.I))
@@ -161,7 +161,7 @@ def lacking(ex:Exchange)->str|None: # `None`: it is there, and has run once
     if where and len(where)<ex.group.size(): raise RuntimeError(f"{ex}: only {_ranks(where)} lacks it: {why}")
     return why
 
-# %% ../nbs/hardware/link_probes.ipynb #27a6e1e7
+# %% ../nbs/hardware/link_probes.ipynb #901456cb
 def check_answer(ex:Exchange):
     "An error on all ranks where any has a wrong answer"
     right = together(ex.right, f'checking {ex}', ex.group, ex.device)
@@ -169,7 +169,7 @@ def check_answer(ex:Exchange):
     if not wrong: return
     raise WrongAnswer(f"{ex} gave a wrong answer on {_ranks(wrong)}: its rate means nothing")
 
-# %% ../nbs/hardware/link_probes.ipynb #5a6266e8
+# %% ../nbs/hardware/link_probes.ipynb #033b57d0
 def exchange_s(
     ex:Exchange,
     seconds:float=0.05, # to spend on samples, roughly
@@ -186,7 +186,7 @@ def exchange_s(
     steps = min(max(round(seconds/(one*calls)), least), most)
     return max(min(agreed([sample(calls) for _ in range(steps)], group, device)), 1e-9)
 
-# %% ../nbs/hardware/link_probes.ipynb #3fc3efa9
+# %% ../nbs/hardware/link_probes.ipynb #69bb0460
 def level(
     rates:dict, # bytes of the message → byte/s, the largest last
     least:int=2**20, # bytes
@@ -201,7 +201,7 @@ def largest_message(group, device:torch.device)->int: # bytes, the same on each 
     own = free_bytes(device)/8/(dist.get_world_size() if on_cpu else 1)
     return int(min(2**28 if on_cpu else 2**32, -max(agreed([-own], group, device))))
 
-# %% ../nbs/hardware/link_probes.ipynb #a378eae8
+# %% ../nbs/hardware/link_probes.ipynb #9dd220be
 def message_times(
     probe:LinkProbe, group, device:torch.device,
     largest:int, # bytes
@@ -222,7 +222,7 @@ def message_times(
         size *= 4
     return times
 
-# %% ../nbs/hardware/link_probes.ipynb #70385bca
+# %% ../nbs/hardware/link_probes.ipynb #c6f233ec
 def _digest(text): return float(int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], 'big')) # exact in float64
 
 def _sees_all(indices): # of the ranks' devices
@@ -235,7 +235,7 @@ def peer_access(group, device:torch.device)->bool|None: # `None`: not known
     own = all(torch.cuda.can_device_access_peer(device.index, i) for i in indices if i!=device.index)
     return not max(agreed([float(not own)], group, device))
 
-# %% ../nbs/hardware/link_probes.ipynb #cbaf9ff9
+# %% ../nbs/hardware/link_probes.ipynb #b68fb904
 def way_text(
     hosts:int,
     devices:int=0, # GPUs
@@ -256,7 +256,7 @@ def way(group, device:torch.device)->str:
     same = len({*of_ranks(_digest(name), group, device)})==1
     return way_text(hosts, group.size(), name if same else None, peer_access(group, device) if hosts==1 else None)
 
-# %% ../nbs/hardware/link_probes.ipynb #64b7eb34
+# %% ../nbs/hardware/link_probes.ipynb #a171d4ec
 def backend_of(name:str, group, device:torch.device)->str:
     "The backend of a group on a device"
     config = dist.get_backend_config(group)
@@ -268,18 +268,19 @@ def _best_times(times): # of several probes of one kind
     sizes = sorted({k for o in times for k in o})
     return {k: min(o[k] for o in times if k in o) for k in sizes}
 
-# %% ../nbs/hardware/link_probes.ipynb #25784af5
+# %% ../nbs/hardware/link_probes.ipynb #e4b0d433
 def measure_link(
     name:str, # of the group
     group, # a `torch.distributed.ProcessGroup` of at least two ranks
-    device:torch.device,
+    device:str|torch.device, # of this rank
     *,
     probes:list|None=None, # of `LinkProbe`; `None`: all
     largest:int|None=None, # bytes of a message; `None`: as memory allows
     seconds:float=0.05,    # for each size of each collective, roughly
 )->Link: # the same on each rank
     "How fast the ranks of a group exchange data; called on each of them"
-    backend, n, found, lacks = backend_of(name, group, device), group.size(), {}, {}
+    device, n, found, lacks = resolve_device(device), group.size(), {}, {}
+    backend = backend_of(name, group, device)
     most = largest_message(group, device) if largest is None else largest
     for o in probes or link_probes.values():
         times = message_times(o, group, device, most, seconds)
@@ -292,7 +293,7 @@ def measure_link(
     lacks = {k: v for k,v in lacks.items() if k not in found}
     return Link(name, n, max(rates.values()), rates, latencies, samples, backend, way(group, device), 'measured', lacks)
 
-# %% ../nbs/hardware/link_probes.ipynb #b7cefcb1
+# %% ../nbs/hardware/link_probes.ipynb #90613aa7
 def _group_name(group):
     "`world`, what the group was called when it was made, or `group`"
     if group is dist.group.WORLD: return 'world'
@@ -313,7 +314,7 @@ def _named(group):
     raise TypeError(f"group={group!r}: group is a ProcessGroup, a DeviceMesh, a dict of names and ProcessGroups, "
         "or 'world'")
 
-# %% ../nbs/hardware/link_probes.ipynb #b1900a77
+# %% ../nbs/hardware/link_probes.ipynb #3a19971b
 def _check_group(name, group):
     if not name or not isinstance(name, str): raise ValueError(f"group: {name!r} is no name of a group")
     if group is dist.GroupMember.NON_GROUP_MEMBER:

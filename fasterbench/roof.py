@@ -224,7 +224,7 @@ def _memory_rows(self:HardwarePeaks, sheet):
     last = self.memory.name, si(self.peak_bandwidth, 'B/s'), '', self._spread('bandwidth'), self._memory_with(), '', of
     return [*map(cache, self.memory_levels[:-1]), last]
 
-# %% ../nbs/hardware/roof.ipynb #6234dce7
+# %% ../nbs/hardware/roof.ipynb #f5e9d3a1
 @patch
 def _link_rows(self:HardwarePeaks):
     def row(o):
