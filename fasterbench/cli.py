@@ -6,10 +6,11 @@
 __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'failure', 'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import argparse, inspect
+import argparse, inspect, os
+from contextlib import contextmanager
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
-import torch
+import torch, torch.distributed as dist
 from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
@@ -108,6 +109,30 @@ def roofline(
     rows.summary(top, sort, grouping(by))
     _written(rows, by, f'{model} on {device_name(device)}', html, out)
 
+# %% ../nbs/cli.ipynb #075d672e
+@contextmanager
+def _process_group(device):
+    "The processes that torchrun started as a group, for the time of the block; a group that is there stays"
+    if dist.is_initialized(): yield; return
+    if not {'RANK', 'WORLD_SIZE'}<=os.environ.keys(): raise ValueError("--links: links are between several processes; "
+        "`torchrun --nproc-per-node 2 -m fasterbench peaks --links` starts two")
+    if device.type!='cpu': torch.accelerator.set_device_index(device.index)
+    dist.init_process_group(dist.get_default_backend_for_device(device))
+    try: yield
+    finally: dist.destroy_process_group()
+
+def _own_device(device):
+    "The device of this process among those that torchrun started on this machine, where none is given by its number"
+    d = resolve_device(device)
+    own = d.type!='cpu' and ':' not in (device or '') and 'LOCAL_RANK' in os.environ
+    return resolve_device(f"{d.type}:{os.environ['LOCAL_RANK']}") if own else d
+
+def _peaks_and_links(device, **asked):
+    "Peaks with the links of all processes, on the first of them; `None` on the others"
+    with _process_group(device):
+        p = measure_peaks(device, **asked, group='world')
+        return None if dist.get_rank() else p
+
 # %% ../nbs/cli.ipynb #3d8dc117
 def peaks(
     device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
@@ -115,16 +140,18 @@ def peaks(
     hierarchy:store_true=False, # measure the caches too
     threads:int=None, # of the CPU (default: as torch finds)
     allow_tf32:store_true=False, # let float32 products run in TF32
+    links:store_true=False, # measure the links between the processes that torchrun started, too
     save:str=None, # write everything to this file, in JSON
     html:str=None, # write the plot to this file, as a page of its own
     out:_out=None,
 ):
     "Measure what this machine can do: arithmetic and bandwidth"
     check_threads(threads); check_targets(save=save, html=html, out=out); check_out(out, peaks_writers)
-    device, dtypes = resolve_device(device), dtype.split(',')
+    device, dtypes = _own_device(device) if links else resolve_device(device), dtype.split(',')
     if device.type!='cuda': check_unused(f'on {device}', allow_tf32=allow_tf32)
     asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
-    with num_threads(threads): p = measure_peaks(device, **asked)
+    with num_threads(threads): p = (_peaks_and_links if links else measure_peaks)(device, **asked)
+    if p is None: return
     print(f'{device_name(device)}\n{p}\n\n{p.table()}', *p.notes(), sep='\n')
     if save: print(f'saved  {p.save(save)}')
     if html: write_page(p.plot(), html)

@@ -32,16 +32,26 @@ def bus_bytes(
     return nbytes*bus_factors[kind](ranks) if ranks>1 else 0.
 
 # %% ../nbs/hardware/links.ipynb #378976b9
+def _check_words(o):
+    said = [(k, getattr(o, k)) for k in ('backend', 'topology') if getattr(o, k) is not None]
+    for k,v in (*said, ('source', o.source), *o.unsupported.items()):
+        if not isinstance(v, str): raise ValueError(f"{k}={v!r} is no text")
+
 def check_link(o):
     "Refuse what can be no link"
+    _check_words(o)
     if not o.group or not isinstance(o.group, str): raise ValueError(f"group={o.group!r} is no name")
     check_count('ranks', o.ranks, 2)
     positive('bandwidth', o.bandwidth)
     for k,v in o.bandwidths.items(): positive(f'the bandwidth of {k}', v)
+    for k,of in o.samples.items():
+        for size,s in of.items(): positive(f'the time of {k} of {size} bytes', s)
     for k,v in o.latencies.items():
         if finite(v) is None or v<0: raise ValueError(f"the latency of {k} is {v!r}: seconds are at least 0")
-    unknown = [k for k in (*o.bandwidths, *o.latencies) if k not in bus_factors]
+    unknown = [k for k in (*o.bandwidths, *o.latencies, *o.unsupported) if k not in bus_factors]
     if unknown: raise ValueError(f"{unknown[0]!r} is no kind of collective: known are {', '.join(bus_factors)}")
+    both = [k for k in o.unsupported if k in o.bandwidths]
+    if both: raise ValueError(f"{both[0]} has a bandwidth, and is said to be unsupported: {o.unsupported[both[0]]}")
 
 # %% ../nbs/hardware/links.ipynb #0cb2ec25
 @dataclass(frozen=True)
@@ -56,6 +66,7 @@ class Link:
     backend:str|None = None      # `"gloo"`, `"nccl"`, …; `None`: not run
     topology:str|None = None     # what is known of the way, in words
     source:str = 'given'         # `"given"`, `"measured"`, or a vendor's document
+    unsupported:dict = field(default_factory=dict, hash=False) # kind → why the backend lacks it
     def __post_init__(self): check_link(self)
 
 # %% ../nbs/hardware/links.ipynb #7dc67428

@@ -80,6 +80,7 @@ def _peaks_csv(p, path):
     "Every rate as a line"
     rates = [(k, v, 'FLOP/s') for k,v in p.compute_peaks.items()]
     rates += [(o.name, o.bandwidth, 'B/s') for o in (*p.memory_levels[:-1], p.memory)]
+    rates += [(o.group, o.bandwidth, 'B/s') for o in p.links]
     write_file(path, _csv([dict(name=k, rate=v, unit=unit) for k,v,unit in rates]))
 
 def _csv(lines):

@@ -10,7 +10,9 @@ __all__ = ['ceiling_names', 'check_sizes', 'check_seconds', 'ceilings', 'once_mo
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
 import platform, re, time, warnings
+from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
@@ -24,6 +26,7 @@ from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quie
 from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .consistency import finite, positive
+from .link_probes import agreed, backend_of, measure_link, named_groups, together
 from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
@@ -302,11 +305,12 @@ def _state_of(device):
     return lambda: gpu_state(uuid)
 
 # %% ../nbs/hardware/peaks.ipynb #2505ef8a
-_cache = {}
+_cache, _links = {}, {}   # arguments → peaks; name, ranks and backend of a group → link
 
 def clear_peaks_cache():
     "Forget the peaks measured in this process"
     _cache.clear()
+    _links.clear()
 
 def outdated(
     p:HardwarePeaks, # measured earlier
@@ -353,6 +357,47 @@ def _flop_to_expect(device, facts)->dict: # dtype name → FLOP a cycle; empty: 
     if facts.get('core_flop'): return facts['core_flop']
     return _usual_flop if device.type=='cpu' and without_matrix_units() else {}
 
+# %% ../nbs/hardware/peaks.ipynb #f8f75ae9
+def _group_key(name, group, device):
+    return name, *torch.distributed.get_process_group_ranks(group), backend_of(name, group, device), device
+
+def _all_have(own, groups, device)->bool:
+    "Do all ranks of all groups? They wait for each other"
+    for g in groups.values(): own = not max(agreed([float(not own)], g, device))
+    return own
+
+def _link_of(name, group, device, cache):
+    key = _group_key(name, group, device)
+    if _all_have(cache and key in _links, {name: group}, device): return _links[key]
+    link = measure_link(name, group, device)
+    if cache: _links[key] = link
+    return link
+
+# %% ../nbs/hardware/peaks.ipynb #f3af94aa
+def _on_all_ranks(f, groups, device):
+    "`f()`; where it fails on one rank, an error on all that are in a group with it"
+    for g in groups.values(): f = partial(together, f, 'measuring arithmetic and memory', g, device)
+    return f()
+
+def _with_links(p, groups, device, cache):
+    "`p` with the links of `groups`; `p` itself where it has these"
+    links = tuple(_link_of(k, g, device, cache) for k,g in groups.items())
+    return p if links==p.links else replace(p, links=links)
+
+# %% ../nbs/hardware/peaks.ipynb #be5183e2
+def _say_doubts(p): # stacklevel: who called `measure_peaks`
+    for k,why in p.doubts.items(): warnings.warn(f"the ceiling in {k} is hard to believe: {why}", stacklevel=3)
+
+def _measured(names, device, matmul_size, bandwidth_mb, warmup, steps, tf32, hierarchy, wait, threads, cpus):
+    "Arithmetic and memory"
+    facts = _facts_before(device, threads, cpus, wait)
+    flop = _flop_to_expect(device, facts)
+    once = lambda: look(names, device, matmul_size, bandwidth_mb, warmup, steps, hierarchy)
+    against = lambda o: doubts(o.found, flop, matmul_size)
+    seen = look_until_quiet(once, against, wait)
+    if 'core' in facts: facts['clock_hz'] = core_clock(facts['core'])
+    return _as_peaks(seen, names, device, tf32, threads, cpus, facts, against(seen))
+
 # %% ../nbs/hardware/peaks.ipynb #c8bc5611
 def measure_peaks(
     device:str|torch.device|None=None, # `None`: the accelerator torch finds, else the CPU
@@ -366,6 +411,9 @@ def measure_peaks(
     hierarchy:bool=False,          # measure the caches too?
     wait:float=10.,                # seconds to wait for a quiet machine and look again, if others disturb
     cache:bool=True,               # return the same object for the same arguments?
+    # whose links to measure, called on all their ranks: a ProcessGroup, a DeviceMesh (each of its dimensions),
+    # a dict of names and ProcessGroups in the same order on all ranks, or `"world"`; `None`: none
+    group=None,
 )->HardwarePeaks:
     "The best rates of arithmetic and of data that this machine reaches now"
     device, threads, cpus = resolve_device(device), torch.get_num_threads(), usable_cpus()
@@ -373,16 +421,16 @@ def measure_peaks(
     check_count('warmup', warmup, 0); check_count('steps', steps, 1); check_seconds('wait', wait)
     names = ceiling_names(dtype, device, allow_tf32)
     check_sizes(names, device, matmul_size, bandwidth_mb)
-    key = device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy, threads, *sorted(cpus)
-    if cache and key in _cache and not outdated(_cache[key], wait): return _cache[key]
+    groups = named_groups(group, device)
+    wait, sizes = 0. if groups else wait, (matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy)
+    key = device, *names, *sizes, threads, *sorted(cpus), *(_group_key(k, g, device) for k,g in groups.items())
+    had = _cache.get(key) if cache else None
+    has = _all_have(had is not None and not outdated(had, wait), groups, device)
+    if has and not groups: return had
     with one_at_a_time, torch.inference_mode(), torch.autocast(device.type, enabled=False):
-        facts = _facts_before(device, threads, cpus, wait)
-        flop = _flop_to_expect(device, facts)
-        once = lambda: look(names, device, matmul_size, bandwidth_mb, warmup, steps, hierarchy)
-        against = lambda o: doubts(o.found, flop, matmul_size)
-        seen = look_until_quiet(once, against, wait)
-        if 'core' in facts: facts['clock_hz'] = core_clock(facts['core'])
-    res = _as_peaks(seen, names, device, allow_tf32, threads, cpus, facts, against(seen))
-    for k,why in res.doubts.items(): warnings.warn(f"the ceiling in {k} is hard to believe: {why}", stacklevel=2)
+        measure = lambda: _measured(names, device, *sizes, wait, threads, cpus)
+        res = had if has else _on_all_ranks(measure, groups, device)
+        res = _with_links(res, groups, device, cache)
+    if not has: _say_doubts(res)
     if cache: _cache[key] = res
     return res

@@ -224,6 +224,17 @@ def _memory_rows(self:HardwarePeaks, sheet):
     last = self.memory.name, si(self.peak_bandwidth, 'B/s'), '', self._spread('bandwidth'), self._memory_with(), '', of
     return [*map(cache, self.memory_levels[:-1]), last]
 
+# %% ../nbs/hardware/roof.ipynb #f5e9d3a1
+@patch
+def _link_rows(self:HardwarePeaks):
+    def row(o):
+        best = max(o.bandwidths, key=o.bandwidths.get, default=None)
+        quick = min(o.latencies, key=o.latencies.get, default=None)
+        latency = quick and f'latency {si(o.latencies[quick], "s")} ({quick})'
+        words = '; '.join(w for w in (best, latency, o.backend, o.topology) if w)
+        return f'{o.group}, {o.ranks} ranks', si(o.bandwidth, 'B/s'), '', '', words, '', ''
+    return [row(o) for o in self.links]
+
 # %% ../nbs/hardware/roof.ipynb #44aca40d
 @patch
 def notes(self:HardwarePeaks)->list[str]:
@@ -234,6 +245,7 @@ def notes(self:HardwarePeaks)->list[str]:
     if 'clock_hz' in self.gpu_before:
         now, most = self.gpu_before['clock_hz'], self.gpu_before.get('highest_clock_hz')
         lines.append(f"the GPU's clock before: {si(now, 'Hz')}" + (f" of {si(most, 'Hz')}" if most else ''))
+    lines += [f'{o.group}: no {k}, {why}' for o in self.links for k,why in o.unsupported.items()]
     return [as_text(o) for o in lines + [f'in doubt: {k}, {why}' for k,why in self.doubts.items()]]
 
 # %% ../nbs/hardware/roof.ipynb #604de5c3
@@ -244,7 +256,7 @@ def table(self:HardwarePeaks,
     "All ceilings, a row each"
     sheet, rest = self.datasheet(), [f"of the {self.core or 'core'}'s limit", 'of the datasheet']
     heads, align = ['', 'best', 'sustained', 'spread', 'with', *rest], ['left', *['right']*3, *['left']*3]
-    rows = self._flops_rows(sheet) + self._memory_rows(sheet)
+    rows = self._flops_rows(sheet) + self._memory_rows(sheet) + self._link_rows()
     used = [i for i in range(len(heads)) if i<2 or any(r[i] for r in rows)]
     pick = lambda cells: [as_text(cells[i]) for i in used]
     return tabulate(map(pick, rows), headers=pick(heads), tablefmt=fmt, disable_numparse=True, colalign=pick(align))
@@ -277,7 +289,7 @@ def __repr__(self:HardwarePeaks):
     threads = f", {_number_of(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B"
-    return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *self._reservations()])})")
+    return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *map(str, self.links), *self._reservations()])})")
 
 # %% ../nbs/hardware/roof.ipynb #a94e988a
 @patch
