@@ -45,7 +45,7 @@ class ModuleCost:
     flops:int = 0        # FLOP
     matmul_flops:int = 0 # FLOP, the part done in matrix products
     bytes_moved:int = 0  # bytes
-    calls:int = 0        # forwards of the module
+    calls:int = 0        # forwards of the module; how often collectives were issued
     unknown:Counter = field(default_factory=Counter) # operation → calls, of those without a rule
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
     sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
@@ -416,7 +416,9 @@ def unbounded(
 @patch
 def exchanged(self:CostMode, collective, issue):
     "Add a collective to the row of its kind, its group and the module that runs"
-    self.row(row_name(self.at, collective)).collectives[collective] += 1
+    row = self.row(row_name(self.at, collective))
+    row.collectives[collective] += 1
+    row.calls += 1
     issue()
 
 def in_order(
