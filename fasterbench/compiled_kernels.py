@@ -91,6 +91,8 @@ def takers(
     strange = [o for o in others if o.name not in known]
     return next(filter(None, (named(held), named(beside), strange, others, held, beside)), [])
 
+def _products(held): return [o for o in held if o.product]
+
 def product_takers(
     name:str, # of an eager operation
     wanted:dict, # name of an eager operation of that module → FLOP in products
@@ -108,29 +110,26 @@ class Shares:
     def __init__(self):
         self.done = defaultdict(Counter) # `Launch` → amounts
         self.left = defaultdict(Counter) # place → amounts of no kernel
-    def give(self, place, held, **amounts):
+    def give(self, place, held, **given):
         "Divide amounts among `held`, in proportion to their weights"
-        for what,n in amounts.items():
+        for what,n in given.items():
             for launch,part in split(n, [(o.launch, o.weight) for o in held]).items(): self.done[launch][what] += part
             if not held: self.left[place][what] += n
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #6066d326
 @patch
-def share(self:Shares, place, name, amounts, names, here, others):
-    "Divide the cost of operations of one name; `names`: name of each operation of the module → amounts"
+def share(self:Shares, place, name, cost, names, here, others):
+    "Divide the amounts of operations of one name; `names`: name of each operation of the module → amounts"
     products = {k: n['matmul_flops'] for k,n in names.items()}
-    product, again = amounts['matmul_flops'], min(amounts['matmul_flops'], amounts['recomputed'])
+    product, again = cost['matmul_flops'], min(cost['matmul_flops'], cost['recomputed'])
     if product:
         whom = product_takers(name, products, here, others)
         self.give(place, whom, flops=product, matmul_flops=product, recomputed=again)
-    if amounts['flops']>product:
+    if cost['flops']>product:
         whom = takers(name, here, {*names}, others)
-        self.give(place, whom, flops=amounts['flops'] - product, recomputed=amounts['recomputed'] - again)
-
+        self.give(place, whom, flops=cost['flops'] - product, recomputed=cost['recomputed'] - again)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #2a174626
-def _products(held): return [o for o in held if o.product]
-
 def with_moved(
     held:dict, # place → `Held`
     wanted:dict, # place → FLOP in matrix products of eager code

@@ -18,7 +18,7 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from .core import Call, held
-from .samples import Input, drawn
+from .samples import Input, drawn, table_rows
 
 # %% ../nbs/analysis/exported.ipynb #10fb9c44
 class Part(nn.Module):
@@ -29,6 +29,9 @@ class Part(nn.Module):
 class Exported(Part):
     "An exported program as a module; its class holds the program"
     _program, _tables = None, ()   # `_tables`: rows of each embedding table
+
+@table_rows.register(Exported)
+def _(m): return m._tables
 
 # %% ../nbs/analysis/exported.ipynb #d77cd92d
 def class_name(

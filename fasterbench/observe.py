@@ -14,7 +14,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .collectives import distributed, row_name
+from .collectives import distributed, row_name, wait_for
 from .core import as_text, progress
 from .exchanges import Exchanges
 from .nodes import Nodes, Part, backward_parts
@@ -52,10 +52,11 @@ class Observer:
     nodes = None     # with gradients: which module made which
     exchanges = None # in a process group: its collectives
     at = ''          # the innermost module, where that is noted
-    met = None       # `Rendezvous` of all ranks
+    met = None
     exchanged = ()   # `Exchange`s of the last forward
-    def __init__(self, model, run, device, modules=None): # `run`: the model's `Run`; both are on `device`
+    def __init__(self, model, run, device, modules=None, met=None): # `run`: the model's `Run`; both are on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
+        self.met = met   # `Rendezvous` of all ranks
         modules = visible(model) if modules is None else modules
         if torch.is_grad_enabled(): self.nodes = Nodes(modules)
         if distributed(): self.exchanges = Exchanges(self.clock, self.exchange_key, self.calls.append, self.again)
@@ -114,8 +115,10 @@ def parted(self:Observer):
     "What is told where the parts of a backward pass begin; until the first it is nobody's time"
     at, switch = self.at, self.turns(self.part, (None, self.clock.mark()))
     def told(name):
+        if name is None and self.exchanges: self.exchanges.waited_unseen()
         self.at = at if name is None else name
         switch(name)
+    told.nodes_done = self.exchanges and self.exchanges.nodes_done
     return told
 
 # %% ../nbs/analysis/observe.ipynb #1e464be1
@@ -173,6 +176,7 @@ def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: cal
     with self.run.open():
         self.began, begin = time.perf_counter(), self.clock.mark()
         out = run()
+        wait_for(out)
         end, self.host_s = self.clock.mark(), time.perf_counter() - self.began
     marks = [m for _,*marks in self.calls for m in marks]
     _, seconds, *at = self.clock.seconds([begin, end, *marks, *self.other_marks()])

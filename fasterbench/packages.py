@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from fastcore.basics import patch
 from .core import first_line, held, model_device
 from .exported import Exported, example_inputs, exported
+from .samples import table_rows
 from .twin import twin
 
 # %% ../nbs/analysis/packages.ipynb #5218a033
@@ -133,9 +134,10 @@ class Package(nn.Module):
     def elements_inside(self)->int|None: # elements of the parameters, or of all constants; `None`: unknown
         ts = held(self._counts, '_parameters') if self._counts is not None else self._constants
         return None if ts is None else sum(t.numel() for t in ts)
-    @property
-    def _tables(self): return getattr(self._counts, '_tables', ())
     def __deepcopy__(self, memo): return Package(self._loaded, copy.deepcopy(self._counts, memo), self._constants)
+
+@table_rows.register(Package)
+def _(m): return () if m._counts is None else table_rows(m._counts)
 
 # %% ../nbs/analysis/packages.ipynb #0d23f542
 @patch

@@ -101,10 +101,11 @@ def recheck(
     device:torch.device,
     count, # called with a mode: counts what the rows are of, under it
     retimer:type=Retimer, # of that mode
+    agreed=bool, # called with whether there are such rows: shall it be done? Other ranks may have some
 )->HardwarePeaks: # `peaks` itself where no row passes a ceiling
     "Measure the ceilings again with the operations of the rows that pass them; what is better is remembered"
     odd = through_ceiling(rows, peaks)
-    if not odd: return peaks
+    if not agreed(bool(odd)): return peaks
     mode = retimer({r.name for r in odd}, {r.name for r in rows}, device, peaks.tf32_enabled)
     count(mode)
     better = raised(peaks, mode.best)

@@ -53,11 +53,12 @@ class Roofline(list, metaclass=Viewed):
         # name of a module → bytes that cross the boundary of its calls; of a training step `Place` → of all done in it;
         # `None`: not counted
         boundaries:dict|None=None,
+        ranks:tuple=(), # of a profile on several ranks: the `Roofline` of each
     ):
         if kind not in kinds: raise ValueError(f"kind={kind!r}: known are {', '.join(kinds)}")
         super().__init__(rows)
         self.kind, self.peaks, self.totals, self.about, self.memory = kind, peaks, totals, dict(about or {}), memory
-        self.boundaries = boundaries
+        self.boundaries, self.ranks = boundaries, ranks
     def __getattr__(self, name):
         getattr(type(self), name)   # a view adds it, or there is none
         return object.__getattribute__(self, name)

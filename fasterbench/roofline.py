@@ -15,6 +15,7 @@ from .alone import flushing_bytes, time_alone
 from .arithmetic import measurable
 from .compare import Comparison
 from .compiled import join_compiled
+from .distributed import agreement, together, with_ranks
 from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
@@ -158,19 +159,21 @@ def profile(self:RooflineAnalyzer,
     isolate:bool=False, # time each leaf by itself, too?
     grad:bool=False, # run with gradients on, for a model that differentiates in its forward?
     kernels:bool=False, # show what is compiled by its kernels?
+    ranks:bool=True, # in a process group: with all ranks at once? They all have to call it
+    timeout:float=300., # seconds that a rank waits for the others
 )->Roofline:
     "Measure every module of the model; the model, the sample and all settings are left as they were"
-    _check_request(warmup, steps, isolate=isolate, grad=grad, kernels=kernels)
+    _check_request(warmup, steps, isolate=isolate, grad=grad, kernels=kernels, ranks=ranks)
     if kernels and isolate: raise ValueError("isolate=True beside kernels=True: a kernel is not called by itself")
     if kernels: return self.profile_kernels(device, warmup=warmup, steps=steps, grad=grad)
-    with one_at_a_time:
+    with one_at_a_time, together(ranks, timeout, isolate=isolate) as met:
         device = self._on(device)
-        costs, forwards, peaks, alone, modules = self._measured(device, warmup, steps, isolate, grad)
-    about = circumstances(self.model, self.sample, device, model_dtype(self.model),
-        threads=torch.get_num_threads(), device_name=device_name(device))
-    rows, totals = self._join(costs, forwards, peaks, alone, modules)
-    self.results = Roofline(rows, 'measured', peaks, totals, about, boundaries=costs.boundaries)
-    self.costs = costs
+        costs, forwards, peaks, alone, modules = self._measured(device, warmup, steps, isolate, grad, met)
+        about = circumstances(self.model, self.sample, device, model_dtype(self.model),
+            threads=torch.get_num_threads(), device_name=device_name(device))
+        rows, totals = self._join(costs, forwards, peaks, alone, modules)
+        made = with_ranks(Roofline(rows, 'measured', peaks, totals, about, boundaries=costs.boundaries), forwards, met)
+    self.results, self.costs = made, costs
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
     warn_other_path(costs, forwards)
@@ -178,17 +181,17 @@ def profile(self:RooflineAnalyzer,
 
 # %% ../nbs/analysis/roofline.ipynb #403a9bcc
 @patch
-def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad):
+def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad, met=None):
     "What was counted and timed in forwards of the model, under which peaks"
     precision = self._precision()   # of the settings outside of the block
     with undisturbed(self.model, self.sample, device, grad) as run, precision:
         modules = visible(run.model)   # as they are now; a forward may change that
-        o, seen = Observer(run.model, run, device, modules), []
+        o, seen = Observer(run.model, run, device, modules, met), []
         run.rehearse()
         forwards = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted(run, modules)))
         costs = join_compiled(seen[0], o, forwards.calls, modules)
         with run.open(): peaks = self.peaks_for(device, costs)
-        peaks = self._rechecked(costs, forwards, peaks, run, device, modules)
+        peaks = self._rechecked(costs, forwards, peaks, run, device, modules, met)
         alone = time_alone(run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}
     return costs, forwards, peaks, alone, modules
 
@@ -207,11 +210,11 @@ def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
     return rows, sum_rows(rows, forwards, costs)
 
 @patch
-def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modules):
+def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modules, met=None):
     "The peaks; where they were measured, and rows pass a ceiling, with that ceiling measured again"
     if self.given is not None: return peaks
     rows, _ = self._join(costs, forwards, peaks, {}, modules)
-    return recheck(rows, peaks, device, lambda mode: counted(run, modules, mode))
+    return recheck(rows, peaks, device, lambda mode: counted(run, modules, mode), agreed=agreement(met))
 
 # %% ../nbs/analysis/roofline.ipynb #b57974a4
 @patch

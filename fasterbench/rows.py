@@ -61,6 +61,10 @@ class RooflinePoint:
     operations:tuple = field(default=(), repr=False) # of a kernel: the operations of which it does a part
     link_bytes:float = field(default=0, repr=False)       # of collectives: bytes on this rank's link, at least
     link_time_s:float|None = field(default=None, repr=False) # seconds that the link allows for them; `None`: not known
+    waiting_s:float|None = field(default=None, repr=False)   # of collectives: seconds of waiting for another rank
+    waits_for:dict = field(default_factory=dict, repr=False) # of collectives: rank → seconds of waiting for it
+    hidden_s:float|None = field(default=None, repr=False)    # of collectives: seconds that they ran beside other work
+    rank_s:tuple = field(default=(), repr=False)           # seconds on each rank; `None` for one that has no such row
 
 # %% ../nbs/results/rows.ipynb #14381520
 beside_kernels = 'compiled code' # the type of such a row

@@ -16,6 +16,7 @@ from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import device_name, first_line, model_dtype
 from .costs import warn_unknown
+from .distributed import agreement, together, with_ranks
 from .footprint import Footprint, allocator_of, measured_footprint, step_footprint
 from .observe import Observer, time_forwards, warn_other_path
 from .phases import Place, StepCosts, StepMode, counted_step, followed, group_name
@@ -149,17 +150,17 @@ class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of 
 
 # %% ../nbs/analysis/training.ipynb #4c05a7ca
 @patch
-def _step_measured(self:RooflineAnalyzer, step, device, warmup, steps):
+def _step_measured(self:RooflineAnalyzer, step, device, warmup, steps, met=None):
     "What was counted and timed in steps of the model, under which peaks"
     modules, seen = visible(step.model), []
-    o = StepObserver(step.model, step, device, modules)
+    o = StepObserver(step.model, step, device, modules, met)
     step.rehearse()
     taken = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted_step(step, modules)))
     costs = joined_step(seen[0], o, taken.calls, modules)
     with step.open(): peaks = self.peaks_for(device, costs)
     def rows(peaks): return step_rows(costs, taken, peaks, modules, step)
     def count(mode): counted_step(step, modules, mode)
-    if self.given is None: peaks = recheck(rows(peaks), peaks, device, count, StepRetimer)
+    if self.given is None: peaks = recheck(rows(peaks), peaks, device, count, StepRetimer, agreement(met))
     return costs, taken, peaks, rows(peaks), step_memory(step, modules, device)
 
 # %% ../nbs/analysis/training.ipynb #550b5483
@@ -182,18 +183,21 @@ def profile_step(self:RooflineAnalyzer,
     warmup:int=5, # untimed steps first
     steps:int=20, # timed steps
     kernels:bool=False, # show what is compiled by its kernels?
+    ranks:bool=True, # in a process group: with all ranks at once? They all have to call it
+    timeout:float=300., # seconds that a rank waits for the others
 )->Roofline: # with a `phase` for each row
     "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
-    _check_request(warmup, steps, kernels=kernels)
+    _check_request(warmup, steps, kernels=kernels, ranks=ranks)
     more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
     if kernels: return self.profile_step_kernels(loss, optimizer, **more)
-    with one_at_a_time:
+    with one_at_a_time, together(ranks, timeout) as met:
         device, precision = self._on(device), self._precision()
         told = self.model, self.sample, loss, optimizer, device, clip, scaler
         with training(*told) as step, precision:
-            costs, taken, peaks, rows, memory = self._step_measured(step, device, warmup, steps)
+            costs, taken, peaks, rows, memory = self._step_measured(step, device, warmup, steps, met)
             totals, about = sum_rows(rows, taken, costs, 'step'), step_about(self, step, device)
-    self.results, self.costs = Roofline(rows, 'measured', peaks, totals, about, memory, costs.boundaries), costs
+        made = with_ranks(Roofline(rows, 'measured', peaks, totals, about, memory, costs.boundaries), taken, met)
+    self.results, self.costs = made, costs
     warn_unknown(costs)
     warn_no_ceiling(self.results, peaks)
     warn_other_path(costs, taken, 'step')
