@@ -6,10 +6,11 @@
 __all__ = ['RankError', 'Rendezvous', 'communication_error', 'collectives_end_after', 'rendezvous']
 
 # %% ../nbs/core/rendezvous.ipynb #35eb81c7
-import pickle, re, sys, time
+import os, pickle, re, time
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
+from threading import Thread
 from fastcore.basics import patch
 from .collectives import distributed
 from .core import first_line
@@ -101,6 +102,9 @@ def check(self:Rendezvous):
 
 # %% ../nbs/core/rendezvous.ipynb #55812306
 @patch
+def all_left_word(self:Rendezvous)->bool: return all(self.store.check([k]) for k in self.keys('failed'))
+
+@patch
 def cause(self:Rendezvous,
     patience:float, # seconds
 )->str: # empty: not known
@@ -108,17 +112,19 @@ def cause(self:Rendezvous,
     end = time.monotonic() + patience
     while True:
         self.check()
-        if all(self.store.check([k]) for k in self.keys('failed')): return ''
+        if self.all_left_word(): return ''
         if time.monotonic()>end: return self.absent(self.keys('failed'), 'is gone or stuck: no word from it', patience)
         time.sleep(0.1)
 
 # %% ../nbs/core/rendezvous.ipynb #ad4d7aa8
 @patch
 def linger(self:Rendezvous, patience:float):
-    "The rank that holds the store stays a while for others to read in it"
-    end = time.monotonic() + patience
-    def all_left_word(): return all(self.store.check([k]) for k in self.keys('failed'))
-    while self.rank==0 and time.monotonic()<end and not all_left_word(): time.sleep(0.1)
+    "The process that holds the store does not end before others have read in it, or have had the time to"
+    end = time.monotonic() + self.timeout + patience
+    def stay():
+        while time.monotonic()<end and not self.all_left_word(): time.sleep(0.2)
+    agent = os.environ.get('TORCHELASTIC_USE_AGENT_STORE')=='True'   # `torchrun` holds it
+    if self.rank==0 and not agent: Thread(target=stay).start()
 
 @patch
 def explain(self:Rendezvous, e:Exception, patience:float)->Exception: # to raise: `e`, or what names its cause
