@@ -20,17 +20,17 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import Boundaries
-from .collectives import Collective, row_name, watching_collectives
+from .collectives import Collective, row_name, wait_for, watching_collectives
 from .core import forwarding, held, model_device, tensors
 from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
-from .paper import in_parts, on_paper, resolved
+from .paper import in_parts, on_paper, resolved, without_data
 from .regions import eager, visible, watching
 from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
-from .rules import rule_for
+from .rules import functional_libraries, rule_for
 from .settings import one_at_a_time
-from .shards import alike, is_dtensor, own_part, placing
+from .shards import alike, is_dtensor, own_part, placing, without_issue
 from .snapshot import written_by
 from .state import Run, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
@@ -45,7 +45,7 @@ class ModuleCost:
     flops:int = 0        # FLOP
     matmul_flops:int = 0 # FLOP, the part done in matrix products
     bytes_moved:int = 0  # bytes
-    calls:int = 0        # forwards of the module
+    calls:int = 0        # forwards of the module; how often collectives were issued
     unknown:Counter = field(default_factory=Counter) # operation → calls, of those without a rule
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
     sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
@@ -234,6 +234,21 @@ def count(self:CostMode, func, rule, args, kwargs, out):
         cost = cost._replace(flops=0)
     if cost.flops or cost.bytes: row.add(cost, op_dtype(func, args, out))
 
+# %% ../nbs/counting/costs.ipynb #3843bd93
+@patch
+def exchanged(self:CostMode, collective, issue):
+    "Add a collective to the row of its kind, its group and the module that runs"
+    row = self.row(row_name(self.at, collective))
+    row.collectives[collective] += 1
+    row.calls += 1
+    issue()
+
+@patch
+def sketched(self:CostMode, func, args, out):
+    "Add a functional collective whose tensors have no data, and which issues none"
+    if not any(map(without_data, tensors(args))): return
+    if collective := without_issue(func, args, out): self.exchanged(collective, lambda: None)
+
 # %% ../nbs/counting/costs.ipynb #ddf50df5
 @patch
 def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
@@ -249,6 +264,7 @@ def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
     with resolved() if args and is_complex(args[0]) else nullcontext(): out = func(*args, **kwargs)
     if rule is sdpa_rule: out = _laid_out(out, *args[:3])
     if self.bounds and not func.is_view: self.bounds.seen(args, kwargs, out)
+    if func.namespace in functional_libraries: self.sketched(func, args, out)
     if rule is not free_rule and not capturing(): self.count(func, rule or nested_rule(func), args, kwargs, out)
     return out
 
@@ -413,12 +429,6 @@ def unbounded(
         todo.extend(callers.get(name, ()))
 
 # %% ../nbs/counting/costs.ipynb #06b367f5
-@patch
-def exchanged(self:CostMode, collective, issue):
-    "Add a collective to the row of its kind, its group and the module that runs"
-    self.row(row_name(self.at, collective)).collectives[collective] += 1
-    issue()
-
 def in_order(
     rows:dict, # name → `ModuleCost`
     modules:dict, # name → module
@@ -441,7 +451,7 @@ def count_forward(
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
     with (watching(modules, _following(mode, modules, callers)), mode.backward(), eager(model),
           before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
-        model(*args, **kwargs)
+        wait_for(model(*args, **kwargs))
     unbounded(mode.rows, callers)
     return Costs(in_order(mode.rows, modules), dict(callers))
 

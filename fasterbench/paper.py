@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from .core import _captured_in, call_args, captured, held, in_cell, is_strided, mapped, walk
 from .graphs import before_graphs, forward_of, graphed
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
+from .shards import is_dtensor
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
 from .twin import Counterparts, Memo, _check, _copied, _opaque, _unwrapped, deep_stack, reachable
 
@@ -406,6 +407,11 @@ def _without_data(model, sample, dtype, more):
     memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
     return _copied(model, memo), *_samples(sample, memo), paper
 
+# %% ../nbs/core/paper.ipynb #0fc40079
+def _without_gradients(model):
+    "A context without gradients, in which operations are taken apart as in a run"
+    return torch.no_grad() if any(map(is_dtensor, held(model))) else torch.inference_mode()
+
 # %% ../nbs/core/paper.ipynb #784d170e
 @contextmanager
 def on_paper(
@@ -415,12 +421,12 @@ def on_paper(
     grad:bool=False, # with gradients, and every module in the mode that it is in?
     more:tuple=(), # what else may lead to tensors of the model
 ):
-    "A copy of `model` without data, in evaluation and inference mode, what gives a call's arguments, and its `Paper`"
+    "A copy of `model` without data, in evaluation mode, what gives a call's arguments, and its `Paper`"
     _check(model)
     with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng():
         with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more)
         _prepare(new, grad)
         paper.interrupts = interrupts
         with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), in_words(paper),
-              torch.enable_grad() if grad else torch.inference_mode(),
+              torch.enable_grad() if grad else _without_gradients(model),
               before_graphs(paper, paper.no_graph, 'capture_begin', 'replay'), paper): yield new, call, paper

@@ -240,8 +240,7 @@ def roofline_point(name, module, cost, samples, forward_s, peaks, ran=(), middle
     ai = arithmetic_intensity(cost.flops, cost.bytes_moved) if known else None
     return RooflinePoint(name, module_kind(module), cost.flops, cost.bytes_moved, time_s, ai,
         cost.flops/run_s/1e9 if known and run_s else None,
-        calls=cost.collectives.total() or cost.calls, matmul_flops=cost.matmul_flops, dtype=cost.dtype,
-        params=own_params(module),
+        calls=cost.calls, matmul_flops=cost.matmul_flops, dtype=cost.dtype, params=own_params(module),
         time_pct=100*time_s/forward_s if samples else None, working_set=cost.working_set,
         ran=sum(ran) if ran else None, called_s=called_s, samples=samples, unknown=cost.unknown,
         boundary_bytes=cost.own_boundary, eager_bytes=cost.eager_bytes, link_bytes=cost.link_bytes,

@@ -113,8 +113,8 @@ def done_by(name, modules, step, cost=None):
 def in_step(row, place, costs):
     "A row with what a training step says of it"
     first = costs.by_module.get(Place('forward', place.name))
-    exchanged = costs.by_module[place].collectives.total()
-    row.phase, row.calls = place.phase, exchanged or (first.calls if first and first.calls else 1)
+    if costs.by_module[place].collectives: first = costs.by_module[place]
+    row.phase, row.calls = place.phase, first.calls if first and first.calls else 1
     row.recomputed = costs.by_module[place].recomputed
     if place.phase!='forward': row.params = 0   # they are the forward's
     return row
