@@ -15,7 +15,7 @@ from .alone import flushing_bytes, time_alone
 from .arithmetic import measurable
 from .compare import Comparison
 from .compiled import join_compiled
-from .distributed import agreement, together, with_ranks
+from .distributed import agreement, groups_used, together, with_ranks
 from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
@@ -121,14 +121,17 @@ def dtypes(self:RooflineAnalyzer, costs:Costs)->list:
 def measured_peaks(
     device:torch.device,
     dtypes:list, # whose ceilings rows need
+    groups:dict|None=None, # name → process group whose links they need
 )->HardwarePeaks:
     "Peaks for rows that are measured under the settings there are now"
-    return measure_peaks(device, dtype=dtypes, allow_tf32=device.type=='cuda' and tf32_allowed(), hierarchy=True)
+    tf32 = device.type=='cuda' and tf32_allowed()
+    return measure_peaks(device, dtype=dtypes, allow_tf32=tf32, hierarchy=True, group=groups)
 
 @patch
-def peaks_for(self:RooflineAnalyzer, device:torch.device, costs:Costs)->HardwarePeaks:
+def peaks_for(self:RooflineAnalyzer, device:torch.device, costs:Costs, met=None)->HardwarePeaks:
     "The given peaks, or measured ones"
-    return measured_peaks(device, self.dtypes(costs)) if self.given is None else self.given
+    if self.given is not None: return self.given
+    return measured_peaks(device, self.dtypes(costs), groups_used(costs, met))
 
 # %% ../nbs/analysis/roofline.ipynb #30a79be7
 def _check_request(warmup, steps, **flags):
@@ -190,7 +193,7 @@ def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad, met=N
         run.rehearse()
         forwards = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted(run, modules)))
         costs = join_compiled(seen[0], o, forwards.calls, modules)
-        with run.open(): peaks = self.peaks_for(device, costs)
+        with run.open(): peaks = self.peaks_for(device, costs, met)
         peaks = self._rechecked(costs, forwards, peaks, run, device, modules, met)
         alone = time_alone(run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}
     return costs, forwards, peaks, alone, modules

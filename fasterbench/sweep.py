@@ -47,7 +47,7 @@ def _measured(device, dtypes, known):
 class Sharing(RooflineAnalyzer):
     "An analyzer that takes measured peaks from those before it"
     shared, also = None, ()   # circumstances → `HardwarePeaks`; dtypes whose ceilings others will need
-    def peaks_for(self, device, costs):
+    def peaks_for(self, device, costs, met=None):
         if self.given is not None: return self.given
         key, needed = circumstance(device), list(dict.fromkeys([*self.dtypes(costs), *self.also]))
         known = self.shared.get(key)
