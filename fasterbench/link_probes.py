@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 import torch, torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
+from .collectives import group_name
 from .core import device_name, first_line, resolve_device
 from .links import Link, bus_bytes
 from .system import WrongAnswer, free_bytes
@@ -296,12 +297,6 @@ def measure_link(
     return Link(name, n, max(rates.values()), rates, latencies, samples, backend, way(group, device), 'measured', lacks)
 
 # %% ../nbs/hardware/link_probes.ipynb #90613aa7
-def _group_name(group):
-    "`world`, what the group was called when it was made, or `group`"
-    if group is dist.group.WORLD: return 'world'
-    said = getattr(group, 'group_desc', '')
-    return 'group' if said in ('', 'undefined', 'default_pg') else said
-
 def _of_mesh(mesh):
     if mesh.get_coordinate() is None: raise ValueError(f"group={mesh!r}: rank {dist.get_rank()} is not in it")
     names = mesh.mesh_dim_names or [f'dim {i}' for i in range(mesh.ndim)]
@@ -311,7 +306,7 @@ def _named(group):
     "Name → what it stands for"
     if isinstance(group, str) and group=='world': return dict(world=dist.group.WORLD)
     if isinstance(group, DeviceMesh): return _of_mesh(group)
-    if isinstance(group, dist.ProcessGroup): return {_group_name(group): group}
+    if isinstance(group, dist.ProcessGroup): return {group_name(group): group}
     if isinstance(group, Mapping): return dict(group)
     raise TypeError(f"group={group!r}: group is a ProcessGroup, a DeviceMesh, a dict of names and ProcessGroups, "
         "or 'world'")

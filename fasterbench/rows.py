@@ -189,8 +189,9 @@ def link_of(
     collective, # `Collective`
     peaks:HardwarePeaks,
 ): # `Link`; `None`: there is none for this group with as many ranks
-    "The link that a collective runs over"
-    return next((o for o in peaks.links if (o.group, o.ranks)==(collective.group, collective.ranks)), None)
+    "The link that a collective runs over; one of as many ranks as there are is that of `world`, whatever it is called"
+    def of(o): return o.ranks==collective.ranks and collective.group in (o.group, 'world')
+    return min(filter(of, peaks.links), key=lambda o: o.group!=collective.group, default=None)
 
 def link_s(
     cost, # `ModuleCost` of collectives
