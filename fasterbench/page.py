@@ -67,7 +67,8 @@ def facts(r:Roofline)->dict: # name → words
 
 # %% ../nbs/visualization/page.ipynb #82dbd330
 _keys = """name phase modules operations type calls flops bytes_moved arithmetic_intensity achieved_gflops bound
-    roof utilization_pct roof_time_s time_s time_pct over_s warm_s cold_s""".split()
+    roof utilization_pct roof_time_s time_s time_pct over_s link_bytes link_time_s
+    waiting_s moving_s hidden_s waits_for rank_s warm_s cold_s""".split()
 _short = dict(roof_time_s='roof time', over_s='above roof')   # headings
 page_columns = {_short.get(k, columns[k].name): columns[k] for k in _keys} # heading → `Column`
 
