@@ -6,12 +6,14 @@
 __all__ = ['summary_table', 'ceiling_lines', 'unfit', 'unfit_result', 'by_phase', 'phase_lines', 'answer', 'result_text']
 
 # %% ../nbs/visualization/report.ipynb #4ff4eaf6
+from collections import Counter
+from statistics import median
 from fastcore.basics import patch
 from .core import any_console, as_text, forwarding, si
 from .columns import row_seconds
 from .peaks import HardwarePeaks
 from .phases import Place, phases
-from .results import Roofline, group_key
+from .results import Roofline, group_key, joined
 from .rows import beside_kernels, memory_pct, no_ceiling
 from .tables import fitted, terminal_width
 from .timing import check_count
@@ -140,7 +142,7 @@ def phase_lines(r:Roofline)->list[str]:
 def _row_lines(rows, t):
     "What is to be said of some of the rows"
     noisy, some, above = ([r for r in rows if f(r)] for f in
-        (lambda r: r.noisy, lambda r: r.sometimes, lambda r: r.above and not r.impossible))
+        (lambda r: r.noisy, lambda r: r.sometimes, lambda r: r.above and not r.impossible and not r.exchanges))
     explained = above and above[0].roof!='memory'
     how = ("the data came from a cache, of whose roof the row reached that much" if explained else
         "the peaks hold no caches that could explain it")
@@ -158,8 +160,9 @@ def _error_lines(rows, peaks=None):
     "What is to be said of rows above every roof; `peaks`: they know with which kernel a ceiling was reached"
     odd = sorted((r for r in rows if r.impossible), key=lambda r: -r.cache_pct)
     if not odd: return []
+    def moved(r): return r.link_bytes if r.exchanges else r.bytes_moved
     def numbers(r):
-        rate = si(r.flops/r.run_s, 'FLOP/s') if r.bound=='compute' else si(r.bytes_moved/r.run_s, 'B/s')
+        rate = si(r.flops/r.run_s, 'FLOP/s') if r.bound=='compute' else si(moved(r)/r.run_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
         by = f" ({kernel})" if kernel else ''
         return f"{r.label or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
@@ -168,7 +171,7 @@ def _error_lines(rows, peaks=None):
 
 # %% ../nbs/visualization/report.ipynb #ce67914a
 def _side(r, bound):
-    "The rows on one side of the ridge: their part of the time, and what of that their roof allows"
+    "The rows on one side of the ridge, or under links: their part of the time, and what of that their roof allows"
     rows = [o for o in r if o.bound==bound and o.time_s]
     if not rows: return []
     spent, least = sum(o.time_s for o in rows), sum(o.time_s*o.utilization_pct for o in rows)
@@ -190,7 +193,7 @@ def answer(r:Roofline)->str:
     took, each = r.totals.mean_s, _phases_said(r)
     allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
     said = [f"{name}: {si(took, 's')} a {r.what}{each}{allowed}"]
-    sides = '; '.join(_side(r, 'compute') + _side(r, 'memory'))
+    sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
 
 # %% ../nbs/visualization/report.ipynb #ac6f4025
@@ -212,6 +215,39 @@ def _fused_lines(r):
     said = f"fused        {si(r.fused_roof_time_s, 's')} with the operations of each row joined"
     return [', '.join(filter(None, [said, _edge_said(r)]))]
 
+# %% ../nbs/visualization/report.ipynb #996c18ba
+def _rank_lines(r):
+    "How long a forward or step takes on each rank"
+    if not r.ranks: return []
+    times = [o.totals.mean_s for o in r.ranks]
+    def on(s): return f"{si(s, 's')} on rank {times.index(s)}"
+    own = f"; this is rank {r.about['rank']}" if 'rank' in r.about else ''
+    each = f"a {r.what} takes {si(median(times), 's')} (median), {on(min(times))} to {on(max(times))}"
+    return [f"ranks        {len(times)}: {each}{own}"]
+
+def _exchange_lines(r):
+    "What collectives take of a forward or step"
+    sent = [o for o in r if o.exchanges]
+    if not sent: return []
+    all_ = joined('', sent)
+    whom = f", mostly for rank {all_.mostly_for}" if all_.waits_for else ''
+    took = f"collectives  {_timed(r.totals, all_.time_s)}"
+    if all_.waiting_s is None: return [took]
+    moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more beside other work"
+    return [f"{took}: {si(all_.waiting_s, 's')} waiting{whom}, {moving}"]
+
+# %% ../nbs/visualization/report.ipynb #62ff185b
+def _link_lines(r):
+    "What collectives put on the links of this rank"
+    sent, lacks = Counter(), {}
+    for o in (o for o in r if o.exchanges and o.link_bytes):
+        group = o.group or 'several groups'
+        sent[group] += o.link_bytes
+        if o.link_time_s is None: lacks[group] = True
+    without = f"; the peaks hold no link of {', '.join(lacks)} with as many ranks" if lacks else ''
+    each = ', '.join(f"{si(n, 'B')} in {group}" for group,n in sent.items())
+    return [f"links        at least {each} on this rank's link{without}"] if sent else []
+
 # %% ../nbs/visualization/report.ipynb #8543939f
 def _kernel_lines(r):
     "What is to be said of kernels of compiled code"
@@ -230,7 +266,8 @@ def _totals_lines(r):
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {t.what}")
     disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
-    lines = [*_time_lines(t, r.unknown), *phase_lines(r), _work_line(r), roof, *_fused_lines(r)]
+    lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_exchange_lines(r), *phase_lines(r), _work_line(r)]
+    lines += [*_link_lines(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
     return [answer(r), '', *lines, *_row_lines(r, t), *_kernel_lines(r), *disturbed, *_error_lines(r, r.peaks)]
 
@@ -240,7 +277,7 @@ def _paper_lines(r):
     share = f", {memory_pct(r):.1f} % of it in memory-bound ones" if r.roof_time_s else ''
     total = f"roof         {si(r.roof_time_s, 's')} at least for {_rows_at_roof(r)} one after the other{share}"
     undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
-    known = [*phase_lines(r), _work_line(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
+    known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
     return [total, *_fused_lines(r), *known, *undefined]
 
 def _lines(r): return _totals_lines(r) if r.totals else _paper_lines(r)
