@@ -25,7 +25,7 @@ from .phases import Place, above, phases
 views = dict(   # method → module that adds it
     summary='report', plot='report', _repr_pretty_='display', _repr_html_='display',
     under='projection', compare='compare',
-    phases='beside', to_csv='tables', to_markdown='tables', to_frame='tables',
+    phases='beside', over_ranks='across', to_csv='tables', to_markdown='tables', to_frame='tables',
     tokens_per_s='utilization', model_flops='utilization', mfu='utilization', hfu='utilization',
     record='files', from_record='files', save='files', load='files')
 
