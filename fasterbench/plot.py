@@ -142,14 +142,18 @@ def _legend_of_shapes(rows):
     return ' '.join(f'{shapes[k][1]} {shapes[k][2]}' for k in shapes if k in used)
 
 def _without_mark(r)->str|None: # `None`: there is one
-    "Why a row has no mark: its cost is not known, it is beside kernels, or it has no work"
+    "Why a row has no mark: it is of collectives, its cost is not known, it is beside kernels, or it has no work"
+    if r.exchanges: return 'link'
     if r.bound=='undefined': return 'kernels' if r.type==beside_kernels else 'cost'
     return None if drawable(r) or without_flops(r) else 'work'
 
+# %% ../nbs/visualization/plot.ipynb #d7a721b5
 def _subtitle(rows, peaks, paper):
-    left, beside, none = ([r for r in rows if _without_mark(r)==why] for why in ('cost', 'kernels', 'work'))
+    whys = 'cost', 'kernels', 'work', 'link'
+    left, beside, none, sent = ([r for r in rows if _without_mark(r)==why] for why in whys)
     device = peaks.device_name if paper and peaks.device_name else peaks.device
-    share, beside_pct = (sum(r.time_pct or 0 for r in o) for o in (left, beside))
+    share, beside_pct, sent_pct = (sum(r.time_pct or 0 for r in o) for o in (left, beside, sent))
+    of = '' if paper else f', {sent_pct:.1f} % of the time'
     said = [f"{as_text(device)}, {peaks.name}{', on paper' if paper else ''}", _legend_of_shapes(rows),
         f"area: share of the time{' at the roof' if paper else ''}"]
     said += [text for text,is_so in [
@@ -157,6 +161,7 @@ def _subtitle(rows, peaks, paper):
         ('at 0: rows without FLOPs, in B/s', any(map(without_flops, rows))),
         (f"{len(left)} rows of unknown cost" + ('' if paper else f', {share:.1f} % of the time'), left),
         (f'compiled code beside its kernels: {beside_pct:.1f} % of the time', beside),
+        (f"{len(sent)} row{'s'*(len(sent)!=1)} of collectives, which have no place here{of}", sent),
         (f'{len(none)} rows without work', none)] if is_so and text]
     return as_text('; '.join(said), markup=True)
 
