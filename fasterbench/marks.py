@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'shapes', 'pairs', 'rate', 'drawable', 'bandwidth',
-           'without_flops', 'marker_size', 'quartiles', 'rate_range', 'rate_unit', 'hover', 'short_name', 'short_label',
-           'block_name', 'Block', 'names_of', 'equal_blocks', 'spread', 'block_hover', 'channels', 'in_css', 'contrast',
-           'colour_groups', 'standing', 'dark_css', 'darkened', 'faint']
+           'without_flops', 'marker_size', 'quartiles', 'rate_range', 'rate_unit', 'hover', 'link_places', 'short_name',
+           'short_label', 'block_name', 'Block', 'names_of', 'equal_blocks', 'spread', 'block_hover', 'channels',
+           'in_css', 'contrast', 'colour_groups', 'standing', 'dark_css', 'darkened', 'faint']
 
 # %% ../nbs/visualization/marks.ipynb #9b527480
 import math, re, statistics
@@ -111,6 +111,21 @@ def hover(row)->str:
         f"{cell('bytes_moved')} moved" + ('' if row.operations else f", {cell('params')} parameters"), *_sent(row),
         f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row), took])
 
+# %% ../nbs/visualization/marks.ipynb #0d34320f
+def _sender(r): return r.name.rpartition('(')[0].removesuffix('.'), r.phase # of collectives: their module
+
+def link_places(
+    rows:list, # of `RooflinePoint`
+)->list: # of (row of a module, FLOP for a byte on the link, FLOP/s)
+    "Where modules stand with their collectives"
+    sent = {}
+    for r in rows:
+        if r.exchanges and r.link_bytes: sent.setdefault(_sender(r), []).append(r)
+    of = {(r.name, r.phase): r for r in rows if r.flops}
+    def seconds(o): return (o.run_s or o.roof_time_s or 0.) if o.exchanges else row_seconds(o)
+    both = [(of[k], sum(o.link_bytes for o in rs), sum(map(seconds, [of[k], *rs]))) for k,rs in sent.items() if k in of]
+    return [(m, m.flops/nbytes, m.flops/s) for m,nbytes,s in both if s]
+
 # %% ../nbs/visualization/marks.ipynb #cb111872
 def short_name(
     name:str, # qualified
@@ -129,6 +144,7 @@ def short_label(
     most:int=20, # characters
 )->str:
     "The end of a name, and in a training step the phase; of a kernel with its region, as far as there is room"
+    if getattr(row, 'exchanges', False): most += 12   # the kind and the group
     region, dot, own = row.name.rpartition('.')
     room = most - len(region) - 2
     kernel = getattr(row, 'operations', ()) and dot and room>=8   # a pair of rows has none
@@ -247,7 +263,7 @@ shapes = dict( # what a row is → plotly's name of the shape, the shape, in wor
     memory=('circle', '●', 'memory bound'), compute=('square', '■', 'compute bound'),
     above=('triangle-up', '▲', "above the memory's roof"),
     impossible=('x', '✖', 'above every roof, a measurement error'),
-    link=('star', '★', 'link bound'), undefined=('diamond', '◆', 'undefined'))
+    link=('hexagon', '⬢', 'link bound'), undefined=('diamond', '◆', 'undefined'))
 
 def standing(row)->str: # key of `shapes`
     "How `row` stands to the roof"
