@@ -62,6 +62,17 @@ def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('to
 def _noise(r): return r.noise_s if r.samples else None
 def _recomputed(r): return r.recomputed if r.phase=='backward' else None
 
+# %% ../nbs/results/columns.ipynb #3b4800f6
+def _link_bytes(r): return r.link_bytes or None
+def _waits_for(r): return None if r.mostly_for is None else f'rank {r.mostly_for}'
+
+def _rank_s(r):
+    "The least and the most, and on how many ranks, where it is not on all"
+    s, n = r.known_rank_s, len(r.rank_s)
+    if not s: return None
+    some = f' on {len(s)} of {n}' if len(s)<n else ''
+    return (si(s[0], 's') if len(s)==1 else f"{si(min(s), 's')} to {si(max(s), 's')}") + some
+
 # %% ../nbs/results/columns.ipynb #5e1fce13
 def _names(key): return lambda r: ', '.join(o or '(the model)' for o in getattr(r, key)) or None
 
@@ -105,19 +116,27 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('recomputed', 'recomputed', 'FLOP', "work in the backward that does the forward's again", of=_recomputed),
     _listed('modules', 'of a kernel: the modules that it came from'),
     _listed('operations', 'of a kernel: the operations of which it does a part'),
+    Column('link_bytes', 'link bytes', 'B', "bytes of collectives on this rank's link, at least", of=_link_bytes),
+    Column('link_time_s', 'time on the link', 's', 'time that the link allows for them'),
+    Column('waiting_s', 'waiting', 's', 'of the time: waiting for another rank'),
+    Column('moving_s', 'moving', 's', 'of the time of collectives: the rest, in which data moves'),
+    Column('hidden_s', 'hidden', 's', 'time that collectives ran beside other work, not in the time'),
+    Column('waits_for', 'waits for', '', 'the rank that was waited for most', of=_waits_for),
+    Column('rank_s', 'on ranks', '', 'time in a forward on the fastest and the slowest rank', of=_rank_s),
     Column('noise_s', 'IQR', 's', "interquartile range of the forwards' times", of=_noise),
 )}
 
 # %% ../nbs/results/columns.ipynb #59fecf99
-_work = 'name phase type flops bytes_moved eager_bytes arithmetic_intensity'.split()
+_work = 'name phase type flops bytes_moved eager_bytes link_bytes arithmetic_intensity'.split()
 _rate = 'achieved_gflops bound utilization_pct roof time_s over_s time_pct'.split()
+_ranks = 'waiting_s moving_s hidden_s waits_for rank_s'.split()
 shown = dict(   # kind of result → keys of columns
-    measured  = [*_work, *_rate, 'warm_s', 'cold_s'],
+    measured  = [*_work, *_rate, *_ranks, 'warm_s', 'cold_s'],
     estimated = [*_work, 'bound', 'roof', 'roof_time_s'],
     projected = [*_work, 'bound', 'roof', 'roof_time_s'],
-    kernels   = ['name', 'phase', 'modules', 'operations', 'calls', *_work[3:], *_rate])
+    kernels   = ['name', 'phase', 'modules', 'operations', 'calls', *_work[3:], *_rate, *_ranks])
 # only where a row has them, and its name does not say it
-optional = 'phase', 'modules', 'operations', 'eager_bytes', 'warm_s', 'cold_s'
+optional = 'phase', 'modules', 'operations', 'eager_bytes', 'link_bytes', *_ranks, 'warm_s', 'cold_s'
 
 def of_step(c:Column, step:bool)->Column:
     "The column of a training step, or of a forward"

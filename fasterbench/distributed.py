@@ -12,6 +12,7 @@ from statistics import median
 from typing import NamedTuple
 from fastcore.basics import patch
 from .collectives import distributed, group_name
+from .operations import utilization_pct
 from .phases import Place
 from .rendezvous import rendezvous
 from .results import Roofline
@@ -71,7 +72,9 @@ def tell_waits(
     def of(i): return waited([e[i] for _,_,e in told], offsets([b[i] for _,b,_ in told], boots))[rank]
     found = waits([of(i) for i in middle])
     for row in rows:
-        if _key(row) in found: row.waiting_s, row.hidden_s, row.waits_for = found[_key(row)]
+        if _key(row) not in found: continue
+        row.waiting_s, row.hidden_s, row.waits_for = found[_key(row)]
+        if row.roof_time_s is not None and row.run_s: row.utilization_pct = utilization_pct(row.roof_time_s, row.run_s)
 
 # %% ../nbs/analysis/distributed.ipynb #6d93dcec
 def tell_ranks(

@@ -64,9 +64,10 @@ def _list(read, kind=list):
     return values
 
 # %% ../nbs/results/files.ipynb #7fff562e
-# that files of version 1 do not have
+# that files of earlier versions do not have
 later_fields = 'phase', 'recomputed', 'what', 'memory', 'boundaries', 'boundary_bytes', 'fused_roof_time_s', \
-    'eager_bytes', 'modules', 'operations', 'link_bytes', 'link_time_s'
+    'eager_bytes', 'modules', 'operations', 'link_bytes', 'link_time_s', 'waiting_s', 'waits_for', 'hidden_s', \
+    'rank_s', 'ranks'
 
 def _object(place, v, readers):
     "An object with just these keys, each value read"
@@ -82,6 +83,11 @@ def _object(place, v, readers):
 def _counter(place, v):
     if not isinstance(v, dict): _refuse(place, v, 'an object')
     return Counter({k: _whole(f'{place}[{k!r}]', n) for k,n in v.items()})
+
+def _by_rank(place, v): # rank → seconds
+    if not isinstance(v, dict): _refuse(place, v, 'an object')
+    if odd := [k for k in v if not k.isdecimal()]: _refuse(f'a key of {place}', odd[0], 'a rank')
+    return {int(k): _amount(f'{place}[{k!r}]', s) for k,s in v.items()}
 
 def _samples(place, v): # seconds; there are many, and nearly always they are in order
     good = isinstance(v, list) and all(type(o) is float and math.isfinite(o) for o in v)
@@ -107,7 +113,8 @@ row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, 
     working_set=_amount, roof=_text, cache_time_s=_least, warm_s=_some, cold_s=_some, ran=_maybe(_whole),
     called_s=_some, samples=_samples, unknown=_counter, phase=_maybe(_one_of(phases)), recomputed=_amount,
     boundary_bytes=_least, fused_roof_time_s=_least, eager_bytes=_least,
-    modules=_list(_words, tuple), operations=_list(_words, tuple), link_bytes=_amount, link_time_s=_least)
+    modules=_list(_words, tuple), operations=_list(_words, tuple), link_bytes=_amount, link_time_s=_least,
+    waiting_s=_least, waits_for=_by_rank, hidden_s=_some, rank_s=_list(_some, tuple))
 projection_fields = row_fields | dict(was_bound=_maybe(_bound), was_roof_time_s=_least)
 totals_fields = dict(forward=_timing, outside=_timing, rows_s=_number, undefined_s=_number, flops=_amount,
     matmul_flops=_amount, bytes_moved=_amount, roof_time_s=_amount, complete=_flag, plain=_timing,
@@ -134,7 +141,7 @@ def _data(place, v, depth=0):
     return {_words(f'a key of {place}', k): _data(f'{place}[{k!r}]', o, depth+1) for k,o in v.items()}
 
 # %% ../nbs/results/files.ipynb #b20e2421
-_format, _format_version, _readable = 'fasterbench roofline', 2, (1, 2)
+_format, _format_version, _readable = 'fasterbench roofline', 3, (1, 2, 3)
 
 def _plain(o):
     "A field's value as JSON has it; NaN stays, and is refused"
@@ -144,7 +151,8 @@ def _plain(o):
     if isinstance(o, Real): return str(float(o)) if math.isinf(o) else float(o)
     if isinstance(o, Timing): return _plain(o.samples)
     if isinstance(o, Disturbance): return o._asdict()
-    return [_plain(v) for v in o] if isinstance(o, (list, tuple)) else dict(o) if isinstance(o, Counter) else o
+    if isinstance(o, dict): return {str(k): _plain(v) for k,v in o.items()}
+    return [_plain(v) for v in o] if isinstance(o, (list, tuple)) else o
 
 # %% ../nbs/results/files.ipynb #c0e58f79
 def _row_record(place, r):
@@ -160,15 +168,18 @@ def _edge_record(boundaries):
     for (phase,name),n in boundaries.items(): res.setdefault(phase or 'step', {})[name] = n
     return res
 
+def _one_record(r):
+    "A result, without those of other ranks"
+    totals = r.totals and {k: _plain(getattr(r.totals, k)) for k in totals_fields}
+    memory = r.memory and {k: getattr(r.memory, k) for k in memory_fields}
+    return dict(kind=r.kind, about=r.about, peaks=r.peaks and r.peaks.record(), totals=totals, memory=memory,
+        boundaries=_edge_record(r.boundaries), rows=[_row_record(f'rows[{i}]', o) for i,o in enumerate(r)])
+
 @patch
 def record(self:Roofline)->dict: # words, numbers, lists and dicts
-    "Everything, as JSON has it"
-    totals = self.totals and {k: _plain(getattr(self.totals, k)) for k in totals_fields}
-    rows = [_row_record(f'rows[{i}]', r) for i,r in enumerate(self)]
-    memory = self.memory and {k: getattr(self.memory, k) for k in memory_fields}
-    return dict(format=_format, version=_format_version, kind=self.kind, about=self.about,
-        peaks=self.peaks and self.peaks.record(), totals=totals, memory=memory,
-        boundaries=_edge_record(self.boundaries), rows=rows)
+    "Everything, as JSON has it; among the results of all ranks `None` stands for this one"
+    ranks = [None if o is self else _one_record(o) for o in self.ranks]
+    return dict(format=_format, version=_format_version) | _one_record(self) | dict(ranks=ranks)
 
 # %% ../nbs/results/files.ipynb #82933dc2
 def _check_row(place, r):
@@ -203,11 +214,20 @@ def _read_peaks(place, v):
     except (ValueError, TypeError, AttributeError) as e: raise ValueError(f"{place}: {e}") from e
 
 # %% ../nbs/results/files.ipynb #8f2206b0
-_result = dict(format=_words, version=_whole, kind=_one_of(kinds), about=_data, peaks=_maybe(_read_peaks),
+def _about(place, v): return _data(place, v) if isinstance(v, dict) else _refuse(place, v, 'an object')
+
+_one = dict(kind=_one_of(kinds), about=_about, peaks=_maybe(_read_peaks),
     totals=_maybe(lambda place, v: Totals(**_object(place, v, totals_fields))),
     memory=_maybe(lambda place, v: Footprint(**_object(place, v, memory_fields))), boundaries=_maybe(_edges),
     rows=_list(_read_row))
 
+def _made(read): return Roofline(**{k: read[k] for k in _one if k in read})
+
+def _rank(place, v): return _made(_object(place, v, _one)) # of another rank
+
+_result = dict(format=_words, version=_whole) | _one | dict(ranks=_list(_maybe(_rank), tuple))
+
+# %% ../nbs/results/files.ipynb #89554758
 @patch(cls_method=True)
 def from_record(cls:Roofline,
     d, # what `record` gave
@@ -218,10 +238,13 @@ def from_record(cls:Roofline,
         raise ValueError(f"it does not say that its format is {_format!r}" + (f", but {said!r:.60}" if said else ''))
     v = d.get('version')
     if type(v) is not int or v not in _readable:
-        raise ValueError(f"its version is {v!r:.60}, and this fasterbench reads {' and '.join(map(str, _readable))}")
-    if not isinstance(d.get('about', {}), dict): _refuse('about', d['about'], 'an object')
+        raise ValueError(f"its version is {v!r:.60}, and this fasterbench reads {', '.join(map(str, _readable))}")
+    _about('about', d.get('about', {}))
     read = _object('', d, _result)
-    return cls(*(read.get(k) for k in ('rows', 'kind', 'peaks', 'totals', 'about', 'memory', 'boundaries')))
+    res, ranks = _made(read), read.get('ranks', ())
+    if ranks.count(None)>1: _refuse('ranks', d['ranks'], 'a list in which this result stands once')
+    res.ranks = tuple(res if o is None else o for o in ranks)
+    return res
 
 # %% ../nbs/results/files.ipynb #becacebc
 size_limit = 2**26 # bytes of a file

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'shapes', 'pairs', 'rate', 'drawable', 'bandwidth',
-           'without_flops', 'marker_size', 'quartiles', 'rate_range', 'rate_unit', 'hover', 'short_name', 'short_label',
-           'block_name', 'Block', 'names_of', 'equal_blocks', 'spread', 'block_hover', 'channels', 'in_css', 'contrast',
-           'colour_groups', 'standing', 'dark_css', 'darkened', 'faint']
+           'without_flops', 'marker_size', 'quartiles', 'rate_range', 'rate_unit', 'hover', 'link_places', 'short_name',
+           'short_label', 'block_name', 'Block', 'names_of', 'equal_blocks', 'spread', 'block_hover', 'channels',
+           'in_css', 'contrast', 'colour_groups', 'standing', 'dark_css', 'darkened', 'faint']
 
 # %% ../nbs/visualization/marks.ipynb #9b527480
 import math, re, statistics
@@ -83,17 +83,48 @@ def _origin(row):
     known = [f'{k}: {columns[k].value(row)}' for k in ('modules', 'operations') if columns[k].value(row)]
     return [_html(line) for o in known for line in wrap(o, 76, max_lines=3, placeholder=' …', break_on_hyphens=False)]
 
+def _sent(row):
+    "Of collectives, and of rows joined with them: what is on the link, and what is waited for, in lines"
+    def cell(key): return as_text(columns[key].text(row), markup=True)
+    said = []
+    if row.link_bytes or row.exchanges:
+        s = '' if row.link_time_s is None else f", which takes {cell('link_time_s')} there"
+        said.append(f"at least {si(row.link_bytes, 'B')} on this rank's link{s}")
+    if row.waiting_s is not None:
+        whom = f", mostly for {cell('waits_for')}" if row.waits_for else ''
+        moving = '' if row.moving_s is None else f", {cell('moving_s')} moving"
+        said.append(f"{cell('waiting_s')} waiting{whom}{moving}, {cell('hidden_s')} more beside other work")
+    return said + ([f"{cell('rank_s')} on ranks"] if row.known_rank_s else [])
+
+# %% ../nbs/visualization/marks.ipynb #c64288ee
 def hover(row)->str:
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return as_text(columns[key].text(row), markup=True)
     times = f" ×{cell('calls')}" if row.calls>1 else ''
     share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward'})"
     over = '' if row.over_s is None else f", over {cell('over_s')}"
-    return '<br>'.join([f"<b>{_html(row.label) or '(the model)'}</b> {cell('type')}{times}", *_origin(row),
+    head = f"<b>{_html(row.label) or '(the model)'}</b> {cell('type')}{times}"
+    took = f"{cell('time_s')}{share}, roof {cell('roof_time_s')}{over}"
+    if row.exchanges: return '<br>'.join([head, *_sent(row), took])
+    return '<br>'.join([head, *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
-        f"{cell('bytes_moved')} moved" + ('' if row.operations else f", {cell('params')} parameters"),
-        f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row),
-        f"{cell('time_s')}{share}, roof {cell('roof_time_s')}{over}"])
+        f"{cell('bytes_moved')} moved" + ('' if row.operations else f", {cell('params')} parameters"), *_sent(row),
+        f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row), took])
+
+# %% ../nbs/visualization/marks.ipynb #0d34320f
+def _sender(r): return r.name.rpartition('(')[0].removesuffix('.'), r.phase # of collectives: their module
+
+def link_places(
+    rows:list, # of `RooflinePoint`
+)->list: # of (row of a module, FLOP for a byte on the link, FLOP/s)
+    "Where modules stand with their collectives"
+    sent = {}
+    for r in rows:
+        if r.exchanges and r.link_bytes: sent.setdefault(_sender(r), []).append(r)
+    of = {(r.name, r.phase): r for r in rows if r.flops}
+    def seconds(o): return (o.run_s or o.roof_time_s or 0.) if o.exchanges else row_seconds(o)
+    both = [(of[k], sum(o.link_bytes for o in rs), sum(map(seconds, [of[k], *rs]))) for k,rs in sent.items() if k in of]
+    return [(m, m.flops/nbytes, m.flops/s) for m,nbytes,s in both if s]
 
 # %% ../nbs/visualization/marks.ipynb #cb111872
 def short_name(
@@ -113,6 +144,7 @@ def short_label(
     most:int=20, # characters
 )->str:
     "The end of a name, and in a training step the phase; of a kernel with its region, as far as there is room"
+    if getattr(row, 'exchanges', False): most += 12   # the kind and the group
     region, dot, own = row.name.rpartition('.')
     room = most - len(region) - 2
     kernel = getattr(row, 'operations', ()) and dot and room>=8   # a pair of rows has none
@@ -129,7 +161,7 @@ def block_name(
     return ''.join(p[0] if len(set(p))==1 else '*' for p in parts)
 
 def _same_work(r):
-    what = re.sub(r'\d+', '*', r.name), r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound
+    what = re.sub(r'\d+', '*', r.name), r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound, r.link_bytes
     return what + (r.time_s is None, r.roof_time_s is None)
 
 @dataclass
@@ -231,7 +263,7 @@ shapes = dict( # what a row is → plotly's name of the shape, the shape, in wor
     memory=('circle', '●', 'memory bound'), compute=('square', '■', 'compute bound'),
     above=('triangle-up', '▲', "above the memory's roof"),
     impossible=('x', '✖', 'above every roof, a measurement error'),
-    undefined=('diamond', '◆', 'undefined'))
+    link=('hexagon', '⬢', 'link bound'), undefined=('diamond', '◆', 'undefined'))
 
 def standing(row)->str: # key of `shapes`
     "How `row` stands to the roof"

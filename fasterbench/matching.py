@@ -192,7 +192,9 @@ def _matched(a, b, structure):
     return [Pair(d.how, d.name, [a[i] for i in d.at[0]], [b[j] for j in d.at[1]]) for d in drafts]
 
 # %% ../nbs/results/matching.ipynb #e0bfc5ff
-def _phase(r): return r.phase or 'forward'
+def _sort(r):
+    "What rows of a pair have in common: the phase, and whether they are collectives"
+    return r.phase or 'forward', r.exchanges
 
 def match(
     a:list, b:list, # of `RooflinePoint`, in the order in which they ran
@@ -200,7 +202,7 @@ def match(
 )->list[Pair]: # in the order of `a`; what only `b` has stands last
     "The rows of two results, each once, as pairs and alone"
     pairs = []
-    for phase in dict.fromkeys(map(_phase, [*a, *b])):
-        pairs += _matched(*([r for r in rows if _phase(r)==phase] for rows in (a, b)), structure)
+    for sort in dict.fromkeys(map(_sort, [*a, *b])):
+        pairs += _matched(*([r for r in rows if _sort(r)==sort] for rows in (a, b)), structure)
     at = {id(r): i for i,r in enumerate(a)}
     return sorted(pairs, key=lambda p: at[id(p.rows_a[0])] if p.rows_a else len(a))

@@ -11,7 +11,7 @@ from string import Template
 from .core import as_text, si
 from .marks import dark_css, drawable
 from .columns import columns
-from .report import answer
+from .report import answer, rank_facts
 from .results import Roofline
 from .rows import memory_pct
 
@@ -63,11 +63,12 @@ def facts(r:Roofline)->dict: # name → words
     res = dict(kind=r.kind) | {k.replace('_', ' '): _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
     if r.peaks: res['peaks'] = repr(r.peaks)
     if r.totals: res |= _totals_in_words(r.totals)
-    return res | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
+    return res | rank_facts(r) | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/visualization/page.ipynb #82dbd330
 _keys = """name phase modules operations type calls flops bytes_moved arithmetic_intensity achieved_gflops bound
-    roof utilization_pct roof_time_s time_s time_pct over_s warm_s cold_s""".split()
+    roof utilization_pct roof_time_s time_s time_pct over_s link_bytes link_time_s
+    waiting_s moving_s hidden_s waits_for rank_s warm_s cold_s""".split()
 _short = dict(roof_time_s='roof time', over_s='above roof')   # headings
 page_columns = {_short.get(k, columns[k].name): columns[k] for k in _keys} # heading → `Column`
 

@@ -29,9 +29,25 @@ class Projection(RooflinePoint):
     @property
     def over_s(self)->None: return None # its time is of another machine than its roof
 
+# %% ../nbs/analysis/projection.ipynb #393c48c8
+def _link_s(r, peaks)->float|None: # seconds; `None`: there is no link of its group
+    "The least time of a row's collectives over the links of other peaks"
+    link = next((o for o in peaks.links if o.group==r.group), None)
+    if link is None: return None
+    return max(r.calls*link.latencies.get(r.type, 0.), r.link_bytes/link.bandwidths.get(r.type, link.bandwidth))
+
+def _over_link(r, peaks):
+    "A row of collectives over the link of its group"
+    s = _link_s(r, peaks)
+    return Projection(name=r.name, type=r.type, phase=r.phase, calls=r.calls, flops=0, bytes_moved=0, time_s=r.time_s,
+        time_pct=r.time_pct, arithmetic_intensity=None, achieved_gflops=None, utilization_pct=None,
+        bound='undefined' if s is None else 'link', roof=None if s is None else f'link {r.group}', roof_time_s=s,
+        link_time_s=s, link_bytes=r.link_bytes, fused_roof_time_s=s, was_bound=r.bound, was_roof_time_s=r.roof_time_s)
+
 # %% ../nbs/analysis/projection.ipynb #4b712202
 def _projected(r, peaks, dtype):
     "A row under other peaks, in its own dtype or another"
+    if r.exchanges: return _over_link(r, peaks)
     other = r.dtype if dtype is None or r.dtype is None or not r.dtype.is_floating_point else dtype
     nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
     ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
@@ -45,7 +61,7 @@ def _projected(r, peaks, dtype):
         fused_roof_time_s=fused_s(r.flops/ceiling, edge, peaks) if known else None,
         flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, time_s=r.time_s, time_pct=r.time_pct,
         arithmetic_intensity=ai, achieved_gflops=None, bound=side, utilization_pct=None, roof_time_s=roof_s,
-        was_bound=r.bound, was_roof_time_s=r.roof_time_s)
+        link_bytes=r.link_bytes, was_bound=r.bound, was_roof_time_s=r.roof_time_s)
 
 # %% ../nbs/analysis/projection.ipynb #dffb2fea
 def project(
@@ -70,7 +86,7 @@ def project(
 # %% ../nbs/analysis/projection.ipynb #e827061f
 def _check_known(rows, dtype):
     "Refuse rows of which a row does not tell what size its elements would have"
-    odd = [as_text(r.name) or '(the model)' for r in rows if r.dtype is None and r.bytes_moved]
+    odd = [as_text(r.name) or '(the model)' for r in rows if r.dtype is None and (r.bytes_moved or r.link_bytes)]
     if not odd: return
     named = ', '.join(odd[:3]) + (', …' if odd[3:] else '')
     raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows ({named}) "

@@ -25,7 +25,7 @@ from .phases import Place, above, phases
 views = dict(   # method → module that adds it
     summary='report', plot='report', _repr_pretty_='display', _repr_html_='display',
     under='projection', compare='compare',
-    phases='beside', to_csv='tables', to_markdown='tables', to_frame='tables',
+    phases='beside', over_ranks='across', to_csv='tables', to_markdown='tables', to_frame='tables',
     tokens_per_s='utilization', model_flops='utilization', mfu='utilization', hfu='utilization',
     record='files', from_record='files', save='files', load='files')
 
@@ -113,6 +113,7 @@ def __getitem__(self:Roofline, which:int|slice|str):
 # %% ../nbs/results/results.ipynb #e13721e5
 sums = dict(   # field of the rows → what it is
     flops='FLOP', matmul_flops='FLOP in matrix products', bytes_moved='bytes', params='elements of parameters',
+    link_bytes="bytes on this rank's links",
     roof_time_s='seconds that the roof allows', over_s='seconds above the roof')
 
 def _added(name): return property(lambda self: sum(getattr(r, name) or 0 for r in self), doc=sums[name])
@@ -162,6 +163,29 @@ def _samples(rows):
     n = {len(r.samples) for r in rows}
     return [sum(o) for o in zip(*(r.samples for r in rows))] if len(n)==1 else []
 
+# %% ../nbs/results/results.ipynb #eb47abda
+def _known(rows, field):
+    "The sum over the rows that know it; `None`: none does"
+    values = [v for r in rows if (v := getattr(r, field)) is not None]
+    return sum(values) if values else None
+
+def _link_s(rows):
+    "What links allow for rows, one after the other, where all with collectives know it"
+    sent = [r.link_time_s for r in rows if r.exchanges or r.link_bytes]
+    return None if not sent or None in sent else sum(sent)
+
+def _on_ranks(rows):
+    "The rows' seconds on each rank, as far as one of them is there; none if they are not of as many ranks"
+    if len({len(r.rank_s) for r in rows})!=1: return ()
+    found = [[s for s in o if s is not None] for o in zip(*(r.rank_s for r in rows))]
+    return tuple(sum(o) if o else None for o in found)
+
+def _exchanged(rows): # fields of `RooflinePoint`
+    "What rows exchange with other ranks, as one"
+    whom = sum((Counter(r.waits_for) for r in rows), Counter())
+    return dict(link_bytes=sum(r.link_bytes for r in rows), link_time_s=_link_s(rows), rank_s=_on_ranks(rows),
+        waiting_s=_known(rows, 'waiting_s'), hidden_s=_known(rows, 'hidden_s'), waits_for=dict(whom))
+
 # %% ../nbs/results/results.ipynb #f39553c1
 def joined(
     name:str,
@@ -171,7 +195,7 @@ def joined(
     def total(field): return sum(getattr(r, field) or 0 for r in rows)
     def whole(field): return total(field) if all(getattr(r, field) is not None for r in rows) else None
     flops, nbytes, time_s, roof_s = total('flops'), total('bytes_moved'), whole('time_s'), whole('roof_time_s')
-    known = all(r.arithmetic_intensity is not None for r in rows)
+    known = all(r.arithmetic_intensity is not None for r in rows if not r.exchanges)
     return RooflinePoint(name, _only(r.type for r in rows) or f'{len(rows)} rows', flops, nbytes, time_s,
         arithmetic_intensity(flops, nbytes) if known else None, flops/time_s/1e9 if known and time_s else None,
         _largest(rows, 'bound'), utilization_pct(roof_s, time_s) if roof_s is not None and time_s else None,
@@ -180,7 +204,8 @@ def joined(
         whole('warm_s'), whole('cold_s'), samples=_samples(rows), unknown=sum((r.unknown for r in rows), Counter()),
         phase=_only(r.phase for r in rows), recomputed=total('recomputed'),
         boundary_bytes=whole('boundary_bytes'), fused_roof_time_s=whole('fused_roof_time_s'),
-        eager_bytes=_eager(rows), modules=_listed(rows, 'modules'), operations=_listed(rows, 'operations'))
+        eager_bytes=_eager(rows), modules=_listed(rows, 'modules'), operations=_listed(rows, 'operations'),
+        **_exchanged(rows))
 
 # %% ../nbs/results/results.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof', 'phase'

@@ -9,7 +9,7 @@ __all__ = ['beside_kernels', 'RooflinePoint', 'with_phase', 'ceiling_for', 'cach
            'memory_pct', 'main_dtype', 'check_ceilings']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
-import warnings
+import re, warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -17,6 +17,7 @@ import torch
 from fastcore.basics import patch
 from .arithmetic import measurable
 from .core import as_text, held
+from .links import bus_factors
 from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks, arithmetic_dtype, dtype_name
 from .regions import one_region
@@ -80,6 +81,33 @@ def label(self:RooflinePoint)->str:
     "What tells it from the others: its name, and in a training step its phase"
     return with_phase(self.name, self.phase)
 
+# %% ../nbs/results/rows.ipynb #4b40d316
+@patch(as_prop=True)
+def exchanges(self:RooflinePoint)->bool:
+    "Is it of collectives alone?"
+    return not (self.flops or self.bytes_moved) and bool(self.link_bytes or self.type in bus_factors)
+
+@patch(as_prop=True)
+def group(self:RooflinePoint)->str|None: # of ranks; `None`: it exchanges nothing, or in several
+    "In which group its collectives are"
+    own = re.search(r'\((\w+) ([^()]+)\)$', self.name)
+    return own[2] if own and own[1]==self.type and self.exchanges else None
+
+# %% ../nbs/results/rows.ipynb #7516d60a
+@patch(as_prop=True)
+def moving_s(self:RooflinePoint)->float|None: # seconds; `None`: not known
+    "Time that collectives take besides waiting, in which nothing else is done"
+    return self.time_s - self.waiting_s if self.exchanges and None not in (self.time_s, self.waiting_s) else None
+
+@patch(as_prop=True)
+def mostly_for(self:RooflinePoint)->int|None: # a rank; `None`: it waits for none
+    "For whom it waits most"
+    return max(self.waits_for, key=self.waits_for.get, default=None)
+
+@patch(as_prop=True)
+def known_rank_s(self:RooflinePoint)->list: # seconds of the ranks that have such a row
+    return [s for s in self.rank_s if s is not None]
+
 # %% ../nbs/results/rows.ipynb #ee1aebdf
 @patch(as_prop=True)
 def timing(self:RooflinePoint)->Timing: return Timing(self.samples)
@@ -101,13 +129,14 @@ def noisy(self:RooflinePoint)->bool:
 
 @patch(as_prop=True)
 def run_s(self:RooflinePoint)->float|None: # seconds; `None`: not run
-    "The time that its work took: of the forwards in which it ran as counted"
-    return self.time_s if self.called_s is None else self.called_s
+    "The time that its work took: of the forwards in which it ran as counted; of collectives also beside other work"
+    own = self.time_s if self.called_s is None else self.called_s
+    return own + self.hidden_s if own is not None and self.exchanges and self.hidden_s else own
 
 # %% ../nbs/results/rows.ipynb #7debd27e
 @patch(as_prop=True)
 def above(self:RooflinePoint)->bool:
-    "Is it above the roof with all data from memory?"
+    "Is it above the roof with all data from memory, or of collectives above that of their link?"
     return self.utilization_pct is not None and self.utilization_pct>100
 
 @patch(as_prop=True)
@@ -124,6 +153,7 @@ def cache_pct(self:RooflinePoint)->float|None: # percent, not clipped
 def impossible(self:RooflinePoint)->bool:
     "Is it above every roof by more than the interquartile range of its own times?"
     caches = self.roof not in (None, 'memory')   # a plain `memory`: none are known
+    if self.exchanges and self.hidden_s is None: return False   # it may have run beside other work
     return self.above and caches and self.cache_time_s-self.run_s>self.noise_s
 
 # %% ../nbs/results/rows.ipynb #acfa0064

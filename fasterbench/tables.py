@@ -49,7 +49,8 @@ def text_table(
     return tabulated(by[:top], shown_columns(rows), style, write), more_rows(by[len(by[:top]):], sort)
 
 # %% ../nbs/results/tables.ipynb #9db26518
-spare = 'cold_s warm_s achieved_gflops time_pct roof type bytes_moved flops arithmetic_intensity over_s'.split()
+spare = '''cold_s warm_s rank_s waits_for moving_s hidden_s achieved_gflops time_pct roof type bytes_moved flops
+    arithmetic_intensity over_s'''.split()
 
 def with_room(
     rows:list, # in the order in which they are shown
