@@ -15,7 +15,7 @@ from form import too_long
 from outputs import problem
 
 top = Path(__file__).resolve().parent.parent
-order = 'core ranks graphs regions nodes settings twin snapshot paper state system step timing traffic registry elementwise formulas matrices products quantized updates gradients gradient_losses gradient_products rules boundary places costs phases footprint connections datasheets kernels arithmetic memory probes consistency links roof peaks operations recheck rows results utilization columns tables report projection marks labels chart bars sheets roofs plot page display beside files matching compare differences arrows swept crossings observe compiled inductor samples exported packages alone roofline compiled_kernels training compiled_steps paper_steps sweep trends architectures language ncu_files ncu models options recipe several cli __main__'.split()
+order = 'core ranks graphs regions nodes settings twin snapshot paper state system step timing traffic registry elementwise formulas matrices products quantized updates gradients gradient_losses gradient_products rules boundary places costs phases footprint connections datasheets kernels arithmetic memory probes consistency links roof layouts peaks operations recheck rows results utilization columns tables report projection marks labels chart bars sheets roofs plot page display beside files matching compare differences arrows swept crossings observe compiled inductor samples exported packages alone roofline compiled_kernels training compiled_steps paper_steps sweep trends architectures language parallel ncu_files ncu models options recipe several cli __main__'.split()
 
 def notebooks(): return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
 
