@@ -176,7 +176,7 @@ def stored_bytes(
     return sum(t.numel()*(size if size and t.dim()>1 else t.element_size()) for t in own)
 
 def _over_devices(config, dtype, size, cached, batch, prompt, context, peaks, mesh, links, microbatches):
-    from fasterbench.parallel import over_devices
+    from fasterbench.meshes import over_devices
     how = dict(size=size, cached=cached, batch=batch, prompt=prompt, context=context, microbatches=microbatches)
     return over_devices(config, peaks, mesh, links, dtype=dtype, **how)
 
@@ -191,7 +191,7 @@ def estimate_language(
     batch:int=1, # sequences at a time
     prompt:int|None=None, # tokens of each, in prefill; `None`: `context`
     context:int=4096, # tokens of each that are in the cache, while decoding
-    mesh=None, # sizes of groups of devices, such as `dict(tp=8, dp=4)`, then it is a `ParallelEstimate`; `None`: one
+    mesh=None, # sizes of groups of devices, such as `dict(tp=8, dp=4)`, then it is a `MeshEstimate`; `None`: one
     links=None, # over what they exchange data, as `layouts.links_of` takes it
     microbatches:int|None=None, # that go through the stages of a pipeline one after the other; `None`: 1
 )->LanguageEstimate:
@@ -206,7 +206,8 @@ def estimate_language(
             "`weights` is the format that weights are kept in")
     if mesh is not None:
         return _over_devices(config, dtype, size, cached, batch, prompt, context, peaks, mesh, links, microbatches)
-    if not (links is None and microbatches is None): raise ValueError("links and microbatches are for a mesh of devices")
+    if links is not None or microbatches is not None:
+        raise ValueError("links and microbatches are for a mesh of devices")
     model = build_on_meta(load_config(config), dtype)
     kept = stored_bytes(model.parameters(), size)
     how, params = (batch, size, cached, peaks), sum(p.numel() for p in model.parameters())

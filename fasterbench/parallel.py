@@ -218,14 +218,13 @@ def kept(self:Stage,
 
 # %% ../nbs/analysis/parallel.ipynb #62a5f38a
 def stages_of(
-    config, # of transformers
+    whole, # the model, on the meta device
     layout:Layout,
-    dtype:torch.dtype,
-)->list: # of `Stage`, the same for stages that do the same
+)->list: # of `Stage`, with the same model for stages with the same layers
     "What the stages of a pipeline have"
-    shapes, models, found = _shapes(build_on_meta(config, dtype)), {}, []
+    shapes, models, found, dtype = _shapes(whole), {}, [], next(whole.parameters()).dtype
     for k in range(layout.pp):
-        own = rank_config(config, layout, k)
+        own = rank_config(whole.config, layout, k)
         text = own.get_text_config(decoder=True)
         key = str([v for v in vars(text).values() if isinstance(v, (list, tuple))])
         if key not in models:
