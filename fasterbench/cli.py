@@ -17,8 +17,8 @@ from .files import check_ending, formats
 from .models import ModelError, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
-from .options import either, floating, forward_text, grouped, grouping, input_option, named_peaks
-from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .options import either, floating, forward_text, grouped, grouping, input_option, link_pairs, mesh_pairs
+from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out, write_page
 from .packages import Package
 from .recipe import check_recipe, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks, summary_table
@@ -153,6 +153,17 @@ def _settings(e):
     dtype = str(e.dtype).removeprefix('torch.')
     return f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {dtype}"
 
+# %% ../nbs/cli.ipynb #80b362d4
+def _language_mesh(model, name, dtype, **kw):
+    "Print what is estimated for a language model on many devices"
+    from fasterbench.language import estimate_language
+    from fasterbench.meshes import mesh_lines, mesh_table, unfit_ranks
+    e = estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw)
+    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}; "
+        f"{e.layout}, each under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
+    print(*unfit_ranks(e), e.peaks, sep='\n')
+    print('', mesh_table(e), '', *mesh_lines(e), sep='\n')
+
 # %% ../nbs/cli.ipynb #e99d0eb5
 def _language_devices(model, names, dtype, out, **kw):
     "Both phases of a language model, a line for each device; files hold decoding"
@@ -165,7 +176,10 @@ def _language_devices(model, names, dtype, out, **kw):
         print(f'\n{k}\n\n{s.table()}')
     write_out(s, out, sweep_writers)
 
-def _estimate_language(model, names, dtype, top, sort, by, html, out, **kw):
+def _estimate_language(model, names, dtype, top, sort, by, html, out, mesh, links, microbatches, **kw):
+    if mesh is not None:
+        over = dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
+        return _language_mesh(model, names[0], dtype, **kw, **over)
     if names[1:]: return _language_devices(model, names, dtype, out, **kw)
     rows = _language_rows(model, named_peaks(names[0], dtype), dtype, top, sort, by, **kw)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
@@ -195,6 +209,14 @@ def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, input, 
     rows.summary(top, sort, grouping(by))
     _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
 
+# %% ../nbs/cli.ipynb #14879df2
+def _check_over(names, mesh, over, asked, out):
+    "Refuse options that have no effect on one device, on several kinds of them, or on many"
+    if mesh is None: check_unused('without --mesh', **over)
+    if names[1:]: check_unused(f'to {len(names)} devices', **asked, mesh=mesh)
+    if mesh is not None: check_unused('beside --mesh', **asked, out=out)
+    check_out(out, sweep_writers if names[1:] else result_writers)
+
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
     # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
@@ -211,6 +233,9 @@ def estimate(
     prompt:int=None, # tokens of a sequence in prefill (default: context)
     context:int=None, # tokens of a sequence in the cache, while decoding (default: 4096)
     cache:str=None, # format of the cache, such as int8 (default: dtype)
+    mesh:str=None, # of a language model: how many devices share it in which way, such as tp=8,dp=4,pp=2 (default: one)
+    links:str=None, # over what they exchange data, such as tp=NVLink,dp=400G, or byte/s (default: the device's own)
+    microbatches:int=None, # that go through the stages of a pipeline one after the other (default: 1)
     train:store_true=False, # estimate a training step: forward, loss, backward and the optimizer's step
     loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
     optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
@@ -223,11 +248,11 @@ def estimate(
     out:_out=None,
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
+    over, asked = dict(links=links, microbatches=microbatches), dict(html=html, by=by, sort=sort, top=top, train=train)
     view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12))
     check_view(**view); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
     names, dtype = roofs(peaks), floating(dtype)
-    if names[1:]: check_unused(f'to {len(names)} devices', html=html, by=by, sort=sort, top=top, train=train)
-    check_out(out, sweep_writers if names[1:] else result_writers)
+    _check_over(names, mesh, over, asked, out)
     shown, recipe = dict(view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
     options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts)
     if recipe:
@@ -238,8 +263,8 @@ def estimate(
         of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)
         kw = dict(of, batch=either(batch, 1), context=either(context, 4096))
         path = model[:model.rindex('.json') + len('.json')]
-        return _estimate_language(path, names, dtype or torch.bfloat16, **shown, **kw)
-    check_unused(f'to {model}, no config of a language model', prompt=prompt, context=context, cache=cache)
+        return _estimate_language(path, names, dtype or torch.bfloat16, **shown, **kw, mesh=mesh, **over)
+    check_unused(f'to {model}, no config of a language model', prompt=prompt, context=context, cache=cache, mesh=mesh)
     _estimate_model(model, names, dtype, weights, **shown, **options)
 
 # %% ../nbs/cli.ipynb #7b58f2af
