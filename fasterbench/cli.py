@@ -177,6 +177,7 @@ def _language_devices(model, names, dtype, out, **kw):
     write_out(s, out, sweep_writers)
 
 def _estimate_language(model, names, dtype, top, sort, by, html, out, mesh, links, microbatches, **kw):
+    model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
     if mesh is not None:
         over = dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
         return _language_mesh(model, names[0], dtype, **kw, **over)
@@ -185,7 +186,7 @@ def _estimate_language(model, names, dtype, top, sort, by, html, out, mesh, link
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #a231befa
-def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, input, **options):
+def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, mesh, links, input, **options):
     meta = 'meta' if '.json' in model else None
     built, sample = load_model(model, input or (), device=meta, **options)
     what, how = forward_text(model, built, sample), dict(dtype=dtype, weights=_format(weights))
@@ -194,28 +195,43 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, inpu
         s = run_model_code(what, estimates, built, sample, names, per=options['batch'], **how)
         print(f"{model} on paper, {str(roof_dtype).removeprefix('torch.')}\n\n{s.table()}")
         return write_out(s, out, sweep_writers)
-    rows = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
+    how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
+    found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
+    rows, said = _of_rank(found)
     rows.summary(top, sort, grouping(by))
+    for line in said: print(line)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #e57a1111
-def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, input, **options):
+def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, mesh, links, input, **options):
     meta = 'meta' if '.json' in model else None
     built, sample, *made = load_parts(model, input or (), device=meta, **options)
     sample, peaks = with_labels(built, sample), named_peaks(name, dtype or model_dtype(built))
     what = forward_text(model, built, sample, True)
     how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
-    rows = run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how, dtype=dtype)
+    how |= dict(dtype=dtype, mesh=mesh_pairs(mesh), links=link_pairs(links))
+    rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
     rows.summary(top, sort, grouping(by))
+    for line in said: print(line)
     _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
 
 # %% ../nbs/cli.ipynb #14879df2
 def _check_over(names, mesh, over, asked, out):
-    "Refuse options that have no effect on one device, on several kinds of them, or on many"
+    "Refuse options that have no effect on one device, or on several kinds of them"
     if mesh is None: check_unused('without --mesh', **over)
+    mesh_pairs(mesh); link_pairs(over['links'])
     if names[1:]: check_unused(f'to {len(names)} devices', **asked, mesh=mesh)
-    if mesh is not None: check_unused('beside --mesh', **asked, out=out)
     check_out(out, sweep_writers if names[1:] else result_writers)
+
+def _check_language(mesh, asked, out, **options):
+    "Refuse options that have no effect on a language model"
+    check_unused('to a language model', **options)
+    if mesh is not None: check_unused('beside --mesh of a language model', **asked, out=out)
+
+def _of_rank(result):
+    "The rows of a rank, and what is said of a mesh; of one device its rows"
+    from fasterbench.mesh_steps import MeshRun, run_lines
+    return (result.rows, run_lines(result)) if isinstance(result, MeshRun) else (result, [])
 
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
@@ -233,7 +249,7 @@ def estimate(
     prompt:int=None, # tokens of a sequence in prefill (default: context)
     context:int=None, # tokens of a sequence in the cache, while decoding (default: 4096)
     cache:str=None, # format of the cache, such as int8 (default: dtype)
-    mesh:str=None, # of a language model: how many devices share it in which way, such as tp=8,dp=4,pp=2 (default: one)
+    mesh:str=None, # how many devices share the work in which way, such as tp=8,dp=4 (default: one)
     links:str=None, # over what they exchange data, such as tp=NVLink,dp=400G, or byte/s (default: the device's own)
     microbatches:int=None, # that go through the stages of a pipeline one after the other (default: 1)
     train:store_true=False, # estimate a training step: forward, loss, backward and the optimizer's step
@@ -254,17 +270,17 @@ def estimate(
     names, dtype = roofs(peaks), floating(dtype)
     _check_over(names, mesh, over, asked, out)
     shown, recipe = dict(view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
-    options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts)
+    options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts, mesh=mesh, links=links)
+    mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
     if recipe:
-        check_unused('beside --train', weights=weights, prompt=prompt, context=context, cache=cache)
+        check_unused('beside --train', weights=weights, **mine)
         return _estimate_step(model, names[0], dtype, recipe, **shown, **options)
     if is_language(model):
-        check_unused('to a language model', size=size, input=input, tokens=tokens, counts=counts)
+        _check_language(mesh, asked, out, size=size, input=input, tokens=tokens, counts=counts)
         of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)
         kw = dict(of, batch=either(batch, 1), context=either(context, 4096))
-        path = model[:model.rindex('.json') + len('.json')]
-        return _estimate_language(path, names, dtype or torch.bfloat16, **shown, **kw, mesh=mesh, **over)
-    check_unused(f'to {model}, no config of a language model', prompt=prompt, context=context, cache=cache, mesh=mesh)
+        return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **kw, mesh=mesh, **over)
+    check_unused(f'to {model}, no config of a language model', **mine)
     _estimate_model(model, names, dtype, weights, **shown, **options)
 
 # %% ../nbs/cli.ipynb #7b58f2af

@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['data_exchanges', 'MeshRun', 'run_lines']
 
-# %% ../nbs/analysis/mesh_steps.ipynb #1fb26d36
-from dataclasses import dataclass
+# %% ../nbs/analysis/mesh_steps.ipynb #777c0d73
+import copy
+from dataclasses import dataclass, replace
 from fastcore.basics import patch
 from .core import si
 from .layouts import Exchange, Layout, as_layout, exchange_times, links_of
@@ -14,7 +15,7 @@ from .peaks import HardwarePeaks
 from .results import Roofline
 from .roofline import RooflineAnalyzer
 
-# %% ../nbs/analysis/mesh_steps.ipynb #22e8e577
+# %% ../nbs/analysis/mesh_steps.ipynb #ff30837d
 def data_exchanges(
     layout:Layout, # of `dp` and `fsdp`
     parameters:float, # bytes of all, of one copy
@@ -28,13 +29,13 @@ def data_exchanges(
             Exchange('dp', 'all_reduce', gradients/layout.fsdp, 1, 'gradients')]
     return [o for o in found if o.group in layout.sizes]
 
-# %% ../nbs/analysis/mesh_steps.ipynb #f7c99509
+# %% ../nbs/analysis/mesh_steps.ipynb #c313b609
 @dataclass
 class MeshRun:
     "What a forward or a training step asks of many devices that have samples of their own"
     layout:Layout
     links:dict         # group → `Link`, of groups that exchange something
-    rows:Roofline      # of one rank; under `fsdp`, the optimizer's are those of all shards
+    rows:Roofline      # of one rank, and what it holds; under `fsdp`, the optimizer's rows are those of all shards
     exchanges:list     # of `Exchange`
     link_times:dict    # group → seconds at least
     roof_s:float       # seconds of a rank's work at least, one row after the other
@@ -50,20 +51,29 @@ class MeshRun:
         tokens = self.rows.about.get('tokens')
         return tokens and tuple(self.layout.ranks*tokens/s for s in (self.serial_s, self.hidden_s))
 
-# %% ../nbs/analysis/mesh_steps.ipynb #da575c62
+# %% ../nbs/analysis/mesh_steps.ipynb #5636ea8e
 _sharded = 'parameters', 'gradients', 'optimizer'
 
-def _rank_bytes(rows, shards):
-    "What a rank holds at least"
-    if rows.memory is None: return rows.about['weight_bytes']/shards
-    times = [rows.memory.at_peak, *rows.memory.live.values()]
-    return max(sum(n/shards if k in _sharded else n for k,n in held.items()) for held in times)
+def _rank_memory(memory, shards):
+    "What a rank holds of a step, with shards of what is divided"
+    def own(held): return {k: n/shards if k in _sharded else n for k,n in held.items()}
+    live = {phase: own(held) for phase,held in memory.live.items()}
+    times = [(memory.peak_phase, own(memory.at_peak)), *live.items()]
+    phase, most = max(times, key=lambda o: sum(o[1].values()))
+    return replace(memory, live=live, peak=sum(most.values()), peak_phase=phase, at_peak=most)
+
+def _of_rank(rows, shards):
+    "The rows of a rank, beside what it holds"
+    own = copy.copy(rows)
+    if rows.memory is None: own.about = dict(rows.about, weight_bytes=rows.about['weight_bytes']/shards)
+    else: own.memory = _rank_memory(rows.memory, shards)
+    return own
 
 def _rank_s(rows, shards):
     "The least time of a rank's work"
     return sum((r.roof_time_s or 0.)/(shards if r.phase=='optimizer' else 1) for r in rows)
 
-# %% ../nbs/analysis/mesh_steps.ipynb #cbba25d6
+# %% ../nbs/analysis/mesh_steps.ipynb #12f1a6f2
 @patch
 def mesh_of(self:RooflineAnalyzer,
     mesh, # sizes of groups, such as `dict(dp=4)`
@@ -84,20 +94,21 @@ def on_mesh(self:RooflineAnalyzer, rows:Roofline, layout:Layout, links:dict)->Me
     "What many ranks take that each do `rows`"
     m = rows.memory
     sizes = (rows.about['weight_bytes'],) if m is None else (m.parameters, m.gradients)
-    own = data_exchanges(layout, *sizes)
-    work = _rank_s(rows, layout.fsdp), _rank_bytes(rows, layout.fsdp)
-    return MeshRun(layout, links, rows, own, exchange_times(own, links), *work)
+    own, mine = data_exchanges(layout, *sizes), _of_rank(rows, layout.fsdp)
+    needed = mine.about['weight_bytes'] if m is None else mine.memory.peak
+    return MeshRun(layout, links, mine, own, exchange_times(own, links), _rank_s(rows, layout.fsdp), needed)
 
-# %% ../nbs/analysis/mesh_steps.ipynb #b9cfeb44
+# %% ../nbs/analysis/mesh_steps.ipynb #92b5cde1
 def run_lines(
     r:MeshRun,
 )->list[str]:
     "What all devices take together"
     rates = [f" (at most {o:,.0f} tokens/s)" for o in r.tokens_per_s] if r.tokens_per_s else ['', '']
-    whose = f"{si(r.needed_bytes, 'B')} on a rank, without parameters that are gathered"
+    gathered = ', without parameters that are gathered' if r.layout.fsdp>1 else ''
     took = [f"{k:13}{si(s, 's')} at least over {r.links[k].topology or si(r.links[k].bandwidth, 'B/s')}: "
         + ', '.join(f'{o.what} ({o.kind})' for o in r.exchanges if o.group==k) for k,s in r.link_times.items()]
-    return [f"mesh         {r.layout}", f"memory       {whose}", f"work         {si(r.roof_s, 's')} at least", *took,
+    own = f"{si(r.roof_s, 's')} of work at least, {si(r.needed_bytes, 'B')} of memory{gathered}"
+    return [f"mesh         {r.layout}", f"a rank       {own}", *took,
         f"together     at least {si(r.hidden_s, 's')}{rates[1]} with all exchange hidden, "
         f"{si(r.serial_s, 's')}{rates[0]} one after the other"]
 
