@@ -27,7 +27,7 @@ def data_exchanges(
     if gradients:
         found += [Exchange('fsdp', 'reduce_scatter', gradients, 1, 'gradients'),
             Exchange('dp', 'all_reduce', gradients/layout.fsdp, 1, 'gradients')]
-    return [o for o in found if o.group in layout.sizes]
+    return [o for o in found if o.group in layout.sizes and o.nbytes]
 
 # %% ../nbs/analysis/mesh_steps.ipynb #c313b609
 @dataclass
