@@ -18,8 +18,8 @@ from .files import check_ending, formats
 from .models import ModelError, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
-from .options import either, floating, forward_text, grouped, grouping, input_option, named_peaks
-from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .options import either, floating, forward_text, grouped, grouping, input_option, link_pairs, mesh_pairs
+from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out, write_page
 from .packages import Package
 from .recipe import check_recipe, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks, summary_table
@@ -180,6 +180,17 @@ def _settings(e):
     dtype = str(e.dtype).removeprefix('torch.')
     return f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {dtype}"
 
+# %% ../nbs/cli.ipynb #80b362d4
+def _language_mesh(model, name, dtype, **kw):
+    "Print what is estimated for a language model on many devices"
+    from fasterbench.language import estimate_language
+    from fasterbench.meshes import mesh_lines, mesh_table, unfit_ranks
+    e = estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw)
+    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}; "
+        f"{e.layout}, each under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
+    print(*unfit_ranks(e), e.peaks, sep='\n')
+    print('', mesh_table(e), '', *mesh_lines(e), sep='\n')
+
 # %% ../nbs/cli.ipynb #e99d0eb5
 def _language_devices(model, names, dtype, out, **kw):
     "Both phases of a language model, a line for each device; files hold decoding"
@@ -192,13 +203,17 @@ def _language_devices(model, names, dtype, out, **kw):
         print(f'\n{k}\n\n{s.table()}')
     write_out(s, out, sweep_writers)
 
-def _estimate_language(model, names, dtype, top, sort, by, html, out, **kw):
+def _estimate_language(model, names, dtype, top, sort, by, html, out, mesh, links, microbatches, **kw):
+    model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
+    if mesh is not None:
+        over = dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
+        return _language_mesh(model, names[0], dtype, **kw, **over)
     if names[1:]: return _language_devices(model, names, dtype, out, **kw)
     rows = _language_rows(model, named_peaks(names[0], dtype), dtype, top, sort, by, **kw)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #a231befa
-def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, input, **options):
+def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, mesh, links, input, **options):
     meta = 'meta' if '.json' in model else None
     built, sample = load_model(model, input or (), device=meta, **options)
     what, how = forward_text(model, built, sample), dict(dtype=dtype, weights=_format(weights))
@@ -207,20 +222,43 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, inpu
         s = run_model_code(what, estimates, built, sample, names, per=options['batch'], **how)
         print(f"{model} on paper, {str(roof_dtype).removeprefix('torch.')}\n\n{s.table()}")
         return write_out(s, out, sweep_writers)
-    rows = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
+    how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
+    found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
+    rows, said = _of_rank(found)
     rows.summary(top, sort, grouping(by))
+    for line in said: print(line)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #e57a1111
-def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, input, **options):
+def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, mesh, links, input, **options):
     meta = 'meta' if '.json' in model else None
     built, sample, *made = load_parts(model, input or (), device=meta, **options)
     sample, peaks = with_labels(built, sample), named_peaks(name, dtype or model_dtype(built))
     what = forward_text(model, built, sample, True)
     how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
-    rows = run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how, dtype=dtype)
+    how |= dict(dtype=dtype, mesh=mesh_pairs(mesh), links=link_pairs(links))
+    rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
     rows.summary(top, sort, grouping(by))
+    for line in said: print(line)
     _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
+
+# %% ../nbs/cli.ipynb #14879df2
+def _check_over(names, mesh, over, asked, out):
+    "Refuse options that have no effect on one device, or on several kinds of them"
+    if mesh is None: check_unused('without --mesh', **over)
+    mesh_pairs(mesh); link_pairs(over['links'])
+    if names[1:]: check_unused(f'to {len(names)} devices', **asked, mesh=mesh)
+    check_out(out, sweep_writers if names[1:] else result_writers)
+
+def _check_language(mesh, asked, out, **options):
+    "Refuse options that have no effect on a language model"
+    check_unused('to a language model', **options)
+    if mesh is not None: check_unused('beside --mesh of a language model', **asked, out=out)
+
+def _of_rank(result):
+    "The rows of a rank, and what is said of a mesh; of one device its rows"
+    from fasterbench.mesh_steps import MeshRun, run_lines
+    return (result.rows, run_lines(result)) if isinstance(result, MeshRun) else (result, [])
 
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
@@ -238,6 +276,9 @@ def estimate(
     prompt:int=None, # tokens of a sequence in prefill (default: context)
     context:int=None, # tokens of a sequence in the cache, while decoding (default: 4096)
     cache:str=None, # format of the cache, such as int8 (default: dtype)
+    mesh:str=None, # how many devices share the work in which way, such as tp=8,dp=4 (default: one)
+    links:str=None, # over what they exchange data, such as tp=NVLink,dp=400G, or byte/s (default: the device's own)
+    microbatches:int=None, # that go through the stages of a pipeline one after the other (default: 1)
     train:store_true=False, # estimate a training step: forward, loss, backward and the optimizer's step
     loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
     optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
@@ -250,23 +291,23 @@ def estimate(
     out:_out=None,
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
+    over, asked = dict(links=links, microbatches=microbatches), dict(html=html, by=by, sort=sort, top=top, train=train)
     view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12))
     check_view(**view); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
     names, dtype = roofs(peaks), floating(dtype)
-    if names[1:]: check_unused(f'to {len(names)} devices', html=html, by=by, sort=sort, top=top, train=train)
-    check_out(out, sweep_writers if names[1:] else result_writers)
+    _check_over(names, mesh, over, asked, out)
     shown, recipe = dict(view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
-    options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts)
+    options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts, mesh=mesh, links=links)
+    mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
     if recipe:
-        check_unused('beside --train', weights=weights, prompt=prompt, context=context, cache=cache)
+        check_unused('beside --train', weights=weights, **mine)
         return _estimate_step(model, names[0], dtype, recipe, **shown, **options)
     if is_language(model):
-        check_unused('to a language model', size=size, input=input, tokens=tokens, counts=counts)
+        _check_language(mesh, asked, out, size=size, input=input, tokens=tokens, counts=counts)
         of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)
         kw = dict(of, batch=either(batch, 1), context=either(context, 4096))
-        path = model[:model.rindex('.json') + len('.json')]
-        return _estimate_language(path, names, dtype or torch.bfloat16, **shown, **kw)
-    check_unused(f'to {model}, no config of a language model', prompt=prompt, context=context, cache=cache)
+        return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **kw, mesh=mesh, **over)
+    check_unused(f'to {model}, no config of a language model', **mine)
     _estimate_model(model, names, dtype, weights, **shown, **options)
 
 # %% ../nbs/cli.ipynb #7b58f2af

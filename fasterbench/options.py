@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['result_writers', 'peaks_writers', 'input_option', 'check_unused', 'check_threads', 'check_targets', 'write_page',
            'check_out', 'write_out', 'shown_page', 'shown_writers', 'grouping', 'grouped', 'check_view', 'named_peaks',
-           'roofs', 'either', 'check_counts', 'floating', 'forward_text', 'repeated', 'out_option']
+           'roofs', 'pairs', 'mesh_pairs', 'link_pairs', 'either', 'check_counts', 'floating', 'forward_text',
+           'repeated', 'out_option']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
 import csv, io, os, tempfile
@@ -167,6 +168,33 @@ def roofs(
         if name and Path(name).suffix!='.json' and not Path(name).exists(): sheet_named(name)
         else: named_peaks(name, torch.float32)
     return found
+
+# %% ../nbs/options.ipynb #ab305c8c
+def pairs(
+    name:str, # of the option
+    text:str|None, # such as `tp=8,dp=4`
+    read, # function of a key's value, which fails with a `ValueError` where it is none
+)->dict|None: # `None`: not given
+    "Keys and their values, with commas between"
+    if text is None: return None
+    found = [o.partition('=') for o in text.split(',')]
+    try: values = {k.strip(): read(v.strip()) for k,eq,v in found if eq and k.strip()}
+    except ValueError as e: raise ValueError(f"{name}={text!r}: {e}") from e
+    if len(values)==len(found): return values
+    raise ValueError(f"{name}={text!r} is no list of different names with values, as in tp=8,dp=4")
+
+# %% ../nbs/options.ipynb #5e2a40fa
+def _rate_or_name(text):
+    try: return float(text)
+    except ValueError: return text
+
+def mesh_pairs(text:str|None)->dict|None: # group → ranks
+    "The sizes of groups of devices"
+    return pairs('mesh', text, int)
+
+def link_pairs(text:str|None)->dict|None: # group → name of a connection, or byte/s one way
+    "Over what groups of devices exchange data"
+    return pairs('links', text, _rate_or_name)
 
 # %% ../nbs/options.ipynb #c90d8cd5
 def either(value, default):

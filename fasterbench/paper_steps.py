@@ -220,15 +220,17 @@ def estimate_step(self:RooflineAnalyzer,
     clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
     dtype:torch.dtype|str|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
     tokens:int|None=None, # of a step; `None`: elements of the sample's first matrix of integers
+    mesh=None, links=None, # of `estimate`: devices that have samples of their own, and over what they exchange data
 )->Roofline: # with a `phase` for each row
     "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
     peaks = self.asked if peaks is None else peaks
     if tokens is not None: check_count('tokens', tokens, 1)
     dtype, _ = paper_request(self.sample, peaks, dtype, None)
     peaks = peaks_of(peaks, dtype or model_dtype(self.model))
+    over = self.asked_mesh(mesh, links, peaks, train=True)
     costs, rows = self._step_estimated(peaks, loss, optimizer, clip, dtype, tokens)
     check_ceilings(rows, peaks, 'estimate_step')
     self.estimated, self.costs = rows, costs
     warn_unknown(costs)
     warn_no_ceiling(rows, peaks)
-    return rows
+    return rows if over is None else self.on_mesh(rows, *over)

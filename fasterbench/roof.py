@@ -163,9 +163,10 @@ def datasheet_peaks(
     rates, bandwidth = _sheet_rates(sheet, cores)
     key, tf32 = dtype_name(dtype, allow_tf32), allow_tf32 and dtype==torch.float32
     if key not in rates:
-        raise ValueError(f"dtype={dtype}: the datasheet of the {sheet.name} has no dense rate for {key}, "
-                         f"but for {', '.join(rates)}")
-    return HardwarePeaks(rates[key], bandwidth, device='cuda' if on_gpu else 'cpu', dtype=dtype, tf32_enabled=tf32,
+        others = f"but for {', '.join(rates)}" if rates else 'nor for any other'
+        raise ValueError(f"dtype={dtype}: the datasheet of the {sheet.name} has no dense rate for {key}, {others}")
+    device = sheet.device if on_gpu else 'cpu'
+    return HardwarePeaks(rates[key], bandwidth, device=device, dtype=dtype, tf32_enabled=tf32,
         compute_peaks=rates, device_name=sheet.name, source=f'{sheet.source} ({sheet.status})',
         memory_bytes=_sheet_bytes(sheet))
 

@@ -47,8 +47,8 @@ _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Rooflin
 class RooflineAnalyzer(metaclass=Viewed):
     "Measures where each layer of a model stands under the roof of a machine"
     # method → module that adds it
-    views = dict(profile_step='training', estimate_step='paper_steps', profile_kernels='compiled_kernels',
-        profile_step_kernels='compiled_steps')
+    views = dict(profile_step='training', estimate_step='paper_steps', mesh_of='mesh_steps', on_mesh='mesh_steps',
+        profile_kernels='compiled_kernels', profile_step_kernels='compiled_steps')
     def __getattr__(self, name):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)
@@ -294,6 +294,13 @@ def placed(self:RooflineAnalyzer,
     rows = paper_rows(costs, modules, peaks)
     return Roofline(rows, 'estimated', peaks, about=about, boundaries=costs.boundaries)
 
+# %% ../nbs/analysis/roofline.ipynb #2edb02c2
+@patch
+def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple|None: # `None`: one device
+    "A mesh of devices, and over what its groups exchange data"
+    if mesh is not None: return self.mesh_of(mesh, links, peaks, train)
+    if links is not None: raise ValueError(f"links={links!r}: links are for a mesh of devices")
+
 # %% ../nbs/analysis/roofline.ipynb #19879086
 @patch
 def estimate(self:RooflineAnalyzer,
@@ -302,18 +309,23 @@ def estimate(self:RooflineAnalyzer,
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
     weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
+    # sizes of groups of devices that have samples of their own, such as `dict(dp=4)`, then it is a `MeshRun`, and the
+    # sample that of one rank; `None`: one device
+    mesh=None,
+    links=None, # over what they exchange data, as `layouts.links_of` takes it
 )->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
     peaks = self.asked if peaks is None else peaks
     dtype, size = paper_request(self.sample, peaks, dtype, weights)
     peaks = peaks_of(peaks, dtype or model_dtype(self.model))
+    over = self.asked_mesh(mesh, links, peaks)
     counted = self.count_on_paper(peaks, dtype, size)
     rows = self.placed(counted, peaks, dtype)
     check_ceilings(rows, peaks, 'estimate')
     self.estimated, self.costs = rows, counted[0]
     warn_unknown(self.costs)
     warn_no_ceiling(rows, peaks)
-    return self.estimated
+    return rows if over is None else self.on_mesh(rows, *over)
 
 # %% ../nbs/analysis/roofline.ipynb #0df1c893
 __getattr__ = forwarding('roofline', 'rows', 'columns', 'report', 'projection', 'observe', 'alone', 'compiled')
