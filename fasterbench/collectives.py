@@ -112,6 +112,8 @@ class watching_collectives:
         if not distributed(): return
         for o in self.library: o._destroy()
         self.Work.wait = self.wait
+        self.forget()
+    def forget(self):
         self.works.clear(); self.results.clear()
 
 # %% ../nbs/core/collectives.ipynb #de51d1fa

@@ -48,15 +48,15 @@ class Exchanges:
         again:Callable, # called with the key: the one for waiting
     ):
         self.clock, self.key, self.note, self.again = clock, key, note, again
-        self.made, self.ends = [], {}   # `Exchange`s, and position of one → mark of its end
         self.watch = watching_collectives(self.issued, self.waited)
+        self.begin()
     def issued(self, collective, issue):
         e = Exchange(self.key(collective), collective, self.clock.mark())
         work = issue()
         e.end = self.clock.mark()
         self.note((e.key, e.start, e.end))
         self.made.append(e)
-        if work is not None: self.watch_end(len(self.made) - 1, collective.kind, work)
+        if work is not None: self.watch_end(len(self.made) - 1, work)
         return e
     def waited(self, e, wait):
         start = self.clock.mark()
@@ -66,15 +66,19 @@ class Exchanges:
             self.note((self.again(e.key), *e.waits[-1]))
 
 # %% ../nbs/analysis/exchanges.ipynb #8e16dfcd
-_without_future = 'send', 'recv', 'barrier'   # on gloo
+def _future(work):
+    "What tells when it is done; `None`: a backend may lack it (gloo does for some kinds)"
+    try: return work.get_future()
+    except RuntimeError as e:
+        if 'not implemented' not in str(e): raise
 
 @patch
-def watch_end(self:Exchanges, i:int, kind:str, work):
+def watch_end(self:Exchanges, i:int, work):
     "Have it noted when a collective is done"
-    ends, mark = self.ends, self.clock.mark   # these, also where it is done after others began
+    ends, mark = self.ends, self.clock.mark   # of now: it may be done after others began
     def done(_): ends[i] = mark()
     if not isinstance(self.clock, HostClock): self.on_device(i, work)
-    elif kind not in _without_future: work.get_future().add_done_callback(done)
+    elif future := _future(work): future.add_done_callback(done)
 
 @patch
 def on_device(self:Exchanges, i:int, work):
@@ -89,7 +93,10 @@ def on_device(self:Exchanges, i:int, work):
 @patch
 def begin(self:Exchanges):
     "Forget all"
-    self.made, self.ends = [], {}
+    self.made = []      # of `Exchange`
+    self.ends = {}      # position of one → mark of its end
+    self.unseen = None  # the mark from which on somebody may wait without being seen
+    self.watch.forget()
 
 @patch
 def marks(self:Exchanges)->list: # of the clock
@@ -107,3 +114,19 @@ def told(self:Exchanges,
     for i in self.known: made[i].done = next(at)
     self.begin()
     return made
+
+# %% ../nbs/analysis/exchanges.ipynb #690600ae
+@patch
+def nodes_done(self:Exchanges):
+    "All nodes of a backward pass are done"
+    self.unseen = self.clock.mark()
+
+@patch
+def waited_unseen(self:Exchanges):
+    "A backward pass is over: note what was waited for since all nodes were done, and nobody saw"
+    start, self.unseen = self.unseen, None
+    mine = set(map(id, self.made))
+    pending = [e for e,_ in self.watch.works.values() if id(e) in mine]
+    if start is None or not pending: return
+    pending[-1].waits.append((start, self.clock.mark()))
+    self.note((self.again(pending[-1].key), *pending[-1].waits[-1]))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from threading import get_ident
 from torch._C._autograd import _get_sequence_nr
 from torch.utils import checkpoint
+from .collectives import distributed
 
 # %% ../nbs/core/nodes.ipynb #57f96501
 def accumulates(node)->bool:
@@ -52,10 +53,11 @@ def nodes_behind(outputs)->list: # nodes
 class Part(str):
     "The name of a module, for a part of a backward pass and not for a call"
 
-def first_of_runs(nodes:Nodes, found:list)->list: # (node, name of the module)
+def first_of_runs(nodes:Nodes, found:list)->list: # (node, name of the module, node that runs before)
     "The nodes with which the part of another module begins"
     names = [nodes.owner(n) for n in found]
-    return [(n, name) for n,name,before in zip(found, names, [None, *names]) if name!=before]
+    runs = zip(found, names, [None, *found], [None, *names])
+    return [(n, name, last) for n,name,last,before in runs if name!=before]
 
 # %% ../nbs/core/nodes.ipynb #3a958404
 def _telling(nodes, switch, create_graph=False):
@@ -68,17 +70,32 @@ def _telling(nodes, switch, create_graph=False):
     return tell
 
 # %% ../nbs/core/nodes.ipynb #7e111ab2
+def _hooks(runs, switch, nodes_done):
+    "Hooks on the nodes with which parts begin"
+    def begins(node, name): return node.register_prehook(lambda grads: switch(name))
+    def ends(node, name): return node.register_hook(lambda inputs, outputs: switch(name))
+    handles = [begins(node, name) for node,name,_ in runs]
+    if not distributed(): return handles
+    handles += [ends(before, name) for _,name,before in runs if before is not None]   # before hooks on tensors
+    if nodes_done and runs: handles.append(runs[0][0].register_prehook(lambda grads: _at_end(nodes_done)))
+    return handles
+
+def _at_end(f): torch.autograd.Variable._execution_engine.queue_callback(f)
+
+# %% ../nbs/core/nodes.ipynb #aa02ece2
 @contextmanager
 def backward_parts(
     nodes:Nodes,
-    begin, # called as a pass begins; gives a function of the name of the part that begins, `None` where one only ends
+    # called as a pass begins; gives a function of the name of the part that begins, `None` where one only ends; in a
+    # process group its `nodes_done`, if there is one, is called before what others have put at the end of the pass
+    begin,
 ):
     "While the block lasts, it is told to which module each part of a backward pass belongs"
     run = torch.autograd._engine_run_backward
     def parted(outputs, grads, keep_graph, create_graph, *args, **kwargs):
-        switch = _telling(nodes, begin(), create_graph)
-        def hook(node, name): return node.register_prehook(lambda grads: switch(name))
-        handles = [hook(n, name) for n,name in first_of_runs(nodes, nodes_behind(outputs))]
+        told = begin()
+        switch = _telling(nodes, told, create_graph)
+        handles = _hooks(first_of_runs(nodes, nodes_behind(outputs)), switch, getattr(told, 'nodes_done', None))
         switch(None)   # until here it was the hooks' own time
         try: return run(outputs, grads, keep_graph, create_graph, *args, **kwargs)
         finally:

@@ -115,8 +115,10 @@ def parted(self:Observer):
     "What is told where the parts of a backward pass begin; until the first it is nobody's time"
     at, switch = self.at, self.turns(self.part, (None, self.clock.mark()))
     def told(name):
+        if name is None and self.exchanges: self.exchanges.waited_unseen()
         self.at = at if name is None else name
         switch(name)
+    told.nodes_done = self.exchanges and self.exchanges.nodes_done
     return told
 
 # %% ../nbs/analysis/observe.ipynb #1e464be1
