@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import Boundaries
-from .collectives import Collective, row_name, watching_collectives
+from .collectives import Collective, row_name, wait_for, watching_collectives
 from .core import forwarding, held, model_device, tensors
 from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
@@ -441,7 +441,8 @@ def count_forward(
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
     with (watching(modules, _following(mode, modules, callers)), mode.backward(), eager(model),
           before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
-        model(*args, **kwargs)
+        out = model(*args, **kwargs)
+    wait_for(out)
     unbounded(mode.rows, callers)
     return Costs(in_order(mode.rows, modules), dict(callers))
 

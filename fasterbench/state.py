@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
 from typing import Iterator
+from .collectives import wait_for
 from .core import _captured_in, call_args, check_initialized, extent, first_line, held, home, model_device
 from .core import leaves, mapped, tensors, to_device, walk
 from .graphs import next_iteration
@@ -201,7 +202,7 @@ def rehearse(self:Run):
         self.reset()
         args, kwargs = self.call()
         with eager(), saving(self.snapshot) if self.snapshot else nullcontext(), self.open():
-            try: self.model(*args, **kwargs)
+            try: wait_for(self.model(*args, **kwargs))
             except RuntimeError as e: _explain(e)
 
 # %% ../nbs/core/state.ipynb #199071cd
