@@ -15,7 +15,8 @@ from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
 from .files import check_ending, formats
-from .launch import check_parallel, divided, launched, one_voice, own_device, own_rank, process_group
+from .launch import check_parallel, divided, launched, one_voice, own_device, own_rank
+from .launch import process_group, processes
 from .models import ModelError, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
@@ -40,6 +41,11 @@ def _written(rows, by, title, html, out):
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
     for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
 
+def _summed_up(rows, top, sort, by, title, html, out):
+    rows.summary(top, sort, grouping(by))
+    _written(rows, by, title, html, out)
+
+# %% ../nbs/cli.ipynb #c3d20003
 def _trained(name, model, sample, recipe, peaks, device, divide, **how):
     "The profile of training steps of a model"
     sample, what = with_labels(model, sample), forward_text(name, model, sample, True)
@@ -61,6 +67,7 @@ def _divider(name, built, plan, device):
     "What divides a model by a plan, which is said; `None`: nothing does"
     if plan is None: return
     said = plan_lines(plan, built, launched())
+    processes().exchange(what='divide the model')   # none waits in a collective for one that could not build its own
     if own_rank()==0: print(*said, '', sep='\n')
     what = f'dividing {name} by {plan}'
     return lambda model: run_model_code(what, divided, model.to(device), plan, device)
@@ -135,9 +142,8 @@ def roofline(
         how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, parallel, device)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
-    if own_rank()>0: return
-    rows.summary(top, sort, grouping(by))
-    _written(rows, by, f'{model} on {device_name(device)}{_among(parallel)}', html, out)
+    title = f'{model} on {device_name(device)}{_among(parallel)}'
+    if own_rank()==0: _summed_up(rows, top, sort, by, title, html, out)
 
 # %% ../nbs/cli.ipynb #3d8dc117
 def peaks(

@@ -110,5 +110,4 @@ def divided(
 )->nn.Module:
     "A model divided among all processes"
     from torch.distributed.device_mesh import init_device_mesh
-    processes().exchange(what='divide the model')
     return plan_named(name)(model, init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=(name,)))

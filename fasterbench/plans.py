@@ -113,7 +113,7 @@ def left_whole(model:nn.Module)->dict: # name → why
     return {name: why for name,m in walk(model).items() if (why := _why(name, m))}
 
 # %% ../nbs/plans.ipynb #a10e06fc
-def _starred(name): return re.sub(r'(?<![^.])\d+(?![^.])', '*', name)   # equal blocks have one name
+def _starred(name): return re.sub(r'(?<![^._])\d+(?![^.])', '*', name)   # equal blocks have one name
 
 def by_name(
     told:dict, # name → what is said of it
