@@ -6,8 +6,8 @@
 __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'failure', 'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import argparse, inspect, os
-from contextlib import contextmanager
+import argparse, inspect, os, sys, traceback
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch, torch.distributed as dist
@@ -15,13 +15,16 @@ from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
 from .files import check_ending, formats
+from .launch import check_parallel, divided, launched, one_voice, own_device, own_rank
+from .launch import process_group, processes
 from .models import ModelError, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouped, grouping, input_option, link_pairs, mesh_pairs
 from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out, write_page
 from .packages import Package
-from .recipe import check_recipe, with_labels
+from .plans import plan_lines, plan_named
+from .recipe import check_recipe, divided_step, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks, summary_table
 from .settings import num_threads
 from .several import compare, sweep, sweep_writers
@@ -38,16 +41,48 @@ def _written(rows, by, title, html, out):
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
     for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
 
-def _trained(name, model, sample, recipe, peaks, device, **how):
+def _summed_up(rows, top, sort, by, title, html, out):
+    rows.summary(top, sort, grouping(by))
+    _written(rows, by, title, html, out)
+
+# %% ../nbs/cli.ipynb #c3d20003
+def _trained(name, model, sample, recipe, peaks, device, divide, **how):
     "The profile of training steps of a model"
     sample, what = with_labels(model, sample), forward_text(name, model, sample, True)
-    model.to(device)
-    made = run_model_code(what, recipe, model, sample, device)
+    model, made = run_model_code(what, divided_step, recipe, model.to(device), sample, device, divide)
     return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile_step, **made, device=device, **how)
+
+def _profiled(name, model, sample, peaks, divide, **how):
+    "The profile of forwards of a model"
+    what = forward_text(name, model, sample)
+    if divide: model = divide(model)
+    return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile, **how)
+
+def _among(plan): return f', {plan} on {launched()} ranks' if plan else ''
 
 _out = out_option(formats)
 
 # %% ../nbs/cli.ipynb #27e7a21c
+def _divider(name, built, plan, device):
+    "What divides a model by a plan, which is said; `None`: nothing does"
+    if plan is None: return
+    said = plan_lines(plan, built, launched())
+    processes().exchange(what='divide the model')   # none waits in a collective for one that could not build its own
+    if own_rank()==0: print(*said, '', sep='\n')
+    what = f'dividing {name} by {plan}'
+    return lambda model: run_model_code(what, divided, model.to(device), plan, device)
+
+def _seed(plan):
+    "What the sample of this process is drawn with, where each has a batch of its own"
+    return own_rank() if plan and plan_named(plan).own_batch else None
+
+def _check_divided(name, parallel, **options):
+    "Refuse what does not go with a divided model"
+    check_parallel(parallel)
+    if parallel: check_unused('beside --parallel', **options)
+    if parallel and name.endswith('.pt2'): check_unused(f'to {name}, which has no modules', parallel=parallel)
+
+# %% ../nbs/cli.ipynb #42927572
 def _check_compiled(train, isolate, compile, kernels):
     "Refuse what does not go with compiled code"
     if train: check_unused('beside --train', isolate=isolate, compile=compile, kernels=kernels)
@@ -83,6 +118,7 @@ def roofline(
     # rows that belong together as one: block, type, bound, dtype, roof, phase, module, or the first N parts of names
     by:str=None,
     isolate:store_true=False, # time each layer by itself, too
+    parallel:str=None, # how the model is divided among the processes that torchrun started: ddp, fsdp or tp
     threads:int=None, # of the CPU (default: as torch finds)
     # a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)
     peaks:str=None,
@@ -90,24 +126,24 @@ def roofline(
     out:_out=None,
 ):
     "Measure where each layer of a model stands under the roof of this machine"
-    dtype, device = floating(dtype), resolve_device(device)
-    check_targets([peaks, counts], html=html, out=out); check_out(out); check_threads(threads)
-    check_view(sort, by, top); check_counts(0, warmup=warmup); check_counts(1, steps=steps)
+    _check_divided(model, parallel, isolate=isolate, compile=compile, kernels=kernels)
+    dtype, device = floating(dtype), own_device(device)
+    if own_rank()==0: check_targets([peaks, counts], html=html, out=out)
+    check_out(out); check_threads(threads); check_view(sort, by, top)
+    check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     _check_compiled(train, isolate, compile, kernels)
-    with num_threads(threads):
+    with num_threads(threads), process_group(device) if parallel else nullcontext():
         torch.manual_seed(0)
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts)
-        built, sample, *made = load_parts(model, input or (), **of, dtype=dtype)
+        built, sample, *made = load_parts(model, input or (), **of, dtype=dtype, seed=_seed(parallel))
         if compile or kernels: _compile(model, built)
-        how = dict(device=device, warmup=warmup, steps=steps)
-        if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, **how)
-        else:
-            analyzer, what = RooflineAnalyzer(built, sample, given), forward_text(model, built, sample)
-            rows = run_model_code(what, analyzer.profile, **how, isolate=isolate, kernels=kernels)
-    rows.summary(top, sort, grouping(by))
-    _written(rows, by, f'{model} on {device_name(device)}', html, out)
+        how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, parallel, device)
+        if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
+        else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
+    title = f'{model} on {device_name(device)}{_among(parallel)}'
+    if own_rank()==0: _summed_up(rows, top, sort, by, title, html, out)
 
 # %% ../nbs/cli.ipynb #075d672e
 @contextmanager
@@ -378,16 +414,29 @@ def failure(
     return 1, f'fasterbench: {type(e).__name__}: {text} (--traceback shows where)\n'
 
 # %% ../nbs/cli.ipynb #a585b87d
+def _parsed(argv):
+    "The options of a command line; of several processes the first one says what is wrong with them"
+    quiet = own_rank()>0
+    try:
+        with redirect_stdout(None) if quiet else nullcontext(), redirect_stderr(None) if quiet else nullcontext():
+            return make_parser().parse_args(argv)
+    except SystemExit as e:
+        if e.code:
+            with one_voice(e): pass   # it is said
+        raise
+
+# %% ../nbs/cli.ipynb #0002b8df
 def main(argv:list|None=None):
     "The `fasterbench` command"
     with any_console():
-        parser = make_parser()
-        args = vars(parser.parse_args(argv))
-        f, traceback = commands[args.pop('command')], args.pop('traceback')
+        args = vars(_parsed(argv))
+        f, whole = commands[args.pop('command')], args.pop('traceback')
         try: f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})
         except (Exception, KeyboardInterrupt) as e:
-            if traceback: raise
-            parser.exit(*failure(e))
+            if whole and launched()==1: raise
+            code, text = failure(e)
+            with one_voice(e) as tells: tells and sys.stderr.write(traceback.format_exc() if whole else text)
+            sys.exit(code)
 
 # %% ../nbs/cli.ipynb #d41f0b02
 __getattr__ = forwarding('cli', 'options', 'models')

@@ -364,6 +364,7 @@ def load_parts(
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are made
     device:str|None=None, # `"meta"`: a config's model without memory for its weights
     counts:str|None=None, # file of the exported program that an AOTInductor package was made from
+    seed:int|None=None, # that a sample is drawn with; `None`: by what the generator holds behind the model's weights
 )->tuple: # model; sample; loss and optimizer, where one's own function returned them
     "A model by its name, a sample for it, and what it is trained with"
     source, short = source_of(name)
@@ -372,6 +373,7 @@ def load_parts(
     options = dict(batch=batch, size=size, tokens=tokens)
     _check_options(name, source, inputs, **options)
     model, sample, *more = _loaded(name, source, short, device, counts)
+    if seed is not None: torch.manual_seed(seed)
     if dtype is not None: model = model.to(dtype) if source!='pt2' else _cast(model, dtype, name)
     if asked: return model, sample_of(asked, model, dtype or model_dtype(model)), *more
     if sample is None: raise ValueError(f"{name!r}: its input is not known; give its shape, as in --input 1,3,224,224, "

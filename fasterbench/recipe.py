@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['labels_of', 'optimizer_class', 'make_optimizer', 'cross_entropy_of', 'with_labels', 'Recipe', 'check_recipe',
-           'named_loss', 'loss_for']
+           'named_loss', 'loss_for', 'divided_step']
 
 # %% ../nbs/recipe.ipynb #add393f8
 import inspect
@@ -115,3 +115,24 @@ def __call__(self:Recipe, model, sample, device)->dict: # options of `profile_st
     optimizer = own_optimizer
     if self.optimizer: optimizer = make_optimizer(self.optimizer, model, self.lr)
     return dict(loss=loss, optimizer=optimizer, clip=self.clip)
+
+# %% ../nbs/recipe.ipynb #9767042a
+def _check_optimizer(optimizer, model):
+    "Refuse an optimizer of other parameters than the model's"
+    own = {id(p) for p in model.parameters()}
+    taken = [p for g in (optimizer.param_groups if optimizer else ()) for p in g['params']]
+    if all(id(p) in own for p in taken): return
+    raise ValueError(f"the optimizer that is there, {type(optimizer).__name__}, holds parameters as they were "
+        "before the model was divided; --optimizer names one for those that there are then")
+
+def divided_step(
+    recipe:Recipe, model:nn.Module, sample, device,
+    divide:Callable|None=None, # of the model, gives it divided; `None`: it stays whole
+)->tuple: # model; options of `profile_step`
+    "The model to be trained, and its loss and optimizer"
+    if divide is None: return model, recipe(model, sample, device)
+    made = recipe._replace(optimizer=None)(model, sample, device)
+    model = divide(model)
+    if recipe.optimizer: made['optimizer'] = make_optimizer(recipe.optimizer, model, recipe.lr)
+    _check_optimizer(made['optimizer'], model)
+    return model, made

@@ -51,19 +51,20 @@ def begin(self:Rendezvous, what:str='a forward'):
     self.dist.barrier()
 
 # %% ../nbs/core/rendezvous.ipynb #c0ffee78
-_look = 0.5   # seconds between looks for what has failed
+_look = 0.5            # seconds between looks for what has failed
+_pauses = 0.0005, 0.01 # seconds between looks for the others; `store.wait` writes to standard error where time is over
 
 @patch
 def wait(self:Rendezvous, keys:list, what:str):
     "Wait until all ranks have set their keys"
-    end = time.monotonic() + self.timeout
-    while True:
-        try: return self.store.wait(keys, timedelta(seconds=min(_look, self.timeout)))
-        except self.dist.DistNetworkError: raise
-        except self.dist.DistStoreError: pass   # not all have come yet
-        self.check()
-        late = time.monotonic()>end and self.absent(keys, f"did not come{what and ' to '}{what}", self.timeout)
+    now = start = time.monotonic()
+    look, pause = start + _look, _pauses[0]
+    while not self.store.check(keys):
+        if now>look: self.check()
+        late = now>start+self.timeout and self.absent(keys, f"did not come{what and ' to '}{what}", self.timeout)
         if late: raise RankError(late)
+        time.sleep(pause)
+        look, pause, now = look if now<=look else now + _look, min(2*pause, _pauses[1]), time.monotonic()
 
 # %% ../nbs/core/rendezvous.ipynb #7e85c76c
 @patch
