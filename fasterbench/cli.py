@@ -6,11 +6,11 @@
 __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'failure', 'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import argparse, inspect, os, sys, traceback
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+import argparse, inspect, sys, traceback
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
-import torch, torch.distributed as dist
+import torch
 from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
@@ -146,28 +146,13 @@ def roofline(
     if own_rank()==0: _summed_up(rows, top, sort, by, title, html, out)
 
 # %% ../nbs/cli.ipynb #075d672e
-@contextmanager
-def _process_group(device):
-    "The processes that torchrun started as a group, for the time of the block; a group that is there stays"
-    if dist.is_initialized(): yield; return
-    if not {'RANK', 'WORLD_SIZE'}<=os.environ.keys(): raise ValueError("--links: links are between several processes; "
-        "`torchrun --nproc-per-node 2 -m fasterbench peaks --links` starts two")
-    if device.type!='cpu': torch.accelerator.set_device_index(device.index)
-    dist.init_process_group(dist.get_default_backend_for_device(device))
-    try: yield
-    finally: dist.destroy_process_group()
-
-def _own_device(device):
-    "The device of this process among those that torchrun started on this machine, where none is given by its number"
-    d = resolve_device(device)
-    own = d.type!='cpu' and ':' not in (device or '') and 'LOCAL_RANK' in os.environ
-    return resolve_device(f"{d.type}:{os.environ['LOCAL_RANK']}") if own else d
-
 def _peaks_and_links(device, **asked):
     "Peaks with the links of all processes, on the first of them; `None` on the others"
-    with _process_group(device):
+    if launched()<2: raise ValueError("--links: links are between several processes; "
+        "`torchrun --nproc-per-node 2 -m fasterbench peaks --links` starts two")
+    with process_group(device):
         p = measure_peaks(device, **asked, group='world')
-        return None if dist.get_rank() else p
+        return None if own_rank() else p
 
 # %% ../nbs/cli.ipynb #3d8dc117
 def peaks(
@@ -183,7 +168,7 @@ def peaks(
 ):
     "Measure what this machine can do: arithmetic and bandwidth"
     check_threads(threads); check_targets(save=save, html=html, out=out); check_out(out, peaks_writers)
-    device, dtypes = _own_device(device) if links else resolve_device(device), dtype.split(',')
+    device, dtypes = own_device(device) if links else resolve_device(device), dtype.split(',')
     if device.type!='cuda': check_unused(f'on {device}', allow_tf32=allow_tf32)
     asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
     with num_threads(threads): p = (_peaks_and_links if links else measure_peaks)(device, **asked)
