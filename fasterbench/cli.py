@@ -10,7 +10,7 @@ import argparse, inspect, sys, traceback
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
-import torch, torch.distributed as dist
+import torch
 from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
@@ -148,11 +148,11 @@ def roofline(
 # %% ../nbs/cli.ipynb #075d672e
 def _peaks_and_links(device, **asked):
     "Peaks with the links of all processes, on the first of them; `None` on the others"
-    if launched()<2 and not dist.is_initialized(): raise ValueError("--links: links are between several processes; "
+    if launched()<2: raise ValueError("--links: links are between several processes; "
         "`torchrun --nproc-per-node 2 -m fasterbench peaks --links` starts two")
     with process_group(device):
         p = measure_peaks(device, **asked, group='world')
-        return None if dist.get_rank() else p
+        return None if own_rank() else p
 
 # %% ../nbs/cli.ipynb #3d8dc117
 def peaks(

@@ -113,14 +113,15 @@ def left_whole(model:nn.Module)->dict: # name → why
     return {name: why for name,m in walk(model).items() if (why := _why(name, m))}
 
 # %% ../nbs/plans.ipynb #a10e06fc
-def _starred(name): return re.sub(r'(?<![^._])\d+(?![^.])', '*', name)   # equal blocks have one name
+def _starred(name, last): return re.sub(r'(?<![^._])\d+(?=\.|$)' if last else r'(?<![^._])\d+(?=\.)', '*', name)
 
 def by_name(
     told:dict, # name → what is said of it
+    last:bool=True, # is a number at the end of a name one of a block, too? Else it tells layers apart
 )->list: # lines
     "What is said of modules, equal blocks as one"
     lines = {}
-    for name,what in told.items(): lines.setdefault((_starred(name) or '(the model)', what), []).append(name)
+    for name,what in told.items(): lines.setdefault((_starred(name, last) or '(the model)', what), []).append(name)
     def text(name, names): return f'{name} ({len(names)}×)' if names[1:] else names[0] or name
     return [f'{text(name, names)}: {what}' for (name,what),names in lines.items()]
 
@@ -214,5 +215,5 @@ def plan_lines(
 )->list: # of text
     "What a plan does with a model that is still whole"
     whole = left_whole(model) if name=='tp' else {}
-    parts = by_name(plan_named(name).parts(model, ranks))
+    parts = by_name(plan_named(name).parts(model, ranks), last=name!='tp')
     return [f'{name}, {ranks} ranks', *(f'  {o}' for o in parts), *(f'  left whole: {o}' for o in by_name(whole))]
