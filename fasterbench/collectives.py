@@ -101,7 +101,7 @@ class watching_collectives:
         # called where a result is waited for: with what `issued` gave, and a function that waits
         waited=lambda token, wait: wait(),
     ):
-        self.issued, self.waited = issued, waited
+        self.issued, self.waited, self.library = issued, waited, []
         self.works, self.results = {}, {}   # what is not waited for: id of a `Work` → token and it, storage → token
     def __enter__(self):
         if not distributed(): return
@@ -109,8 +109,8 @@ class watching_collectives:
         self.library = [torch.library.Library(n, 'IMPL') for n in ('c10d', '_c10d_functional')]
         self.put_in(dist)
     def __exit__(self, *args):
-        if not distributed(): return
-        for o in self.library: o._destroy()
+        if not self.library: return
+        while self.library: self.library.pop()._destroy()
         self.Work.wait = self.wait
         self.forget()
     def forget(self):

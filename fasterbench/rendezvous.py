@@ -119,23 +119,31 @@ def cause(self:Rendezvous,
 
 # %% ../nbs/core/rendezvous.ipynb #ad4d7aa8
 @patch
-def linger(self:Rendezvous, patience:float):
+def linger(self:Rendezvous, seconds:float):
     "The process that holds the store does not end before others have read in it, or have had the time to"
-    end = time.monotonic() + self.timeout + patience
+    end = time.monotonic() + seconds
     def stay():
         while time.monotonic()<end and not self.all_left_word(): time.sleep(0.2)
     agent = os.environ.get('TORCHELASTIC_USE_AGENT_STORE')=='True'   # `torchrun` holds it
     if self.rank==0 and not agent: Thread(target=stay).start()
+
+# %% ../nbs/core/rendezvous.ipynb #600d27d0
+@patch
+def blamed(self:Rendezvous, e:Exception, patience:float)->Exception:
+    "What to raise in place of `e`"
+    if isinstance(e, RankError) or not communication_error(e): return e
+    try: why = self.cause(patience)
+    except RankError as known: return known
+    return RankError(why) if why else e
 
 @patch
 def explain(self:Rendezvous, e:Exception, patience:float)->Exception: # to raise: `e`, or what names its cause
     "Leave word of an error, and find out whose it is"
     try:
         self.leave_word(e)
-        why = self.cause(patience) if communication_error(e) and not isinstance(e, RankError) else ''
-        self.linger(patience)
-        return RankError(why) if why else e
-    except RankError as known: return known
+        told = self.blamed(e, patience)
+        self.linger(patience + (0 if isinstance(e, RankError) else self.timeout))
+        return told
     except self.dist.DistNetworkError as gone:
         return RankError(f"rank 0, which holds the store, is gone: {first_line(gone)}")
 
