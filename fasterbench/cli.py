@@ -148,7 +148,7 @@ def roofline(
 # %% ../nbs/cli.ipynb #075d672e
 def _peaks_and_links(device, **asked):
     "Peaks with the links of all processes, on the first of them; `None` on the others"
-    if launched()<2 and not dist.is_initialized(): raise ValueError("--links: links are between several processes; "
+    if launched()<2: raise ValueError("--links: links are between several processes; "
         "`torchrun --nproc-per-node 2 -m fasterbench peaks --links` starts two")
     with process_group(device):
         p = measure_peaks(device, **asked, group='world')
