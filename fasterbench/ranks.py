@@ -19,8 +19,11 @@ rank, world = dist.get_rank(), dist.get_world_size()
 """
 
 _after = """
+import os, sys
 dist.barrier()
 dist.destroy_process_group()
+sys.stdout.flush(); sys.stderr.flush()
+os._exit(0)   # a thread of the backend that still lets go of a tensor would abort an interpreter that is ending
 """
 
 def _free_port():
