@@ -1,4 +1,5 @@
-"""Are the bandwidths of links what a plain loop reaches? The probes beside a loop of the same collective, in turns within one run.
+"""Are the bandwidths of links what a plain loop reaches? The probes beside a loop of the same collective, in turns within one run,
+and the same loop a second time: how far it is from itself is what this machine can tell apart.
 
 The loop is written out here and shares no code with the probes: tensors of ones, a barrier, calls in a row on the host's
 clock, the slowest rank's time, the best of several. In every round each collective is measured by both, one right behind
@@ -79,51 +80,64 @@ def connect():
 
 conn, x, y = connect(), torch.ones(2**23), torch.ones(2**23)
 made = {(k, b): (probe(k, b), tensors(k, b//4)) for k in link_probes for b in sizes}
-found = {f'{k} {b}': dict(ours=[], theirs=[]) for k,b in made}
+found = {f'{k} {b}': dict(ours=[], theirs=[], again=[]) for k,b in made}
 wires, copies = [], []
 for i in range(ROUNDS):
     for (k,b),(ex,f) in made.items():
         f()
-        both = dict(ours=lambda: exchange_s(ex), theirs=lambda: loop(f, b))
-        for who in sorted(both, reverse=i%2): found[f'{k} {b}'][who].append(both[who]())
+        three = dict(ours=lambda: exchange_s(ex), theirs=lambda: loop(f, b), again=lambda: loop(f, b))
+        for j in range(3):
+            who = [*three][(i+j)%3]   # each of them first, second and third in turn
+            found[f'{k} {b}'][who].append(three[who]())
     wires.append(max(wire(n, conn) for n in (2**16, 2**20, 2**23)))
     copies.append(x.nbytes/best(lambda: y.copy_(x), 3, 5))
 def rate(kind, b, s): return bus_bytes(link_probes[kind].kind, b, world)/s
 res = {}
 for k in link_probes:
     of = lambda who, b: found[f'{k} {b}'][who]
-    res[k] = {w: [max(rate(k, b, t) for b,t in zip(sizes[1:], ts)) for ts in zip(*(of(w, b) for b in sizes[1:]))] for w in ('ours', 'theirs')}
+    res[k] = {w: [max(rate(k, b, t) for b,t in zip(sizes[1:], ts)) for ts in zip(*(of(w, b) for b in sizes[1:]))] for w in ('ours', 'theirs', 'again')}
     res[k] |= {w+'_s': of(w, sizes[0]) for w in ('ours', 'theirs')}
 if rank==0: print(json.dumps(dict(kinds=res, wire=max(wires), copy=max(copies))))
 """
 
 def measured(n, rounds): return json.loads(run_ranks(code.replace('ROUNDS', str(rounds)), n, timeout=3000).splitlines()[-1])
 
+def compared(o, who):
+    "Rates beside the loop's: the best of each, and the median and range of what stood side by side"
+    ratios = [a/b for a,b in zip(o[who], o['theirs'])]
+    return max(o[who])/max(o['theirs']), statistics.median(ratios), min(ratios), max(ratios)
+
+def columns(o, who):
+    best, mid, least, most = compared(o, who)
+    return f'{best:.2f}', f'{mid:.2f}', f'{least:.2f}–{most:.2f}'
+
 def row(kind, o):
-    ratios = [a/b for a,b in zip(o['ours'], o['theirs'])]
-    ours, theirs = (max(o[k]) for k in ('ours', 'theirs'))
     waits = [min(o[k]) for k in ('ours_s', 'theirs_s')]
-    return (kind, si(ours, 'B/s'), si(theirs, 'B/s'), f'{ours/theirs:.2f}', f'{statistics.median(ratios):.2f}',
-        f'{min(ratios):.2f}–{max(ratios):.2f}', *(si(w, 's') for w in waits), f'{waits[0]/waits[1]:.2f}')
+    rates = (si(max(o[k]), 'B/s') for k in ('ours', 'theirs'))
+    return kind, *rates, *columns(o, 'ours'), *columns(o, 'again'), *(si(w, 's') for w in waits)
+
+def near(every, who, i):
+    "How many are within 10 %?"
+    return sum(0.9<=compared(o, who)[i]<=1.1 for o in every)
 
 @call_parse
 def main(
-    rounds:int=12, # of both, in turns
+    rounds:int=12, # of the probe and both loops, in turns
 ):
     "Hold the measured bandwidth of links against a plain loop's"
-    heads = ['', 'probe', 'loop', 'best / best', 'median ratio', 'ratios', 'latency: probe', 'loop', 'ratio']
+    heads = ['', 'probe', 'loop', 'best / best', 'median', 'range', 'loop again: best / best', 'median', 'range', 'latency: probe', 'loop']
     texts, every = [], []
     for n in (2, 4):
         start, _ = time.monotonic(), psutil.cpu_times_percent(None)
         found = measured(n, rounds)
         seconds, busy, load = time.monotonic() - start, psutil.cpu_times_percent(None), os.getloadavg()[1]
         rows = [row(k, o) for k,o in found['kinds'].items()]
-        every += [float(r[3]) for r in rows]
+        every += found['kinds'].values()
         plain = f"socket, one way {si(found['wire'], 'B/s')}; copy of 33.6 MB in a process's memory {si(found['copy'], 'B/s')}, all processes at once"
-        table = tabulate(rows, headers=heads, colalign=['left', *['right']*8], disable_numparse=True)
+        table = tabulate(rows, headers=heads, colalign=['left', *['right']*10], disable_numparse=True)
         texts.append(f'{n} processes, gloo, {rounds} rounds in {seconds:.0f} s, processors {100-busy.idle:.0f} % in use, load {load:.1f} on {psutil.cpu_count()}\n{table}\n{plain}')
     there = ', '.join(f'{b} {"" if torch.distributed.is_backend_available(b) else "not "}in this torch' for b in ('gloo', 'mpi', 'ucc', 'nccl'))
-    near = sum(0.9<=r<=1.1 for r in every)
     what = (f'bus bandwidth: best over messages of 0.5, 2.1 and 8.4 MB; latency: of 16 B; one thread a process; {there}\n'
-        f"bandwidth, best of the rounds: the probe's is within 10 % of the loop's for {near} of {len(every)}")
+        f'ratios of bandwidths within 10 %, of {len(every)}: medians {near(every, "ours", 1)}, best {near(every, "ours", 0)}; '
+        f'of the loop to itself: medians {near(every, "again", 1)}, best {near(every, "again", 0)}')
     write_result('links', what, '\n\n'.join(texts))

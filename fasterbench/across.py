@@ -6,16 +6,13 @@
 __all__ = ['rank_columns', 'sorts', 'spare', 'RankedRow', 'OverRanks']
 
 # %% ../nbs/visualization/across.ipynb #28a4deec
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 from fastcore.basics import patch
-from .columns import Column, columns, kind_of, row_seconds
-from .core import as_text
-from .display import framed, in_columns
-from .results import Roofline, _key, joined
-from .tables import as_csv, as_frame, markdown_text, tabulated, terminal_width
-from .tables import text_or_file, with_room
+from .columns import Column, kind_of, row_seconds
+from .display import framed, html_cell, in_columns
+from .results import Roofline, group_key, joined_in_parts
+from .tables import Lines, name_column, tabulated, with_room
 from .timing import check_count
 
 # %% ../nbs/visualization/across.ipynb #8b6b0b1d
@@ -49,13 +46,11 @@ def waiting_s(self:RankedRow)->float|None: # seconds; `None`: it is no collectiv
     return max((r.waiting_s for r in self.rows.values() if r.waiting_s is not None), default=None)
 
 # %% ../nbs/visualization/across.ipynb #f97b00fc
-def _name(o): return o.name
-def _name_cell(o): return columns['name'].text(replace(next(iter(o.rows.values())), name=o.name))
 def _slowest(o): return f'rank {o.slowest}'
 def _on(o): return f'{len(o.rows)} of {o.ranks}'
 
 rank_columns = {c.key: c for c in (   # key, heading, unit, what it means
-    replace(columns['name'], cell=_name_cell, of=_name),
+    name_column,
     Column('type', 'type', '', 'class of the module'),
     Column('median_s', 'median', 's', 'time in a forward or step, median over the ranks that it is on'),
     Column('least_s', 'least', 's', 'time on the fastest of them'),
@@ -66,11 +61,9 @@ rank_columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('waiting_s', 'most waiting', 's', 'of a collective: the most that a rank waits for another'))}
 
 # %% ../nbs/visualization/across.ipynb #0a6d38c6
-class OverRanks(list):
-    "The rows of several ranks, each once"
-    def __init__(self, rows=(), # of `RankedRow`
-    ):
-        super().__init__(rows)
+class OverRanks(Lines):
+    "The rows of several ranks, each once: a list of `RankedRow`"
+    columns = rank_columns
 
 @patch
 def over_ranks(self:Roofline,
@@ -80,14 +73,12 @@ def over_ranks(self:Roofline,
 )->OverRanks:
     "What each row takes on all ranks, a line for each row that one of them has"
     if not self.ranks: raise ValueError(f"{self!r}: it holds no results of several ranks")
-    key = (lambda r: r.label) if by is None and depth is None else _key(by, depth)
-    found = {}
-    for i,o in enumerate(self.ranks):
-        for r in o: found.setdefault(str(key(r)), {}).setdefault(i, []).append(r)
-    one = {n: {i: joined(n, rs) if rs[1:] else rs[0] for i,rs in of.items()} for n,of in found.items()}
-    return OverRanks(RankedRow(n, of, len(self.ranks), kind_of(self)) for n,of in one.items())
+    key = (lambda r: r.label) if by is None and depth is None else group_key(by, depth)
+    found = joined_in_parts(((i, r) for i,o in enumerate(self.ranks) for r in o), key)
+    return OverRanks(RankedRow(n, of, len(self.ranks), kind_of(self)) for n,of in found.items())
 
 # %% ../nbs/visualization/across.ipynb #f2ea1521
+# Argument → the column by which rows are sorted
 sorts = dict(most='most_s', median='median_s', least='least_s', spread='spread_s', waiting='waiting_s')
 
 def _ordered(rows, sort):
@@ -119,37 +110,8 @@ def table(self:OverRanks,
     used, room = with_room(by[:top], _shown(self), spare, width)
     return '\n'.join(filter(None, [tabulated(by[:top], used, style, write), _more(by[len(by[:top]):]), room]))
 
-@patch
-def __str__(self:OverRanks): return self.table(30, width=terminal_width())
-
-@patch
-def _repr_pretty_(self:OverRanks, p, cycle): p.text(str(self))
-
 # %% ../nbs/visualization/across.ipynb #c5001b91
 @patch
 def _repr_html_(self:OverRanks)->str: # the first 30
     by = _ordered(self, 'most')
-    def cell(c, o): return f'<td{" class=n" if c.unit else ""}>{as_text(c.text(o), markup=True)}'
-    return framed(in_columns(by[:30], _shown(self), cell), _more(by[30:]))
-
-@patch
-def to_csv(self:OverRanks,
-    path:str|Path|None=None, # `None`: the text is returned
-)->str|Path:
-    "The rows as CSV: every column, under its key; the text, or the path of the file"
-    return text_or_file(path, as_csv(self, rank_columns))
-
-@patch
-def to_markdown(self:OverRanks,
-    path:str|Path|None=None, # `None`: the text is returned
-    *,
-    top:int|None=None, # only the first rows
-    sort:str='most', # as of `table`
-)->str|Path:
-    "The rows as a Markdown table; the text, or the path of the file"
-    return text_or_file(path, self.table(top, sort, 'github', markdown_text) + '\n')
-
-@patch
-def to_frame(self:OverRanks): # a pandas or polars `DataFrame`
-    "The rows as a data frame: every column, under its key"
-    return as_frame(self, rank_columns)
+    return framed(in_columns(by[:30], _shown(self), html_cell), _more(by[30:]))

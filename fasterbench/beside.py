@@ -8,16 +8,13 @@ __all__ = ['quantities', 'phase_columns', 'shown_quantities', 'spare', 'ModulePh
 # %% ../nbs/visualization/beside.ipynb #b67ffbde
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from fastcore.basics import patch
 from .columns import Column, columns, kind_of, ordered
-from .core import as_text
-from .display import framed, in_columns
+from .display import framed, html_cell, in_columns
 from .phases import phases as in_order
-from .results import Roofline, _key, joined
+from .results import Roofline, group_key, joined, joined_in_parts
 from .rows import RooflinePoint
-from .tables import as_csv, as_frame, markdown_text, more_rows, tabulated, terminal_width
-from .tables import text_or_file, with_room
+from .tables import Lines, more_rows, name_column, tabulated, with_room
 from .timing import check_count
 
 # %% ../nbs/visualization/beside.ipynb #47743721
@@ -41,12 +38,10 @@ def _phase_column(key, phase):
     return Column(f'{key}_{phase}', f'{c.name} {phase}', c.unit, f'{c.name} {where}', text, value)
 
 def _type(p): return p.sum.type
-def _name(p): return p.name
-def _name_cell(p): return columns['name'].text(replace(next(iter(p.rows.values())), name=p.name))
 quantities = 'time_s', 'roof_time_s', 'flops', 'bytes_moved', 'utilization_pct' # keys of `columns`
 _each = [_phase_column(k, p) for k in quantities for p in (*in_order, 'sum')]
 phase_columns = {c.key: c for c in (   # key, heading, unit, what it means
-    replace(columns['name'], cell=_name_cell, of=_name),
+    name_column,
     Column('type', 'type', '', 'class of the module', _type, _type),
     *_each, _phase_column('recomputed', 'backward'))}
 
@@ -62,8 +57,9 @@ spare = [f'{k}_{p}' for p in ('optimizer', 'sum') for k in quantities[:0:-1]] + 
 spare += [f'{k}_{p}' for k in ('bytes_moved', 'flops', 'roof_time_s') for p in ('forward', 'backward')]
 
 # %% ../nbs/visualization/beside.ipynb #2045a7e7
-class Phases(list):
+class Phases(Lines):
     "The modules of a training step, their phases side by side"
+    columns = phase_columns
     def __init__(self, modules=(), # of `ModulePhases`
         kind:str='measured', # of the result
     ):
@@ -79,10 +75,8 @@ def phases(self:Roofline,
     "The phases of a training step side by side, a line for each module and each group of the optimizer's parameters"
     if not all(r.phase for r in self):
         raise ValueError(f"{self!r}: not every row has a phase, as the rows of a training step have")
-    key, found = _key(by, depth), {}
-    for r in self: found.setdefault(str(key(r)), {}).setdefault(r.phase, []).append(r)
-    made = [ModulePhases(n, {p: joined(n, rs) if rs[1:] else rs[0] for p,rs in o.items()}) for n,o in found.items()]
-    return Phases(made, kind_of(self))
+    found = joined_in_parts(((r.phase, r) for r in self), group_key(by, depth))
+    return Phases((ModulePhases(n, of) for n,of in found.items()), kind_of(self))
 
 # %% ../nbs/visualization/beside.ipynb #65f7a7df
 def ordered_modules(
@@ -115,36 +109,6 @@ def table(self:Phases,
 
 # %% ../nbs/visualization/beside.ipynb #06f79779
 @patch
-def __str__(self:Phases): return self.table(30, width=terminal_width())
-
-@patch
-def _repr_pretty_(self:Phases, p, cycle): p.text(str(self))
-
-@patch
 def _repr_html_(self:Phases)->str: # the first 30
     by = ordered_modules(self)
-    def cell(c, p): return f'<td{" class=n" if c.unit else ""}>{as_text(c.text(p), markup=True)}'
-    return framed(in_columns(by[:30], _shown(self.kind), cell), more_rows([o.sum for o in by[30:]], 'time'))
-
-# %% ../nbs/visualization/beside.ipynb #47da28ad
-@patch
-def to_csv(self:Phases,
-    path:str|Path|None=None, # `None`: the text is returned
-)->str|Path:
-    "The modules as CSV: every column, under its key; the text, or the path of the file"
-    return text_or_file(path, as_csv(self, phase_columns))
-
-@patch
-def to_markdown(self:Phases,
-    path:str|Path|None=None, # `None`: the text is returned
-    *,
-    top:int|None=None, # only the first modules
-    sort:str='time', # as of `table`
-)->str|Path:
-    "The modules as a Markdown table; the text, or the path of the file"
-    return text_or_file(path, self.table(top, sort, 'github', markdown_text) + '\n')
-
-@patch
-def to_frame(self:Phases): # a pandas or polars `DataFrame`
-    "The modules as a data frame: every column, under its key"
-    return as_frame(self, phase_columns)
+    return framed(in_columns(by[:30], _shown(self.kind), html_cell), more_rows([o.sum for o in by[30:]], 'time'))

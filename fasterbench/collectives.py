@@ -83,7 +83,7 @@ def _storages(o): return [t.untyped_storage()._cdata for t in leaves(o) if isins
 # %% ../nbs/core/collectives.ipynb #a8abfdec
 def wait_for(out):
     "Wait for what functional collectives leave in the result of a call"
-    functional = sys.modules.get('torch.distributed._functional_collectives')
+    functional = sys.modules.get('torch.distributed._functional_collectives') if distributed() else None
     for t in leaves(out) if functional else ():
         local = getattr(t, '_local_tensor', t)
         if isinstance(local, functional.AsyncCollectiveTensor): local.trigger_wait()
@@ -156,10 +156,12 @@ def noted(self:watching_collectives, token, args, work):
 # %% ../nbs/core/collectives.ipynb #ac622657
 @patch
 def wait_tensor(self:watching_collectives, args, run):
+    "The kernel of `wait_tensor`, whose result the collective has made"
     token = self.results.pop(_storages(args[0])[0], None)
     return run() if token is None else self.waited(token, run)
 
 @patch
 def wait_work(self:watching_collectives, work, *args):
+    "A wait for the work that a collective has returned"
     token, _ = self.works.pop(id(work), (None, None))
     return self.wait(work, *args) if token is None else self.waited(token, lambda: self.wait(work, *args))

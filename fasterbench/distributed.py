@@ -7,10 +7,6 @@ __all__ = ['together', 'agreement', 'groups_used', 'tell_waits', 'tell_ranks', '
 
 # %% ../nbs/analysis/distributed.ipynb #a292557f
 from contextlib import nullcontext
-from dataclasses import replace
-from statistics import median
-from typing import NamedTuple
-from fastcore.basics import patch
 from .collectives import distributed, group_name
 from .operations import utilization_pct
 from .phases import Place
@@ -64,7 +60,7 @@ def _key(row): return row.name if row.phase is None else Place(row.phase, row.na
 
 def tell_waits(
     rows:list, # of one rank, which are changed
-    told:list, # of each rank: `boot_id`, when its forwards began, their `Exchange`s
+    told:list, # of each rank: `boot_id`, when its forwards began, their `TimedExchange`s
     rank:int, middle:list, # this one, and the positions of forwards of which its rows are means
 ):
     "Say of rows what they waited for"
@@ -97,7 +93,7 @@ def with_ranks(
     told = met.exchange((boot_id(), forwards.begins, forwards.exchanges), 'what they waited for')
     tell_waits(made, told, met.rank, middle_half(forwards.totals))
     results = met.exchange(made, 'the results')
+    results[met.rank] = made
     for o in results: tell_ranks(o, results)
-    tell_ranks(made, results)
-    made.ranks = tuple(made if i==met.rank else o for i,o in enumerate(results))
+    made.ranks = tuple(results)
     return made

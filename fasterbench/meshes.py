@@ -16,7 +16,7 @@ from .core import si
 from .costs import Costs
 from .language import Phase, counted_forward, phase_under, stored_bytes
 from .layouts import Layout, as_layout, exchange_times, links_of
-from .parallel import Forward, Stage, _forward, _mixtures, forward_exchanges, rank_config, stages_of
+from .parallel import Forward, _forward, _mixtures, forward_exchanges, rank_config, stages_of
 from .peaks import HardwarePeaks
 from .report import unfit
 from .timing import check_count
@@ -28,7 +28,7 @@ class StageWork:
     stages:list     # their numbers in the pipeline
     ranks:int       # that do the same
     phase:Phase     # of one of them; its cache, and what it needs of the memory, are those of all microbatches
-    exchanges:list  # of `Exchange`
+    exchanges:list  # of `PlannedExchange`
     link_times:dict # group → seconds at least
     @property
     def roof_s(self)->float: return self.phase.roof_time_s # seconds at least, one row after the other
@@ -229,7 +229,7 @@ def unfit_ranks(
     return [f'{who}: {why}' for who,why in said if why]
 
 # %% ../nbs/analysis/meshes.ipynb #34fbb761
-_heads = 'phase stages ranks FLOPs bytes weights cache fits arithmetic memory'.split() + ['at the roof']
+_heads = 'phase stages ranks FLOPs bytes weights cache fits arithmetic memory'.split() + ['at the\nroof']
 
 def _work_cells(p, w, groups):
     fits = {True: 'yes', False: 'no', None: '–'}[w.phase.fits]

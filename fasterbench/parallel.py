@@ -8,20 +8,12 @@ __all__ = ['Forward', 'forward_exchanges', 'tensor_elements', 'stage_elements', 
 
 # %% ../nbs/analysis/parallel.ipynb #143fc817
 import copy, math, re
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from fastcore.basics import patch
-import torch
-from tabulate import tabulate
 from torch import nn
-from .architectures import build_on_meta, experts_over, load_config
-from .core import si
-from .costs import Costs
-from .language import Phase, counted_forward, phase_under, stored_bytes
-from .layouts import Exchange, Layout, as_layout, exchange_times, links_of
-from .peaks import HardwarePeaks
-from .report import unfit
-from .timing import check_count
+from .architectures import build_on_meta
+from .language import stored_bytes
+from .layouts import PlannedExchange, Layout
 
 # %% ../nbs/analysis/parallel.ipynb #584079ee
 class Forward(NamedTuple):
@@ -62,9 +54,9 @@ _forward = dict(tp=_of_tensors, ep=_of_experts, fsdp=_of_shards, pp=_of_stages) 
 def forward_exchanges(
     f:Forward,
     layout:Layout,
-)->list: # of `Exchange`
+)->list: # of `PlannedExchange`
     "What a rank exchanges in a forward of one microbatch"
-    return [Exchange(g, *o) for g,of in _forward.items() if g in layout.sizes for o in of(f)]
+    return [PlannedExchange(g, *o) for g,of in _forward.items() if g in layout.sizes for o in of(f)]
 
 # %% ../nbs/analysis/parallel.ipynb #54c110b3
 def tensor_elements(batch, length, hidden, ranks):
@@ -203,7 +195,7 @@ class Stage(NamedTuple):
     first:bool; last:bool # is it the first, the last stage?
 
 @patch
-def owns(self:Stage, name:str)->bool: return not _inside(name, self.left_out)
+def owns(self:Stage, name:str)->bool: return not _inside(name, self.left_out) # is a module of this stage?
 
 @patch
 def kept(self:Stage,

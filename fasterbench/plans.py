@@ -10,7 +10,6 @@ __all__ = ['tp', 'ddp', 'fsdp', 'plans', 'Plan', 'Group', 'groups', 'left_whole'
 import re
 from collections.abc import Callable
 from typing import NamedTuple
-from fastcore.basics import patch
 from torch import nn
 from .core import walk
 
@@ -153,9 +152,10 @@ def _divide_tp(model, mesh, parts):
     for holder in {n.rpartition('.')[0] for n,how in parts.items() if how=='columns'}:
         _set_local(modules[holder], mesh.size())
     styles = dict(columns=ColwiseParallel, rows=RowwiseParallel)
-    return parallelize_module(model, mesh, {n: styles[how]() for n,how in parts.items()})
+    for n,how in parts.items(): parallelize_module(modules[n], mesh, styles[how]())
+    return model
 
-tp = Plan(tp_parts, _divide_tp, False)
+tp = Plan(tp_parts, _divide_tp, False) # tensor parallel: layers in pairs, by columns and by rows
 
 # %% ../nbs/plans.ipynb #1bb14b1d
 def _divide_ddp(model, mesh, parts):
@@ -166,7 +166,7 @@ def _ddp_parts(model, ranks):
     if any(p.requires_grad for p in model.parameters()): return {'': 'whole on each rank'}
     raise ValueError(f"ddp finds nothing to average in {type(model).__name__}: no parameter of it has a gradient")
 
-ddp = Plan(_ddp_parts, _divide_ddp, True)
+ddp = Plan(_ddp_parts, _divide_ddp, True) # data parallel: the model whole on each rank
 
 # %% ../nbs/plans.ipynb #8a2d166f
 _lists = nn.Sequential, nn.ModuleList
@@ -198,7 +198,7 @@ def _divide_fsdp(model, mesh, parts):
     for name in parts: fully_shard(modules[name], mesh=mesh)   # the whole model last
     return model
 
-fsdp = Plan(_fsdp_parts, _divide_fsdp, True)
+fsdp = Plan(_fsdp_parts, _divide_fsdp, True) # data parallel: the parameters sharded, block by block
 
 # %% ../nbs/plans.ipynb #f5e37276
 plans = dict(ddp=ddp, fsdp=fsdp, tp=tp)   # name → `Plan`

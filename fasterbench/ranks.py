@@ -88,4 +88,6 @@ def ranks_magic(line:str, cell:str):
     "Run a cell in so many processes, and print what rank 0 printed"
     print(run_ranks(cell, int(line or 2)), end='')
 
-def load_ipython_extension(shell): shell.register_magic_function(ranks_magic, 'cell', 'ranks')
+def load_ipython_extension(shell):
+    "Make the cell magic `%%ranks`"
+    shell.register_magic_function(ranks_magic, 'cell', 'ranks')

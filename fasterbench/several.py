@@ -157,7 +157,7 @@ def sweep(
     asked = {k: v and whole_numbers(k, v) for k,v in given.items()}
     dtypes = [floating(o) for o in dtype.split(',')] if dtype else None
     vary = one_with_several(**asked, dtype=dtypes); _one_roof(peaks, paper)
-    if paper: check_unused('on paper', device=device, warmup=warmup, steps=steps, threads=threads, train=train)
+    if paper: check_unused('to an estimate', device=device, warmup=warmup, steps=steps, threads=threads, train=train)
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = dtypes[0] if dtypes and vary!='dtype' else None
     how = _estimating(vary, one) if paper else _profiling(device, warmup, steps)

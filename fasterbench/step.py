@@ -202,7 +202,7 @@ def _names(model, optimizer):
         names |= {id(t): f'{k} of {whose}' for k,t in state.items() if isinstance(t, torch.Tensor)}
     return names
 
-optimizer_hooks = _global_optimizer_pre_hooks, _global_optimizer_post_hooks
+optimizer_hooks = _global_optimizer_pre_hooks, _global_optimizer_post_hooks # torch's hooks for all optimizers
 
 def _kept(model, sample, optimizer, scaler, *functions):
     "A snapshot of all that a step changes, with copies"

@@ -9,7 +9,6 @@ __all__ = ['boot_id', 'offsets', 'numbered', 'needed', 'Waited', 'waited', 'wait
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
-from .exchanges import Exchange
 
 # %% ../nbs/analysis/waiting.ipynb #0e98d89e
 def boot_id()->str: # empty: not known
@@ -35,7 +34,7 @@ def _sent(c, rank):
 def numbered(
     exchanges:list, # of one rank, in order
     rank:int,
-)->list: # (what tells it from others, `Exchange`)
+)->list: # (what tells it from others, `TimedExchange`)
     "Collectives of a rank, by what they are for all ranks"
     seen, res = Counter(), []
     for e in exchanges:
@@ -72,7 +71,7 @@ def _waited(e, offset, come, rank):
     return Waited(e.key, waiting, last if waiting else None, e.exposed_s, e.hidden_s)
 
 def waited(
-    forwards:list, # of each rank: the `Exchange`s of the same forward, in order
+    forwards:list, # of each rank: the `TimedExchange`s of the same forward, in order
     offsets:list,  # of each rank: when it began, seconds
 )->list: # of each rank: list of `Waited`
     "What ranks waited for in one forward"
