@@ -1,4 +1,5 @@
 "The package's metadata, all of it from settings.ini"
+import re
 from configparser import ConfigParser
 from pathlib import Path
 from setuptools import setup, find_packages
@@ -10,15 +11,26 @@ cfg = parser['DEFAULT']
 
 def words(name): return cfg.get(name, '').split()
 
+page = f"{cfg['git_url']}/blob/{cfg['branch']}"
+
+def absolute(text):
+    "A page of the repository, with links that lead there from anywhere: pictures as they are, files as pages"
+    picture = f"https://raw.githubusercontent.com/{cfg['user']}/{cfg['repo']}/{cfg['branch']}"
+    def link(found): return f"{found[1]}{picture if found[2].endswith('.png') else page}/{found[2]}"
+    return re.sub(r'(\]\(|\bsrc(?:set)?=")(?!\w+:|#)([^)"\s]+)', link, text)
+
 licenses = {'apache2': 'Apache-2.0'}
 statuses = {'3': '3 - Alpha', '4': '4 - Beta', '5': '5 - Production/Stable'}
-extras = {'models': words('models_requirements'), 'language': words('language_requirements'), 'dev': words('dev_requirements')}
+extras = {o: words(f'{o}_requirements') for o in ('models', 'language', 'dev')}
+docs = cfg['doc_host'] + cfg['doc_baseurl']
+urls = {'Documentation': docs, 'Changelog': f'{page}/CHANGELOG.md', 'Issues': f"{cfg['git_url']}/issues"}
 minor = int(cfg['min_python'].split('.')[1])
 
 setup(
-    name=cfg['lib_name'], version=cfg['version'], description=cfg['description'],
-    long_description=(here/'README.md').read_text(encoding='utf-8'), long_description_content_type='text/markdown',
-    author=cfg['author'], author_email=cfg['author_email'], url=cfg['git_url'], keywords=cfg['keywords'].split(),
+    name=cfg['dist_name'], version=cfg['version'], description=cfg['description'],
+    long_description=absolute((here/'README.md').read_text(encoding='utf-8')),
+    long_description_content_type='text/markdown', url=cfg['git_url'], project_urls=urls,
+    author=cfg['author'], author_email=cfg['author_email'], keywords=cfg['keywords'].split(),
     license=licenses[cfg['license']], python_requires=f">={cfg['min_python']}",
     packages=find_packages(include=['fasterbench', 'fasterbench.*']), zip_safe=False,
     install_requires=words('requirements'), extras_require=extras,

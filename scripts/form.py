@@ -11,6 +11,10 @@ from pathlib import Path
 top = Path(__file__).resolve().parent.parent
 most_characters, most_lines = 120, 20
 
+def notebooks():
+    "The notebooks of this project, as nbdev finds them"
+    return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
+
 def export_cells(path):
     "Position and source of each cell that is exported"
     cells = json.loads(path.read_text())['cells']
@@ -46,7 +50,6 @@ def too_long(path):
 
 if __name__=='__main__':
     wanted = sys.argv[1:]
-    paths = [p for p in sorted((top/'nbs').rglob('*.ipynb')) if not any(o[0] in '._' for o in p.relative_to(top).parts)]
-    found = [o for p in paths if not wanted or p.stem in wanted for o in too_long(p)]
+    found = [o for p in notebooks() if not wanted or p.stem in wanted for o in too_long(p)]
     print(*found, f'{len(found)} too long', sep='\n')
     sys.exit(bool(found))

@@ -3,25 +3,23 @@
 Each notebook runs in a process of its own, one after the other, so that none disturbs another's timings; those that time
 nothing run two at a time, at the end. Ends with a line that counts what ran.
 
-    python scripts/test.py [--only GLOB]
+    python scripts/test.py [--only GLOB] [--any_output]
 """
 import ast, fnmatch, json, os, re, shutil, subprocess, sys, tempfile, time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from fastcore.script import call_parse
-from form import too_long
+from fastcore.script import call_parse, store_true
+from form import notebooks, too_long
 from outputs import problem
 
 top = Path(__file__).resolve().parent.parent
-order = 'core ranks collectives shards rendezvous graphs regions nodes settings twin snapshot paper state system step timing traffic registry elementwise formulas matrices products quantized updates gradients gradient_losses gradient_products rules boundary places costs phases footprint connections datasheets kernels arithmetic memory probes consistency links link_probes roof layouts peaks operations recheck rows results utilization columns tables report projection marks labels chart bars sheets roofs plot page display beside across files matching compare differences arrows swept crossings exchanges waiting observe compiled inductor samples exported packages alone distributed roofline compiled_kernels training compiled_steps paper_steps mesh_steps sweep trends architectures language parallel meshes ncu_files ncu models plans launch options recipe several cli __main__'.split()
+order = 'core ranks collectives shards rendezvous graphs regions nodes settings paper_ranks twin snapshot paper state system step timing traffic registry elementwise formulas matrices products quantized updates gradients gradient_losses gradient_products rules boundary places costs phases footprint connections datasheets kernels arithmetic memory probes consistency links link_probes roof layouts peaks operations recheck rows results utilization columns tables report projection marks labels chart bars sheets roofs plot page display beside across files matching compare differences arrows swept crossings exchanges waiting observe compiled inductor samples exported packages alone distributed roofline compiled_kernels training compiled_steps paper_steps plans mesh_steps sweep trends architectures language parallel meshes ncu_files ncu models launch options recipe several cli __main__ reference'.split()
 
-def notebooks(): return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
-
-def check_notebook(path):
+def check_notebook(path, any_output=False):
     "A notebook runs to its end, with the cells flagged `notest` too, and shows what is saved in it"
-    with ProcessPoolExecutor(1, mp_context=get_context('spawn')) as pool: return pool.submit(problem, path).result()
+    with ProcessPoolExecutor(1, mp_context=get_context('spawn')) as pool: return pool.submit(problem, path, any_output).result()
 
 def copy_tree(folder):
     "A copy of this tree in `folder`, without what is made or installed"
@@ -63,15 +61,17 @@ def one_way_imports():
         if back: return f"{name} imports {', '.join(sorted(back))}, which comes after it"
 
 def pages():
-    "nbdev can make every page, which runs the cells with imports and exports by themselves"
+    "nbdev can make every page, and each link between them leads somewhere"
+    from docs import dead_links
     code = 'from nbdev.serve import proc_nbs; proc_nbs()'
     with tempfile.TemporaryDirectory() as d:
         copy = copy_tree(d)
         run = subprocess.run([sys.executable, '-c', code], cwd=copy, env=environ(copy), capture_output=True, text=True)
         made = [p for p in notebooks() if (copy/'_proc'/p.relative_to(top/'nbs')).exists()]
+        dead = [] if run.returncode else [*dead_links(copy/'_proc')]
     if run.returncode: return run.stderr[:3000]   # a worker's own error comes first
-    if 'Found cells containing imports and other code' in run.stderr: return run.stderr
     if len(made)<len(notebooks()): return f"only {len(made)} of {len(notebooks())} pages were made"
+    return '\n     '.join(dead) or None
 
 def clean_outputs():
     "No saved output holds a path of somebody's machine or an error"
@@ -119,15 +119,19 @@ checks = {
     'what is there for a GPU runs small on a CPU': small_gpu_run, 'multiply-adds in C are right': register_kernels,
 }
 
-def times_nothing(name): return name.startswith(('nbs/checks/', 'nbs/counting/'))
+beside = [f'nbs/{o}' for o in 'checks/ counting/ core/ results/ visualization/ explanations/ analysis/paper_steps analysis/language \
+    analysis/meshes analysis/mesh_steps analysis/parallel analysis/architectures analysis/layouts tutorials/hardware tutorials/language_models'.split()]
+beside += ['a sample of the attack', 'what is there for a GPU']
+
+def times_nothing(name): return name.startswith(tuple(beside))
 
 def attempt(name, f):
     "Was it in order? Says so"
     start = time.time()
-    try: problem = f()
-    except Exception as e: problem = f'{type(e).__name__}: {e}'
-    print(f"{'FAIL' if problem else 'ok':4} {name} ({time.time()-start:.0f} s)" + (f'\n     {problem}' if problem else ''), flush=True)
-    return problem is None
+    try: wrong = f()
+    except Exception as e: wrong = f'{type(e).__name__}: {e}'
+    print(f"{'FAIL' if wrong else 'ok':4} {name} ({time.time()-start:.0f} s)" + (f'\n     {wrong}' if wrong else ''), flush=True)
+    return wrong is None
 
 def attempts_beside(todo):
     "Two at a time, with one thread each"
@@ -142,9 +146,10 @@ def attempts_beside(todo):
 @call_parse
 def main(
     only:str='*', # run only the notebooks and checks whose name matches
+    any_output:store_true=False, # run notebooks without comparing what they show: other versions have other operations
 ):
     "Run the notebooks and the checks"
-    todo = {**checks, **{str(p.relative_to(top)): (lambda p=p: check_notebook(str(p))) for p in notebooks()}}
+    todo = {**checks, **{str(p.relative_to(top)): (lambda p=p: check_notebook(str(p), any_output)) for p in notebooks()}}
     todo = {k:f for k,f in todo.items() if fnmatch.fnmatch(k, f'*{only}*')}
     good = [attempt(k, f) for k,f in todo.items() if not times_nothing(k)]
     good += attempts_beside({k:f for k,f in todo.items() if times_nothing(k)})
