@@ -2,7 +2,7 @@
 import random
 from functools import lru_cache
 
-import torch, torch.nn.functional as F
+import torch
 from torch import nn
 
 from attack_cases import Box

@@ -20,7 +20,6 @@ operations and in float16. A model that can't be counted is listed.
     python benchmarks/published_bounds.py [--timm_models 300] [--names repghostnet_050,resnet50] [--resume]
 """
 import csv, gc, logging, warnings
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from statistics import median

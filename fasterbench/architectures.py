@@ -7,7 +7,7 @@ __all__ = ['experts_over', 'fused_attention', 'attention_noted', 'causal_pairs',
            'load_config', 'build_on_meta', 'paper_cache']
 
 # %% ../nbs/analysis/architectures.ipynb #a0d66ecb
-import copy, json, math
+import copy, json, math, sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -97,7 +97,7 @@ def _transformers():
     try: import transformers
     except ModuleNotFoundError as e:
         raise ModuleNotFoundError("language models are built by transformers, which is not installed: "
-            "pip install 'fasterbench[language]'") from e
+            "pip install 'transformers>=5'") from e
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     transformers.AttentionInterface.register('fasterbench', fused_attention)
     ALL_EXPERTS_FUNCTIONS.register('fasterbench', fused_experts)
@@ -129,12 +129,20 @@ def load_config(
     _check_values(values, t)
     return t.AutoConfig.for_model(**{k:v for k,v in values.items() if k not in _not_theirs})
 
+# %% ../nbs/analysis/architectures.ipynb #3c15f929
+def _attention(config, t):
+    "The name of the attention that the model of `config` is built with"
+    cls = t.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    own = vars(sys.modules[cls.__module__]) if isinstance(cls, type) else {}
+    tables = [o for name,o in own.items() if name.endswith('_ATTENTION_CLASSES')]
+    return next(o for o in ('fasterbench', 'sdpa', 'eager') if all(o in table for table in tables))
+
 # %% ../nbs/analysis/architectures.ipynb #f56b97e7
 def build_on_meta(config, dtype:torch.dtype):
     "The causal language model of `config`, without memory for its weights"
     t = _transformers()
-    with torch.device('meta'):
-        model = t.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation='fasterbench').eval()
+    how = dict(dtype=dtype, attn_implementation=_attention(config, t))
+    with torch.device('meta'): model = t.AutoModelForCausalLM.from_config(config, **how).eval()
     for m in model.modules():
         own = getattr(m, 'config', None)
         if hasattr(own, '_experts_implementation'): own._experts_implementation = 'fasterbench'

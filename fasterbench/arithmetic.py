@@ -13,7 +13,7 @@ import torch
 from .core import si
 from .timing import time_for
 from .system import WrongAnswer, free_bytes
-from .kernels import Data, Kernel, _exact, kernels, measurable, result_dtype
+from .kernels import Data, Kernel, _exact, kernels, result_dtype
 
 # %% ../nbs/hardware/arithmetic.ipynb #218f58ad
 class Case(NamedTuple):

@@ -76,7 +76,7 @@ def _roofs(c):
 
 # %% ../nbs/visualization/arrows.ipynb #0421d88e
 def _ceilings(c, pairs):
-    "Ceilings of other dtypes that drawn rows are held against: (name, FLOP/s, byte/s)"
+    "Ceilings of other dtypes that drawn rows are compared with: (name, FLOP/s, byte/s)"
     used = [(c.a.peaks, p.a) for p,*_ in pairs] + [(c.b.peaks, p.b) for p,*_ in pairs]
     found = {(r.roof, o.compute_peaks[r.roof], o.peak_bandwidth) for o,r in used if o and r.roof in o.compute_peaks}
     return sorted(k for k in found if k[1] not in [o.peak_flops for o in _roofs(c).values()])

@@ -15,7 +15,7 @@ from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
 from .files import check_ending, formats
-from .launch import check_parallel, divided, launched, one_voice, own_device, own_rank
+from .launch import check_parallel, divided, ending, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
 from .models import ModelError, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
@@ -30,6 +30,7 @@ from .settings import num_threads
 from .several import compare, sweep, sweep_writers
 from .sweep import SweepError, estimates
 from .swept import Sweep
+from .tables import terminal_width
 from .timing import check_count
 
 # %% ../nbs/cli.ipynb #0b0b710c
@@ -199,7 +200,7 @@ def _language_rows(model, peaks, dtype, top, sort, by, **kw):
 
 def _settings(e):
     dtype = str(e.dtype).removeprefix('torch.')
-    return f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, on paper, {dtype}"
+    return f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, estimated, {dtype}"
 
 # %% ../nbs/cli.ipynb #80b362d4
 def _language_mesh(model, name, dtype, **kw):
@@ -221,7 +222,7 @@ def _language_devices(model, names, dtype, out, **kw):
     phases = {k: [getattr(e, k) for e in found] for k in ('prefill', 'decode')}
     for k,ps in phases.items():
         s = Sweep([p.rows for p in ps], names, 'device', [p.tokens for p in ps], 'tokens')
-        print(f'\n{k}\n\n{s.table()}')
+        print(f'\n{k}\n\n{s.table(width=terminal_width())}')
     write_out(s, out, sweep_writers)
 
 def _estimate_language(model, names, dtype, top, sort, by, html, out, mesh, links, microbatches, **kw):
@@ -241,7 +242,7 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, mesh
     roof_dtype = dtype or model_dtype(built)
     if names[1:]:
         s = run_model_code(what, estimates, built, sample, names, per=options['batch'], **how)
-        print(f"{model} on paper, {str(roof_dtype).removeprefix('torch.')}\n\n{s.table()}")
+        print(f"{model} estimated, {str(roof_dtype).removeprefix('torch.')}\n\n{s.table()}")
         return write_out(s, out, sweep_writers)
     how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
     found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
@@ -413,7 +414,7 @@ def _parsed(argv):
 # %% ../nbs/cli.ipynb #0002b8df
 def main(argv:list|None=None):
     "The `fasterbench` command"
-    with any_console():
+    with ending(), any_console():
         args = vars(_parsed(argv))
         f, whole = commands[args.pop('command')], args.pop('traceback')
         try: f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})

@@ -37,7 +37,7 @@ class Column:
     @property
     def align(self)->str: return 'r' if self.unit else 'l' # side of its cells, of `sides`
 
-sides = dict(l='left', r='right')
+sides = dict(l='left', r='right') # letter → where the text of a column stands
 
 # %% ../nbs/results/columns.ipynb #39e4a4f4
 def _name_cell(r):
@@ -49,7 +49,7 @@ def _flops_cell(r): return ('≥' if r.unknown else '') + si(r.flops)
 def _util_cell(r): return '–' if r.utilization_pct is None else f"{'↑' if r.above else ''}{r.utilization_pct:.1f}"
 
 def roof_cell(r)->str:
-    "What a row is held against, in a few words"
+    "What a row is compared with, in a few words"
     roof = as_text(r.roof or '–')
     if r.impossible: return f'above {roof}'
     return f'{roof} {r.cache_pct:.0f} %' if r.above and r.roof not in (None, 'memory') else roof

@@ -19,6 +19,7 @@ from .core import as_text, forwarding, si
 from .matching import Pair, inside, match
 from .results import Roofline, joined
 from .rows import with_phase
+from .tables import Lines
 from .timing import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
@@ -91,7 +92,7 @@ def _change(p, a, b):
         took_a=taken(p.rows_a, kind_of(a)), took_b=taken(p.rows_b, kind_of(b)))
 
 # %% ../nbs/results/compare.ipynb #2616ccb2
-class Comparison(list):
+class Comparison(Lines):
     "The rows of two results in pairs"
     def __new__(cls, *args, **kwargs):
         import_module('fasterbench.differences')   # it adds what shows a comparison, an unpickled one too
@@ -130,7 +131,8 @@ def compare(self:Roofline,
     depth:int|None=None, # compare groups: the first parts of the names
 )->Comparison:
     "What changed from this result to another, row by row"
-    if not isinstance(other, Roofline): raise TypeError(f"other is a Roofline, not {type(other).__name__}")
+    if not isinstance(other, Roofline): raise TypeError(
+        f"other={other!r:.60}: other is a Roofline, not {type(other).__name__}; `Roofline.load` reads one from a file")
     a, b = (_grouped(o, by, depth) for o in (self, other))
     pairs = match(a, b, structure=by is None and depth is None)
     return Comparison([_change(p, a, b) for p in pairs], a, b)

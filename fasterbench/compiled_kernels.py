@@ -253,6 +253,7 @@ def samples(self:KernelRows, key)->list: # seconds in each forward
 
 @patch
 def point(self:KernelRows, name, module, cost, key, peaks)->RooflinePoint:
+    "A row of one module or of one kernel"
     return roofline_point(name, module, cost, self.samples(key), self.forward_s, peaks, (), self.middle)
 
 @patch
@@ -272,6 +273,7 @@ def left(self:KernelRows, region, phase=None)->Counter: # amounts
 # %% ../nbs/analysis/compiled_kernels.ipynb #9bdb547c
 @patch
 def of_kernel(self:KernelRows, k, launch, peaks)->RooflinePoint:
+    "The row of a kernel"
     held = {(self.place(launch.phase, o.module), o.original) for o in k.operations}
     cost = kernel_cost(k, self.shares.done[launch], self.launches[launch], unknown_in(held, self.costs))
     return described(self.point(self.names[k.number], k.kind, cost, launch, peaks), k)
@@ -288,7 +290,7 @@ def of_rest(self:KernelRows, region, phase=None)->RooflinePoint:
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0d1bb044
 @patch
-def rests(self:KernelRows)->list: return [self.of_rest(n) for n in self.regions]
+def rests(self:KernelRows)->list: return [self.of_rest(n) for n in self.regions] # time and work that no kernel has
 
 @patch
 def of_place(self:KernelRows, place, cost, peaks)->RooflinePoint:
@@ -297,6 +299,7 @@ def of_place(self:KernelRows, place, cost, peaks)->RooflinePoint:
 
 @patch
 def rows(self:KernelRows, peaks)->list:
+    "All rows"
     eager = [(p, c) for p,c in self.costs.by_module.items() if c.worked and self.inside(p) is None]
     return [*(self.of_kernel(*o, peaks) for o in self.kernels), *self.rests(),
         *(self.of_place(*o, peaks) for o in eager)]

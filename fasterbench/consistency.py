@@ -22,6 +22,7 @@ def finite(value)->float|None:
     return v if math.isfinite(v) else None
 
 def positive(name, value):
+    "An error unless a number is finite and above 0"
     v = finite(value)
     if v is None or v<=0: raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
     return v

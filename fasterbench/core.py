@@ -127,6 +127,7 @@ def _inside(o)->dict|None: # name → what it holds; `None`: it is no container
     "What a container holds that torch's trees don't know"
     if isinstance(o, Call): return vars(o)
     if isinstance(o, Mapping): return dict(o)
+    if isinstance(o, tuple) and hasattr(o, '_fields'): return o._asdict()   # a subclass of one, on torch 2.6
     if is_dataclass(o) and not isinstance(o, (type, nn.Module)):
         return {f.name: getattr(o, f.name) for f in fields(o) if hasattr(o, f.name)}
 
@@ -139,6 +140,7 @@ def leaves(x)->list:
 def _with(o, inside):
     "A container like `o` that holds something else"
     if isinstance(o, Mapping) and not isinstance(o, MutableMapping): return type(o)(inside)
+    if isinstance(o, tuple): return type(o)(**inside)
     new = copy.copy(o)
     for k,v in inside.items():
         if isinstance(o, Mapping): new[k] = v

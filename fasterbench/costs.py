@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import Boundaries
-from .collectives import Collective, row_name, wait_for, watching_collectives
+from .collectives import row_name, wait_for, watching_collectives
 from .core import forwarding, held, model_device, tensors
 from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
@@ -30,13 +30,13 @@ from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import functional_libraries, rule_for
 from .settings import one_at_a_time
-from .shards import alike, is_dtensor, own_part, placing, without_issue
+from .shards import alike as done_alike, is_dtensor, own_part, placing, without_issue
 from .snapshot import written_by
 from .state import Run, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #07c05e02
-aten = torch.ops.aten
+aten = torch.ops.aten # torch's own operators
 
 # %% ../nbs/counting/costs.ipynb #7250108e
 @dataclass
@@ -130,7 +130,7 @@ def _sdpa_bytes(func, args, kwargs, out):
     statistic = Move(None, 4*prod(args[0].shape[:-1]), written=True)   # in float32
     return io_bytes(func, args, kwargs, out) + noted([statistic])
 
-sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True)
+sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True) # attention, as the device runs it
 
 # %% ../nbs/counting/costs.ipynb #2a177953
 def is_fused(q, k, v, *args, enable_gqa=False, **kwargs)->bool:
@@ -143,7 +143,7 @@ def _recurrent(args, kwargs, out):
     weights = next(a for a in args[2:4] if isinstance(a, (list, tuple)) and a[0].dim()==2)
     return matrices_flops(args[0], weights)
 
-recurrent_rule = Rule('product', _recurrent, matmul=True)
+recurrent_rule = Rule('product', _recurrent, matmul=True) # LSTM, GRU and RNN as one operation
 _recurrent_ops = {getattr(getattr(aten, n), o) for n in 'lstm gru rnn_tanh rnn_relu'.split() for o in ('input', 'data')}
 
 # %% ../nbs/counting/costs.ipynb #7dca0a17
@@ -166,6 +166,7 @@ def whole_rule(
     return recurrent_rule if device=='cuda' and func in _recurrent_ops else None
 
 # %% ../nbs/counting/costs.ipynb #3fa39d20
+# Products with a weight, for nested tensors
 linear_rule = Rule('product', lambda args, kwargs, out: 2*args[0].numel()*args[1].shape[0], matmul=True)
 
 def nested_rule(func)->Rule:
@@ -282,6 +283,7 @@ def float_mask(self:CostMode, args, kwargs):
 @patch
 def spread(self:CostMode, func, args, kwargs):
     "Let an operation on tensors that wrap others through; of `DTensor`s note what all ranks of a group do alike"
+    if func is aten.detach.default: return NotImplemented   # is free, and torch 2.6 detaches what that gives again
     if self.passing or not any(map(is_dtensor, tensors((args, kwargs)))):
         self.passing = False
         return NotImplemented
@@ -291,7 +293,7 @@ def spread(self:CostMode, func, args, kwargs):
         with self: out = func(*args, **kwargs)
     finally: self.passing = False
     done = row.flops - flops
-    for group in alike(tensors(out) or [*written_by(func, args, kwargs)]):
+    for group in done_alike(tensors(out) or [*written_by(func, args, kwargs)]):
         row.alike[group] += done - (self.known_alike - known)
     self.known_alike = known + done
     return out
@@ -414,7 +416,9 @@ def replayed(self:CostMode, kind:str):
     "A graph is replayed: what it does is not seen"
     self.row(self.at).unknown[f'{kind}.replay'] += 1
 
-def hides(cost)->bool: return any(k.endswith('.replay') for k in cost.unknown)
+def hides(cost)->bool:
+    "Is a replay of a CUDA graph among what is unknown?"
+    return any(k.endswith('.replay') for k in cost.unknown)
 
 def unbounded(
     rows:dict, # name → `ModuleCost`
@@ -484,7 +488,7 @@ def warn_unknown(costs):
     "One warning that names the operations without a rule"
     which = ', '.join(f'{k} (×{n})' for k,n in costs.unknown.items())
     replays = [k for k in costs.unknown if k.endswith('.replay')]
-    rules = ["`register_cost` takes their FLOPs and bytes"]*(len(replays)<len(costs.unknown))
+    rules = ["`fasterbench.register_cost` takes their FLOPs and bytes"]*(len(replays)<len(costs.unknown))
     why = ["What a graph replays is not dispatched, and so not counted"]*bool(replays)
     if which: warnings.warn(f"no cost is known for {which}; rows with these are undefined. {'. '.join(rules + why)}",
         stacklevel=3)

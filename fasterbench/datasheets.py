@@ -213,6 +213,7 @@ _others = (
         ('M4',        32,    120, 'unverified', _press),
         ('M4-Max',   128,    546, 'unverified', _press))))
 
+# Name → what its vendor publishes
 sheets = {s.name: s for s in _with_hbm + _superchips + _with_gddr + _instinct + _others}
 
 # %% ../nbs/hardware/datasheets.ipynb #4f7094f5
@@ -232,6 +233,7 @@ class Processor(NamedTuple):
 _intel, _amd = 'Intel product specifications, export of July 2023', 'AMD processor specifications, export of July 2023'
 _aws = 'AWS Graviton Technical Guide (cores and clock verified, memory not)'
 
+# Name → pattern of its model name, cores, clocks, memory
 processors = {p.name: p for p in (
     Processor('Xeon-8380',   r'Xeon Platinum 8380\b',       40, (2.3, 3.4),  'Ice Lake',        (8, 3200),
         'verified', _intel),

@@ -14,8 +14,7 @@ from .compare import Comparison, _signed, _times, taken
 from .core import any_console, as_text, si
 from .display import framed, html_cell, in_columns
 from .phases import phases
-from .tables import as_csv, as_frame, markdown_text, tabulated, terminal_width, text_or_file
-from .tables import with_room
+from .tables import markdown_text, tabulated, terminal_width, text_or_file, with_room
 from .timing import check_count
 
 # %% ../nbs/visualization/differences.ipynb #5a32c385
@@ -111,6 +110,7 @@ pair_columns = {c.key: c for c in (   # key, heading, unit, what it means
     *_both('over', 'over', 's', 'time above the roof', _over),
     Column('over_s', 'over', 's', 'time above the roof in b, less that in a', _over_cell, _more(_over)),
 )}
+# Columns of a comparison, in their order
 shown = 'name phase type time_a time_b difference_s ratio change flops_ratio bytes_ratio used over_s'.split()
 spare = 'over_s used bytes_ratio flops_ratio type change'.split()   # where a terminal is narrow
 
@@ -149,12 +149,7 @@ def pairs_table(
     return '\n'.join(filter(None, [tabulated(by[:top], used, style, write), more, room]))
 
 # %% ../nbs/visualization/differences.ipynb #66a07daf
-@patch
-def to_csv(self:Comparison,
-    path:str|Path|None=None, # `None`: the text is returned
-)->str|Path:
-    "The pairs as CSV: every column, under its key; the text, or the path of the file"
-    return text_or_file(path, as_csv(self, pair_columns))
+Comparison.columns = pair_columns
 
 @patch
 def to_markdown(self:Comparison,
@@ -166,11 +161,6 @@ def to_markdown(self:Comparison,
     "The sentence and the pairs as Markdown; the text, or the path of the file"
     text = f"{markdown_text(self.answer)}\n\n{pairs_table(self, top, sort, 'github', markdown_text)}\n"
     return text_or_file(path, text)
-
-@patch
-def to_frame(self:Comparison): # a pandas or polars `DataFrame`
-    "The pairs as a data frame: every column, under its key"
-    return as_frame(self, pair_columns)
 
 # %% ../nbs/visualization/differences.ipynb #da19bacd
 def _phase_sums(c, both):
@@ -211,9 +201,6 @@ def summary(self:Comparison,
 
 @patch
 def __str__(self:Comparison): return f'{self.answer}\n\n{pairs_table(self, 30, width=terminal_width())}'
-
-@patch
-def _repr_pretty_(self:Comparison, p, cycle): p.text(str(self))
 
 # %% ../nbs/visualization/differences.ipynb #f3d3c2af
 change_colours = dict(faster='#12877f', slower='#b0662d')   # change → of the text

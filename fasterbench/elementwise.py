@@ -66,6 +66,7 @@ rules_of(per_output, by_output, 'output')
 
 # %% ../nbs/counting/elementwise.ipynb #e4fa646c
 rule('addr', '2 per output element', beta_bytes)(by_output(2, of_complex['addr']))
+# Operations of torch.prims, one FLOP an element
 prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spherical_bessel_j0 cbrt erf_inv erfcx ndtri
     zeta isfinite shift_left shift_right_arithmetic"""
 rule(prims, '1 per output element', library='prims')(by_output(1))
@@ -94,6 +95,7 @@ rule('addcdiv')(_with_value(2, 11+2))
 # %% ../nbs/counting/elementwise.ipynb #b8656498
 @rule('clamp')
 def clamp_flops(args, kwargs, out):
+    "One FLOP an element for each bound that is given"
     bounds = *args[1:], kwargs.get('min'), kwargs.get('max')
     return by_output(sum(b is not None for b in bounds))(args, kwargs, out)
 
@@ -118,6 +120,7 @@ rules_of(per_input, by_input, 'input')
 rule('xor_sum', '1 per input element', library='prims')(by_input(1))
 
 # %% ../nbs/counting/elementwise.ipynb #5cf7c6c0
+# Operations that move what they read
 moved = """
     cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
     replication_pad2d replication_pad3d roll flip repeat tril triu im2col pixel_shuffle pixel_unshuffle
@@ -136,6 +139,7 @@ moved = """
 rule(moved, 'moves data')(none)
 
 # %% ../nbs/counting/elementwise.ipynb #24f426c5
+# Operations that write without reading
 created = """
     zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero scalar_tensor arange
     linspace logspace eye rand randn randint randperm rand_like randn_like randint_like uniform random
@@ -150,6 +154,7 @@ rule('fill', 'moves data', template_bytes)(none)
 rule('copy', 'moves data', copy_bytes)(none)
 
 # %% ../nbs/counting/elementwise.ipynb #6b9c4364
+# Operations of torch.prims that move what they read
 prims_moved = 'rev collapse reshape convert_element_type device_put copy_strided copy_to item'
 rule(prims_moved, 'moves data', library='prims')(none)
 rule('iota', 'creates', output_bytes, library='prims')(none)
@@ -171,6 +176,7 @@ def _normal(args, kwargs, out):
     return sum(isinstance(t, torch.Tensor) and t is not out for t in given)*first(out).numel()   # in place: the target
 
 # %% ../nbs/counting/elementwise.ipynb #9d5f73f6
+# Views that are copied
 view_copies = """
     as_strided_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy slice_copy split_copy
     split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unsqueeze_copy detach_copy
@@ -180,6 +186,7 @@ view_copies = """
 rule(view_copies, 'moves data', lookup_bytes)(none)   # as much is read as the copies hold
 
 # %% ../nbs/counting/elementwise.ipynb #c6b2644d
+# Operations that read some places of a table only
 looked_up_ops = """
     embedding index_select index gather take _unsafe_index masked_select upsample_nearest1d
     upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
@@ -233,6 +240,7 @@ def renorm_bytes(func, args, kwargs, out)->int: # bytes
 def _embedding_renorm(args, kwargs, out): return 3*args[1].numel()*args[0].shape[1]
 
 # %% ../nbs/counting/elementwise.ipynb #2b215009
+# Operations that do and move nothing
 free = """
     empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set lift_fresh lift
     detach _unsafe_view unsafe_split unsafe_split_with_sizes sym_size sym_stride sym_numel sym_storage_offset

@@ -11,7 +11,6 @@ import ast, operator, re
 import torch
 from collections import Counter, defaultdict
 from itertools import groupby
-from math import inf
 from typing import NamedTuple
 from fastcore.basics import patch
 from torch import fx, nn
@@ -36,7 +35,9 @@ def _(m): return m._tables
 # %% ../nbs/analysis/exported.ipynb #d77cd92d
 def class_name(
     kind:str|type # as in an `nn_module_stack`
-)->str: return kind.__name__ if isinstance(kind, type) else kind.rpartition('.')[-1]
+)->str: # without its module
+    "What a class is called"
+    return kind.__name__ if isinstance(kind, type) else kind.rpartition('.')[-1]
 
 def list_sizes(
     names # of tensors, qualified

@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from pathlib import Path
 import torch
 from fastcore.basics import patch
+from .consistency import finite
 from .core import as_text, write_file
 from .page import as_html
 from .peaks import HardwarePeaks
@@ -21,7 +22,7 @@ from .projection import Projection
 from .footprint import Footprint
 from .phases import Place, phases
 from .results import Roofline, kinds
-from .roof import finite, paired, refuse_constant
+from .roof import paired, refuse_constant
 from .rows import RooflinePoint, Totals
 from .system import Disturbance
 from .tables import as_csv, as_markdown
@@ -107,6 +108,7 @@ def _disturbance(place, v): return Disturbance(**_object(place, v, _parts))
 _bound, _text = _one_of(('memory', 'compute', 'link', 'undefined')), _maybe(_words)
 _some, _ratios, _least = _maybe(_number), _maybe(_ratio), _maybe(_amount)
 
+# Field of a row → how it is checked
 row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, time_s=_some,
     arithmetic_intensity=_ratios, achieved_gflops=_ratios, bound=_bound, utilization_pct=_ratios, calls=_whole,
     matmul_flops=_amount, dtype=_maybe(_one_of(dtypes)), time_pct=_ratios, params=_whole, roof_time_s=_least,
@@ -115,7 +117,9 @@ row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, 
     boundary_bytes=_least, fused_roof_time_s=_least, eager_bytes=_least,
     modules=_list(_words, tuple), operations=_list(_words, tuple), link_bytes=_amount, link_time_s=_least,
     waiting_s=_least, waits_for=_by_rank, hidden_s=_some, rank_s=_list(_some, tuple))
+# Field of a projected row → how it is checked
 projection_fields = row_fields | dict(was_bound=_maybe(_bound), was_roof_time_s=_least)
+# Field of the totals → how it is checked
 totals_fields = dict(forward=_timing, outside=_timing, rows_s=_number, undefined_s=_number, flops=_amount,
     matmul_flops=_amount, bytes_moved=_amount, roof_time_s=_amount, complete=_flag, plain=_timing,
     overhead_pct=_ratio, module_calls=_whole, launch=_maybe(_timing), device_idle_pct=_ratios,
@@ -129,6 +133,7 @@ def _by_phase(place, v):
     if not isinstance(v, dict): _refuse(place, v, 'an object')
     return {_one_of(phases)(f'a key of {place}', k): _amounts(f'{place}[{k!r}]', o) for k,o in v.items()}
 
+# Field of the memory → how it is checked
 memory_fields = dict(live=_by_phase, by_module=_amounts, peak=_whole, peak_phase=_one_of(phases), at_peak=_amounts,
     source=_one_of(('counted', 'measured')))
 
@@ -282,6 +287,8 @@ def load(cls:Roofline,
 )->Roofline:
     "The result in a file"
     try: return cls.from_record(json.loads(_read_text(path), parse_constant=refuse_constant, object_pairs_hook=_once))
+    except json.JSONDecodeError as e: raise ValueError(as_text(
+        f"{str(path)!r} holds no roofline: it is no JSON, the one format that is read again ({e})")) from e
     except (ValueError, RecursionError) as e: raise ValueError(as_text(f"{str(path)!r} holds no roofline: {e}")) from e
 
 # %% ../nbs/results/files.ipynb #5f0cffed
@@ -304,7 +311,7 @@ formats = { # ending → function of a `Roofline` that gives the file's text or 
     '.pdf': _picture('pdf'),
 }
 
-pictures = '.png', '.svg', '.pdf'
+pictures = '.png', '.svg', '.pdf' # endings of files that hold a picture
 
 def check_ending(
     path:str|Path, # of a file that is to be written

@@ -30,7 +30,8 @@ from .step import _parameters_of
 from .twin import _unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
-memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split()
+memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for
+# Phase → in words, the moment when it is over
 boundaries = dict(forward='after the forward', backward='after the backward', optimizer='after the optimizer')
 
 @dataclass
@@ -140,7 +141,7 @@ def resized(self:MemoryMode, number, nbytes):
 
 # %% ../nbs/counting/footprint.ipynb #6dcbba8f
 @patch
-def gone(self:MemoryMode, key): self.resized(self.known.pop(key)[0], 0)
+def gone(self:MemoryMode, key): self.resized(self.known.pop(key)[0], 0) # a storage has been let go of
 
 @patch
 def noted(self:MemoryMode, storage, before=False)->int:
@@ -231,7 +232,7 @@ def by_kind(self:MemoryMode, end:int)->dict: # kind → bytes
     return res
 
 # %% ../nbs/counting/footprint.ipynb #d2f19cb7
-phase_of = {part: place.phase for part,place in parts_of_a_step.items() if part!='free'}
+phase_of = {part: place.phase for part,place in parts_of_a_step.items() if part!='free'} # part of a step → its phase
 
 class Watched:
     "A step's model, optimizer and sample, whose memory is told apart"

@@ -104,6 +104,7 @@ def _row_weight_bytes(func, args, kwargs, out):
 def _row_weights(args, kwargs, out): return 2*args[2].numel()*args[1].shape[-1]
 
 # %% ../nbs/counting/gradient_losses.ipynb #c3044778
+# Gradients of numbers that are rounded as quantization would
 fake_quantized = '''fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask
     _fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fake_quantize_learnable_per_tensor_affine
     _fake_quantize_learnable_per_channel_affine'''
@@ -116,5 +117,6 @@ def _observed(args, kwargs, out):
     return (2*int(observes) + 7*int(quantizes))*x.numel()
 
 # %% ../nbs/counting/gradient_losses.ipynb #2f7390ac
+# The same, with scale and zero point learned
 learnable = '_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward'
 rule(learnable, '17 per gradient element')(by_input(7 + 1 + 5 + 4))

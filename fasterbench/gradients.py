@@ -58,6 +58,7 @@ rule('select_backward slice_backward diagonal_backward masked_scatter_backward',
 rule('_nested_select_backward _nested_sum_backward _sparse_sum_backward', 'moves data', unread(1))(none)
 
 # %% ../nbs/counting/gradients.ipynb #ae51b2c5
+# Gradients that add what was spread: one FLOP for each element that arrives
 added = """reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
     replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
     max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward
@@ -73,6 +74,7 @@ def _shares(pool):
 
 rule('avg_pool2d_backward', bytes=unread(1))(_shares(_pool(2)))
 rule('avg_pool3d_backward', bytes=unread(1))(_shares(_pool(3)))
+# Gradients of pooling to a given size, in two dimensions
 adaptive2d = '_adaptive_avg_pool2d_backward mkldnn_adaptive_avg_pool2d_backward'
 rule(adaptive2d, bytes=unread(1))(_shares(_adaptive_pool(2)))
 rule('_adaptive_avg_pool3d_backward', bytes=unread(1))(_shares(_adaptive_pool(3)))

@@ -208,6 +208,7 @@ def _original(node): return _operation_name(node.meta.get('original_aten') or no
 
 @patch
 def operation(self:Recorder, node, value)->Operation:
+    "What a node of the graph stands for"
     return Operation(node.name, self.module(node), _original(node), *node_cost(node, value))
 
 def working_dtype(operations:list)->torch.dtype|None:
@@ -275,7 +276,7 @@ class Told:
     @staticmethod
     def nothing(number): pass
 
-told = Told()
+told = Told() # what is told of the code that is generated now
 _numbers = count()
 
 @patch

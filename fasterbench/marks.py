@@ -233,7 +233,7 @@ inks = dict( # what is drawn → colour on a light page, on a dark one
     text=('#5f6d77', '#d5dee4'), roof=('#56646e', '#c3ced6'), ceiling=('#0b7570', '#5fd6cb'),
     ridge=('#8f5f14', '#e5b868'), cache=('#7654a5', '#c8b1ea'),
     outline=('#46535c', '#e3eaee'), leader=('#6b7881', '#aab6be'))
-colours = {k: light for k,(light,_) in inks.items()}
+colours = {k: light for k,(light,_) in inks.items()} # what is drawn → its colour on a light page
 label_back = '#fbfcfd', '#2a333a' # behind the text of a label under the pointer: on a light page, on a dark one
 
 # %% ../nbs/visualization/marks.ipynb #91bf17d1

@@ -24,7 +24,7 @@ def _one(name, rows):
     return joined(name, rows) if len(rows)>1 else rows[0] if rows else None
 
 # %% ../nbs/results/matching.ipynb #0f817e4c
-hows = 'name', 'region', 'structure', 'only in a', 'only in b'
+hows = 'name', 'region', 'structure', 'only in a', 'only in b' # how rows of two results are found to be the same
 
 @dataclass
 class Pair:

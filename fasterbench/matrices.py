@@ -11,12 +11,14 @@ from .registry import rule
 from .traffic import first
 
 # %% ../nbs/counting/matrices.ipynb #5fedcb10
-def matrix_rule(names, **kw): return rule(names, 'linear algebra', if_complex=4, **kw)
+def matrix_rule(names, **kw):
+    "A rule of linear algebra, four times the FLOPs for complex numbers"
+    return rule(names, 'linear algebra', if_complex=4, **kw)
 def batch(args)->tuple: # how many matrices the first argument is, and their rows and columns
     return prod(args[0].shape[:-2]), *args[0].shape[-2:]
 
 # %% ../nbs/counting/matrices.ipynb #9b01c8b2
-def lu_flops(m, n): return 2*m*n*min(m, n) - (m+n)*min(m, n)**2 + 2/3*min(m, n)**3
+def lu_flops(m, n): return 2*m*n*min(m, n) - (m+n)*min(m, n)**2 + 2/3*min(m, n)**3 # LU factors of an m×n matrix
 def q_flops(m, n, k): return 4*m*n*k - 2*(m+n)*k**2 + 4/3*k**3   # n columns from k reflections
 def qr_flops(m, n): return q_flops(m, n, min(m, n))               # R and the reflections
 
@@ -68,11 +70,14 @@ def _times_q(args, kwargs, out):
 
 # %% ../nbs/counting/matrices.ipynb #8ca4db1b
 def svd_flops(m, n, full=False, vectors=True):
+    "Singular values of an m×n matrix, and vectors"
     m, n = max(m, n), min(m, n)
     if not vectors: return 4*m*n**2 - 4/3*n**3
     return 4*m**2*n + 8*m*n**2 + 9*n**3 if full and m>n else 14*m*n**2 + 8*n**3
 
-def eigh_flops(n, vectors=True): return 9*n**3 if vectors else 4/3*n**3
+def eigh_flops(n, vectors=True):
+    "Eigenvalues of a symmetric n×n matrix, and vectors"
+    return 9*n**3 if vectors else 4/3*n**3
 
 # %% ../nbs/counting/matrices.ipynb #8cf52a31
 def _argument(i, name, default): return lambda args, kwargs: args[i] if len(args)>i else kwargs.get(name, default)

@@ -24,6 +24,7 @@ class Probe(NamedTuple):
     run:object    # called with the buffers
     answer:object # what the last buffer holds after a run, given all buffers before; `None`: the run returns a sum
 
+# Name → kernel, its buffers, and the bytes that it names
 probes = {o.name: o for o in (
     Probe('copy',   2, 2, lambda a,b: b.copy_(a),                         lambda a,b: a),
     Probe('read',   1, 1, lambda a: a.sum(),                              None),

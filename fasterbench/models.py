@@ -88,7 +88,7 @@ def _timm_builder(name):
     return build
 
 libraries = dict(   # where a bare name is looked for, in this order
-    torchvision=Library(_torchvision_names, _torchvision_builder, "pip install 'fasterbench[models]'"),
+    torchvision=Library(_torchvision_names, _torchvision_builder, "pip install torchvision"),
     timm=Library(_timm_names, _timm_builder, 'pip install timm'))
 
 # %% ../nbs/models.ipynb #c9d3fc28
@@ -100,6 +100,7 @@ def _in(library, name): return name.partition('.')[0] in libraries[library].name
 
 def _unknown(name, there):
     "What is said of a name that no library has"
+    if name.endswith('.py'): return f'{name!r} is a file: its models are named as {name}:function'
     said = [f"{k}{_near(name, libraries[k].names())}" for k in there]
     lacking = [f"{k} is not installed: {libraries[k].install}" for k in libraries if k not in there]
     return '; '.join([f"{name!r} is not a model of {'; nor of '.join(said)}" if said else repr(name), *lacking])
@@ -281,7 +282,7 @@ def _config_model(name, device=None):
     from fasterbench.language import load_config
     if not find_spec('transformers'):
         raise ValueError(f"{name!r} is a config of transformers, which is not installed: "
-            "pip install 'fasterbench[language]'")
+            "pip install 'transformers>=5'")
     path, cls = _config_path(name)
     config = load_config(path)
     made = class_of(config, cls or None)
@@ -315,6 +316,7 @@ def _from_file(name, device, counts=None):
     return model, None if known_sample(model) is None else lambda **kw: known_sample(model, **kw)
 
 # %% ../nbs/models.ipynb #4964a7d6
+# Library → how its models are made, and what can be asked for
 sources = dict(
     torchvision=Source(_from_torchvision, ('batch', 'size')), timm=Source(_from_timm, ('batch', 'size')),
     config=Source(_from_config, ('batch', 'size', 'tokens')), pt2=Source(_from_file, ('batch',)),

@@ -101,11 +101,14 @@ def parse_number(
 
 # %% ../nbs/analysis/ncu_files.ipynb #7995510b
 _elapsed, _active = 'pct_of_peak_sustained_elapsed', 'pct_of_peak_sustained_active'
-compute_metric = f'sm__throughput.avg.{_elapsed}'
+compute_metric = f'sm__throughput.avg.{_elapsed}' # arithmetic's speed of light, in percent
+# Memory's speed of light, in percent: caches and main memory
 memory_metric  = f'gpu__compute_memory_throughput.avg.{_elapsed}'
+# Main memory's, in percent, under its names
 dram_metrics   = f'gpu__dram_throughput.avg.{_elapsed}', f'dram__throughput.avg.{_elapsed}'
+# The tensor cores', in percent, under their names
 tensor_metrics = f'sm__pipe_tensor_cycles_active.avg.{_active}', f'sm__pipe_tensor_cycles_active.avg.{_elapsed}'
-duration_metric = 'gpu__time_duration.sum'
+duration_metric = 'gpu__time_duration.sum' # time of a kernel
 
 # %% ../nbs/analysis/ncu_files.ipynb #f5c1e0aa
 _percentages = { # name on the page of details → metric

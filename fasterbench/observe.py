@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from threading import get_ident
 from .collectives import distributed, row_name, wait_for
 from .core import as_text, progress
-from .exchanges import Exchanges
+from .exchanges import ExchangeTimer
 from .nodes import Nodes, Part, backward_parts
 from .regions import visible, watching
 from .rows import with_phase
@@ -53,13 +53,13 @@ class Observer:
     exchanges = None # in a process group: its collectives
     at = ''          # the innermost module, where that is noted
     met = None
-    exchanged = ()   # `Exchange`s of the last forward
+    exchanged = ()   # `TimedExchange`s of the last forward
     def __init__(self, model, run, device, modules=None, met=None): # `run`: the model's `Run`; both are on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
         self.met = met   # `Rendezvous` of all ranks
         modules = visible(model) if modules is None else modules
         if torch.is_grad_enabled(): self.nodes = Nodes(modules)
-        if distributed(): self.exchanges = Exchanges(self.clock, self.exchange_key, self.calls.append, self.again)
+        if distributed(): self.exchanges = ExchangeTimer(self.clock, self.exchange_key, self.calls.append, self.again)
         self.marks = watching(modules, self.marked)
         if self.exchanges: self.marks = entered(self.marks, self.exchanges.watch)
 
@@ -97,7 +97,7 @@ def backward(self:Observer):
     return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.parted)
 
 @patch
-def part(self:Observer, name)->Part: return Part(name)
+def part(self:Observer, name)->Part: return Part(name) # what is measured of one part
 
 @patch
 def turns(self:Observer, part, *going):
@@ -139,7 +139,9 @@ def meet(self:Observer):
     if self.exchanges: self.exchanges.begin()
 
 @patch
-def other_marks(self:Observer)->list: return self.exchanges.marks() if self.exchanges else []
+def other_marks(self:Observer)->list:
+    "Times taken beside the calls of modules"
+    return self.exchanges.marks() if self.exchanges else []
 
 @patch
 def settling(self:Observer)->float: # seconds
@@ -197,7 +199,7 @@ class Forwards:
     fed:list = field(default_factory=list)    # on an accelerator: seconds of a forward beside each, queued beforehand
     warmup:int = 0                            # forwards before
     paths:list = field(default_factory=list)  # for each forward with marks, name → calls
-    exchanges:list = field(default_factory=list) # for each forward with marks, its `Exchange`s
+    exchanges:list = field(default_factory=list) # for each forward with marks, its `TimedExchange`s
     begins:list = field(default_factory=list)    # for each forward with marks, when it began, on the host's clock
     disturbance:Disturbance|None = None       # what others took of the processors meanwhile; `None`: too short to tell
     @property

@@ -193,6 +193,7 @@ def roofline_analysis(
     return [{k: round(v, _digits[k]) if k in _digits else v for k,v in row.items()} for row in rows]
 
 # %% ../nbs/analysis/operations.ipynb #01670f4a
+# Dtype → bytes of an element
 bytes_per = dict(float64=8, fp64=8, float32=4, fp32=4, tf32=4, float16=2, fp16=2, bfloat16=2, bf16=2,
     float8=1, fp8=1, int8=1, int4=0.5, fp4=0.5)
 
@@ -256,6 +257,7 @@ def _layer_norm(rows, width): return _Work(7*rows*width, 2*rows*width, 2*width, 
 def _rms_norm(rows, width): return _Work(4*rows*width, 2*rows*width, width, 4*rows)
 def _embedding(rows, width): return _Work(0, rows*width, rows*width, 8*rows)
 
+# Kind of layer → FLOPs and elements by its shape
 layer_kinds = dict(linear=_linear, conv=_conv, attention=_attention, prefill=_prefill, decode=_decode,
     layer_norm=_layer_norm, rms_norm=_rms_norm, embedding=_embedding)
 

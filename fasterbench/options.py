@@ -93,6 +93,7 @@ def _csv(lines):
 
 # %% ../nbs/options.ipynb #b143cf83
 result_writers = dict.fromkeys(formats, Roofline.save)   # ending → function of what is written and the path
+# Ending of a file → how peaks are written into it
 peaks_writers = {
     '.json': HardwarePeaks.save,
     '.html': lambda p, path: write_file(path, figure_page(p.plot())),
@@ -232,5 +233,6 @@ def out_option(
     return repeated(f'write the result to this file, in the format of its ending: {", ".join(endings)}; '
         'several times for several')
 
+# Help of the option `--input`
 input_option = repeated('an input instead, such as 1,3,224,224, or with a name and a dtype ids=1,128:int64; '
     'several times for several')

@@ -151,6 +151,7 @@ def _check(self:Package, given):
 
 @patch
 def forward(self:Package, *args, **kwargs):
+    "Run what the package holds"
     given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     like, seen = tuple((t.shape, t.dtype, t.device) for t in given), torch._C._len_torch_dispatch_stack()>0
     if like not in self._known: self._check(given)

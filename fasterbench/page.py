@@ -11,7 +11,7 @@ from string import Template
 from .core import as_text, si
 from .marks import dark_css, drawable
 from .columns import columns
-from .report import answer, rank_facts
+from .report import rank_facts
 from .results import Roofline
 from .rows import memory_pct
 
@@ -32,7 +32,7 @@ def opening(r:Roofline)->str:
     if r.time_s is None:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
         return f'On paper a {r.what} takes at least {_roof_of(r)}{memory}.'
-    if r.totals: return answer(r)
+    if r.totals: return r.answer
     allowed = f'the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}'
     return f"These {len(r)} rows take {si(r.time_s, 's')}; {allowed}."
 
@@ -46,7 +46,7 @@ def _totals_in_words(t):
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     res = {t.what: repr(t.forward)} | dict(rows=si(t.rows_s, 's') + ' in all',
         remainder=f"{si(t.remainder_s, 's')} outside of the rows (Python, dispatch)",
-        marks=f'{t.overhead_pct:.1f} % added to a {t.what}, {lo:.1f} to {hi:.1f} %')
+        overhead=f'{t.overhead_pct:.1f} % of a {t.what}, {lo:.1f} to {hi:.1f} %')
     if t.disturbance and t.disturbance.notable: res['disturbed'] = str(t.disturbance)
     return res
 

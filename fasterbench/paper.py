@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'keys', 'excluded', 'own_shapes', 'without_data', 'in_cpp', 'resolved',
            'in_parts', 'Paper', 'gives', 'OnPaper', 'emptied_caches', 'program_of', 'kept_program', 'in_words',
-           'on_paper']
+           'on_paper', 'divided_copy']
 
 # %% ../nbs/core/paper.ipynb #d220fae3
 import copy, functools, gc, logging, sys
@@ -33,7 +33,7 @@ _cpu, _meta = torch.device('cpu'), torch.device('meta')
 # bytes that are known at most: of floats made from nothing, of floats computed, of integers
 few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26
 
-def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor)
+def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor) # has a tensor a shape only?
 
 def _is_float(t): return t.is_floating_point() or t.is_complex()
 
@@ -50,6 +50,7 @@ def in_cpp(func):
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), 'CompositeImplicitAutograd')
 
 # %% ../nbs/core/paper.ipynb #27bafb3e
+# Torch's dispatch keys, and a guard that passes some by
 keys, excluded = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard
 
 @contextmanager
@@ -138,11 +139,17 @@ def faking(self:Paper, func, args, kwargs):
         raise ValueError(f"{func} in {self.where()} can't be counted without data: "
                          "what shapes it gives is not known") from e
 
+# %% ../nbs/core/paper.ipynb #59bd6fb9
+def _passes_on(func):
+    "Does `func` give the memory that it was given, as a collective that is waited for?"
+    return func.namespace=='_c10d_functional' and func._opname in ('wait_tensor', '_wrap_tensor_autograd')
+
 # %% ../nbs/core/paper.ipynb #f1e52536
 @patch
 def shapes(self:Paper, func, args, kwargs):
     "What `func` gives, without data; what it writes to is what it was given"
     if func in own_shapes: return own_shapes[func](self, func, *args, **kwargs)
+    if _passes_on(func): func = _aten.alias.default
     flat, spec = tree_flatten((args, kwargs))
     fakes = {id(t): self.faked(t) for t in flat if isinstance(t, torch.Tensor)}
     back = {id(fakes[id(t)]): t for t in flat if isinstance(t, torch.Tensor)}
@@ -335,10 +342,10 @@ def kept_program(*xs):
 def _applied(m, f, recurse=True):
     "`m._apply(f)` for tensors without data, which torch can't give the data of others"
     for c in m.children() if recurse else (): c._apply(f)
-    tensors = [(held, k, t) for held in (m._parameters, m._buffers) for k,t in held.items() if t is not None]
-    for held,k,t in tensors:
+    tensors = [(own, k, t) for own in (m._parameters, m._buffers) for k,t in own.items() if t is not None]
+    for own,k,t in tensors:
         new, param = f(t), isinstance(t, nn.Parameter)
-        held[k] = nn.Parameter(new, t.requires_grad) if param and not isinstance(new, nn.Parameter) else new
+        own[k] = nn.Parameter(new, t.requires_grad) if param and not isinstance(new, nn.Parameter) else new
     return m
 
 def _prepare(model, grad=False):
@@ -400,12 +407,14 @@ def _with_gradients(found):
     ts = [t for t in found if isinstance(t, torch.Tensor)]
     return ts + [t.grad for t in ts if t.is_leaf and t.grad is not None]
 
-def _without_data(model, sample, dtype, more):
+def _without_data(model, sample, dtype, more, divide):
     "Copies of a model and a sample without data, what is put back after a forward, and the mode that they run in"
     found, given = reachable(model, sample, *more), reachable(sample)
     paper = Paper(_with_gradients(found))
     memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
-    return _copied(model, memo), *_samples(sample, memo), paper
+    new = _copied(model, memo)
+    if divide is not None: divided_copy(new, divide, memo)
+    return new, *_samples(sample, memo), paper
 
 # %% ../nbs/core/paper.ipynb #0fc40079
 def _without_gradients(model):
@@ -420,13 +429,33 @@ def on_paper(
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
     grad:bool=False, # with gradients, and every module in the mode that it is in?
     more:tuple=(), # what else may lead to tensors of the model
+    divide=None, # a function that divides a model among ranks, in place; `None`: it stays whole
 ):
     "A copy of `model` without data, in evaluation mode, what gives a call's arguments, and its `Paper`"
     _check(model)
     with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng():
-        with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more)
+        with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide)
         _prepare(new, grad)
         paper.interrupts = interrupts
         with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), in_words(paper),
-              torch.enable_grad() if grad else _without_gradients(model),
+              torch.enable_grad() if grad else _without_gradients(new),
               before_graphs(paper, paper.no_graph, 'capture_begin', 'replay'), paper): yield new, call, paper
+
+# %% ../nbs/core/paper.ipynb #74e02e98
+def _bare(p):
+    "A parameter like `p` on the meta device"
+    return nn.Parameter(torch.empty_strided(p.shape, p.stride(), dtype=p.dtype, device=_meta), p.requires_grad)
+
+def divided_copy(
+    model:nn.Module, # without data
+    divide, # a function that divides a model among ranks, in place
+    memo, # that it was made with
+):
+    "Divide a copy; `memo` leads to its new parameters"
+    slots = [(m._parameters, k, p) for m in walk(model).values() for k,p in m._parameters.items() if p is not None]
+    bare = {id(p): _bare(p) for *_,p in slots}
+    for own,k,p in slots: own[k] = bare[id(p)]
+    divide(model)
+    for own,k,p in slots: own[k] = p if own[k] is bare[id(p)] else memo.counterpart(own[k])
+    new = {id(p): own[k] for own,k,p in slots}
+    for key,o in [*memo.items()]: memo[key] = new.get(id(o), o)

@@ -27,6 +27,7 @@ from .results import Roofline, circumstances
 from .roof import peaks_of
 from .roofline import RooflineAnalyzer, _elsewhere, paper_request
 from .rows import check_ceilings, roofline_point, warn_no_ceiling
+from .shards import is_dtensor
 from .snapshot import reach
 from .step import Step, _check_optimizer, _clipping, check_training, loss_of, own_casts
 from .timing import check_count
@@ -75,7 +76,7 @@ def as_on(
     "Let an optimizer work as it does on a device"
     if device!='cuda': return
     for g in optimizer.param_groups:
-        if _by_default(g): g['foreach'] = True
+        if _by_default(g) and not any(map(is_dtensor, g['params'])): g['foreach'] = True
 
 # %% ../nbs/analysis/paper_steps.ipynb #1ff2036d
 def _leading_to(model, memo, o):
@@ -155,11 +156,13 @@ def step_on_paper(
     loss=None, optimizer=None, clip=None, # of `estimate_step`
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
+    divide=None, # of `on_paper`
 ):
     "A training step of a copy of `model` without data, and its `Paper`"
     check_paper(model, loss, optimizer, clip)
     fused = FusedDropout() if device=='cuda' else nullcontext()
-    with (_own_gradients(model), on_paper(model, sample, dtype, True, (loss, optimizer, clip)) as (twin, calls, paper),
+    given = on_paper(model, sample, dtype, True, (loss, optimizer, clip), divide)
+    with (_own_gradients(model), given as (twin, calls, paper),
           _foreach_on_paper(), _autocast_as_on(device), own_casts(), fused):
         loss, clip = (_leading_to(model, paper.memo, o) for o in (loss, clip))
         if optimizer is not None: optimizer = _checked(made_optimizer(optimizer, twin, paper.memo), twin, device)
@@ -195,10 +198,10 @@ def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
 
 # %% ../nbs/analysis/paper_steps.ipynb #653ee1e1
 @patch
-def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, tokens):
+def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, tokens, divide):
     "What a step costs; its rows under `peaks`"
     device, facts = _elsewhere(peaks), language_facts(self.model, self.sample, tokens)
-    with step_on_paper(self.model, self.sample, loss, optimizer, clip, dtype, device) as (step, paper):
+    with step_on_paper(self.model, self.sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):
         costs, modules = count_on_paper(step, paper, device)
         held, rows = footprint_on_paper(step), paper_rows_of(costs, peaks, modules, step)
         said = dict(loss=kind_in(step, '(loss)'))
@@ -220,17 +223,18 @@ def estimate_step(self:RooflineAnalyzer,
     clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
     dtype:torch.dtype|str|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
     tokens:int|None=None, # of a step; `None`: elements of the sample's first matrix of integers
-    mesh=None, links=None, # of `estimate`: devices that have samples of their own, and over what they exchange data
+    mesh=None, links=None, # of `estimate`: many devices, and over what they exchange data
 )->Roofline: # with a `phase` for each row
     "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
     peaks = self.asked if peaks is None else peaks
     if tokens is not None: check_count('tokens', tokens, 1)
     dtype, _ = paper_request(self.sample, peaks, dtype, None)
     peaks = peaks_of(peaks, dtype or model_dtype(self.model))
-    over = self.asked_mesh(mesh, links, peaks, train=True)
-    costs, rows = self._step_estimated(peaks, loss, optimizer, clip, dtype, tokens)
+    over, peaks = self.asked_mesh(mesh, links, peaks, train=True)
+    with self._divided(over) as divide:
+        costs, rows = self._step_estimated(peaks, loss, optimizer, clip, dtype, tokens, divide)
     check_ceilings(rows, peaks, 'estimate_step')
     self.estimated, self.costs = rows, costs
     warn_unknown(costs)
     warn_no_ceiling(rows, peaks)
-    return rows if over is None else self.on_mesh(rows, *over)
+    return rows if over is None else self.on_mesh(rows, costs, *over)

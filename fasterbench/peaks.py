@@ -23,10 +23,11 @@ from .timing import check_count
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock, processor_id
 from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quiet
-from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
+from .kernels import measurable
+from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .consistency import finite, positive
-from .link_probes import agreed, backend_of, measure_link, named_groups, together
+from .link_probes import all_or_none, backend_of, measure_link, most_of_ranks, named_groups
 from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
@@ -353,7 +354,7 @@ def _facts_before(device, threads, cpus, wait)->dict: # fields of `HardwarePeaks
     if device.type=='cpu': return core_facts(threads, cpus)
     return dict(gpu_before=gpu_before(_state_of(device), wait) if wait else {})
 
-def _flop_to_expect(device, facts)->dict: # dtype name → FLOP a cycle; empty: ceilings are not held against each other
+def _flop_to_expect(device, facts)->dict: # dtype name → FLOP a cycle; empty: ceilings are not compared with each other
     if facts.get('core_flop'): return facts['core_flop']
     return _usual_flop if device.type=='cpu' and without_matrix_units() else {}
 
@@ -363,7 +364,7 @@ def _group_key(name, group, device):
 
 def _all_have(own, groups, device)->bool:
     "Do all ranks of all groups? They wait for each other"
-    for g in groups.values(): own = not max(agreed([float(not own)], g, device))
+    for g in groups.values(): own = not max(most_of_ranks([float(not own)], g, device))
     return own
 
 def _link_of(name, group, device, cache):
@@ -376,7 +377,7 @@ def _link_of(name, group, device, cache):
 # %% ../nbs/hardware/peaks.ipynb #f3af94aa
 def _on_all_ranks(f, groups, device):
     "`f()`; where it fails on one rank, an error on all that are in a group with it"
-    for g in groups.values(): f = partial(together, f, 'measuring arithmetic and memory', g, device)
+    for g in groups.values(): f = partial(all_or_none, f, 'measuring arithmetic and memory', g, device)
     return f()
 
 def _with_links(p, groups, device, cache):

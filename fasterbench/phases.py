@@ -23,7 +23,7 @@ from .regions import eager, visible, watching
 from .step import _parameters_of
 
 # %% ../nbs/counting/phases.ipynb #30b38ef1
-phases = 'forward', 'backward', 'optimizer'
+phases = 'forward', 'backward', 'optimizer' # of a training step, in their order
 
 class Place(NamedTuple):
     "Where something is done in a training step"
@@ -103,7 +103,9 @@ def within(mode):
     return of
 
 # %% ../nbs/counting/phases.ipynb #0c0de705
-def group_name(number:int|None)->str: return '(optimizer)' if number is None else f'(optimizer).{number}'
+def group_name(number:int|None)->str:
+    "A row of the optimizer, by the number of its parameter group"
+    return '(optimizer)' if number is None else f'(optimizer).{number}'
 
 def left_gradients(step)->list: # of tensors
     "The gradients that no optimizer takes: a step leaves them to others"

@@ -167,7 +167,7 @@ def _subtitle(rows, peaks, paper):
     device = peaks.device_name if paper and peaks.device_name else peaks.device
     share, beside_pct, sent_pct = (sum(r.time_pct or 0 for r in o) for o in (left, beside, sent))
     of = '' if paper else f', {sent_pct:.1f} % of the time'
-    said = [f"{as_text(device)}, {peaks.name}{', on paper' if paper else ''}", _legend_of_shapes(rows),
+    said = [f"{as_text(device)}, {peaks.name}{', estimated' if paper else ''}", _legend_of_shapes(rows),
         f"area: share of the time{' at the roof' if paper else ''}"]
     said += [text for text,is_so in [
         ('★ a module with its collectives, by FLOP per byte on the link', link_places(rows)),

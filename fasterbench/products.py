@@ -53,6 +53,7 @@ counted_as = {   # operation → the one whose formula it has
     'slow_conv3d_forward': '_slow_conv2d_forward', '_conv_depthwise2d': '_slow_conv2d_forward'}
 
 # %% ../nbs/counting/products.ipynb #81d0abfc
+# Operation → its bytes, where these are not all of its tensors'
 byte_rules = {getattr(torch.ops.aten, n): f for names,f in [('addmm baddbmm', beta_bytes),
     ('convolution _convolution convolution_overrideable cudnn_convolution _slow_conv2d_forward', window_bytes)]
     for n in names.split()}
@@ -85,7 +86,9 @@ def _encoder_layer(args, kwargs, out):
     return _mha_flops(x, x, e) + 2*2*x.numel()//e*ffn.numel()
 
 # %% ../nbs/counting/products.ipynb #157bbd54
-def matrices_flops(x, weights)->int: return 2*x.numel()//x.shape[-1]*sum(w.numel() for w in weights if w.dim()==2)
+def matrices_flops(x, weights)->int:
+    "Products of a vector with several matrices, one after the other"
+    return 2*x.numel()//x.shape[-1]*sum(w.numel() for w in weights if w.dim()==2)
 
 @rule('mkldnn_rnn_layer', 'product', matmul=True)
 def _onednn_rnn(args, kwargs, out): return matrices_flops(args[0], args[1:3])
@@ -127,6 +130,7 @@ def _cross_entropy_products(args, kwargs, out):
     wanted = sum(map(bool, args[12:14])) if len(args)>12 else 0   # gradients of the input and of the weight
     return 2*(1 + wanted)*args[0].numel()*len(args[1])
 
+# A linear layer and the cross-entropy of its result in one
 chunked = '_linear_cross_entropy_batch_chunked _linear_cross_entropy_batch_chunked_no_reduction'
 
 @rule(chunked, matmul=_cross_entropy_products, library='torch_nn')

@@ -23,6 +23,7 @@ def packed_linear_bytes(size):
     return count
 
 def _quantized_linear(args, kwargs, out): return 2*args[0].numel()*out.shape[-1]
+# Place of the packed weight → linear operations
 packed_linear = {1: """linear linear_relu linear_leaky_relu linear_tanh linear_dynamic linear_relu_dynamic
     linear_with_input_q_dq_qweight_dq_output_fp32 linear_with_input_q_dq_qweight_dq_relu_output_fp32""",
     2: 'linear_dynamic_fp16 linear_relu_dynamic_fp16'}
@@ -42,6 +43,7 @@ def packed_conv_bytes(func, args, kwargs, out)->int: # bytes
     return noted([*moves, *map(Move, flat(args[1:])), Move(out, written=True)])   # what is added
 
 # %% ../nbs/counting/quantized.ipynb #521598a1
+# Convolutions with packed weights
 convs = """conv1d conv2d conv3d conv1d_relu conv2d_relu conv3d_relu conv2d_add conv2d_add_relu conv1d_dynamic
     conv2d_dynamic conv3d_dynamic"""
 
@@ -53,6 +55,7 @@ def packed_transposed_bytes(func, args, kwargs, out)->int: # bytes
     weight = Move(_packed(args), covered_bytes(_packed(args).weight()))
     return noted([Move(args[0]), weight, Move(out, written=True)])
 
+# Transposed convolutions with packed weights
 transposed_convs = """conv_transpose1d conv_transpose2d conv_transpose3d conv_transpose1d_dynamic
     conv_transpose2d_dynamic conv_transpose3d_dynamic"""
 
@@ -121,6 +124,7 @@ def _bag(args, kwargs, out):
     return (3 + weighted)*args[1].numel()*out.shape[-1]
 
 # %% ../nbs/counting/quantized.ipynb #18028ad0
+# Linear operations with oneDNN's packed weights
 onednn_linear = 'qlinear_pointwise linear_dynamic_fp16 linear_relu_dynamic_fp16'
 rule(onednn_linear, 'product', matmul=True, library='onednn')(_quantized_linear)
 

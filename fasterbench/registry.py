@@ -20,8 +20,10 @@ class Cost(NamedTuple):
 
 # %% ../nbs/counting/registry.ipynb #701489ae
 def _is_float(t): return t.is_floating_point() or t.is_complex() or t.is_quantized
-def is_float(*xs)->bool: return any(_is_float(t) for x in xs for t in flat(x))
-def is_complex(*xs)->bool: return any(t.is_complex() for x in xs for t in flat(x))
+def is_float(*xs)->bool:
+    "Is any tensor of floating-point numbers?"
+    return any(_is_float(t) for x in xs for t in flat(x))
+def is_complex(*xs)->bool: return any(t.is_complex() for x in xs for t in flat(x)) # is any tensor of complex numbers?
 
 # %% ../nbs/counting/registry.ipynb #03428640
 class Rule(NamedTuple):
@@ -40,8 +42,8 @@ class Rule(NamedTuple):
         return Cost(round(times*flops), nbytes, round(times*products))
 
 # %% ../nbs/counting/registry.ipynb #32bc4521
-def none(args, kwargs, out)->int: return 0
-free_rule = Rule('free', none, no_bytes)
+def none(args, kwargs, out)->int: return 0 # no FLOPs
+free_rule = Rule('free', none, no_bytes) # of operations that do and move nothing
 
 # %% ../nbs/counting/registry.ipynb #bd0e83dd
 def _same(f, g):

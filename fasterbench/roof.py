@@ -19,7 +19,7 @@ from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .system import Disturbance
 from .memory import MemoryLevel
-from .consistency import check_peaks, finite, positive
+from .consistency import check_peaks
 from .links import as_links
 
 # %% ../nbs/hardware/roof.ipynb #9ac777ab
@@ -27,7 +27,9 @@ def dtype_name(dtype:torch.dtype, tf32:bool=False)->str:
     "The name under which a ceiling of arithmetic is kept: `dtype`, or `tf32` where that stands in for float32"
     return 'tf32' if tf32 and dtype==torch.float32 else str(dtype).removeprefix('torch.')
 
-def named_dtype(name): return torch.float32 if name=='tf32' else resolve_dtype(name)
+def named_dtype(name):
+    "A dtype by its name, such as `bf16`"
+    return torch.float32 if name=='tf32' else resolve_dtype(name)
 
 # %% ../nbs/hardware/roof.ipynb #606d5624
 def _named(): return field(default_factory=dict, hash=False)

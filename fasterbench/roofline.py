@@ -8,11 +8,12 @@ __all__ = ['RooflineAnalyzer', 'check_peaks', 'measured_peaks', 'weight_bytes', 
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import torch
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
 from torch import nn
 from .alone import flushing_bytes, time_alone
-from .arithmetic import measurable
 from .compare import Comparison
 from .compiled import join_compiled
 from .distributed import agreement, groups_used, together, with_ranks
@@ -20,7 +21,7 @@ from .core import Call, as_text, call_args, device_name, forwarding, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output, framed
-from .files import formats
+from .kernels import measurable
 from .observe import Observer, time_forwards, warn_other_path
 from .operations import element_bytes
 from .packages import as_model
@@ -28,7 +29,6 @@ from .paper import on_paper
 from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_peaks
 from .recheck import recheck
 from .regions import visible
-from .report import summary_table
 from .roof import peaks_of
 from .results import Roofline, Viewed, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind
@@ -47,8 +47,8 @@ _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Rooflin
 class RooflineAnalyzer(metaclass=Viewed):
     "Measures where each layer of a model stands under the roof of a machine"
     # method → module that adds it
-    views = dict(profile_step='training', estimate_step='paper_steps', mesh_of='mesh_steps', on_mesh='mesh_steps',
-        profile_kernels='compiled_kernels', profile_step_kernels='compiled_steps')
+    views = dict(profile_step='training', estimate_step='paper_steps', mesh_of='mesh_steps', dividing='mesh_steps',
+        on_mesh='mesh_steps', profile_kernels='compiled_kernels', profile_step_kernels='compiled_steps')
     def __getattr__(self, name):
         getattr(type(self), name)   # a module adds it, or there is none
         return object.__getattribute__(self, name)
@@ -100,7 +100,8 @@ def check_peaks(
 ):
     "Refuse peaks of another device, or of another number of threads or processors"
     if torch.device(peaks.device).type!=device.type:
-        raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}")
+        raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}; "
+            "`estimate` runs nothing, and takes any")
     if device.type=='cpu' and peaks.threads not in (None, torch.get_num_threads()):
         raise ValueError(f"the peaks were measured with {peaks.threads} threads, "
             f"and the profile runs with {torch.get_num_threads()}")
@@ -276,9 +277,10 @@ def count_on_paper(self:RooflineAnalyzer,
     peaks:HardwarePeaks, # of a device of the kind whose kernels are counted
     dtype:torch.dtype|None=None, # of floating-point parameters and inputs; `None`: as they are
     size:float|None=None, # bytes of an element of the weight matrices; `None`: those of `dtype`
+    divide=None, # of `on_paper`
 )->tuple[Costs, dict, float]: # what a forward costs; name → module; bytes of the weights
     "Count a forward without data"
-    with on_paper(self.model, self.sample, dtype) as (twin, call, paper), weights_in(twin, size):
+    with on_paper(self.model, self.sample, dtype, divide=divide) as (twin, call, paper), weights_in(twin, size):
         modules, kept = visible(twin), weight_bytes(twin)
         return counted_on_paper(twin, call, paper, modules, _elsewhere(peaks)), modules, kept
 
@@ -296,10 +298,18 @@ def placed(self:RooflineAnalyzer,
 
 # %% ../nbs/analysis/roofline.ipynb #2edb02c2
 @patch
-def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple|None: # `None`: one device
-    "A mesh of devices, and over what its groups exchange data"
-    if mesh is not None: return self.mesh_of(mesh, links, peaks, train)
-    if links is not None: raise ValueError(f"links={links!r}: links are for a mesh of devices")
+def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple: # `None`: one device; peaks
+    "A mesh of devices and over what its groups exchange data; the peaks with these links"
+    if mesh is None and links is not None: raise ValueError(f"links={links!r}: links are for a mesh of devices")
+    if mesh is None: return None, peaks
+    layout, over = self.mesh_of(mesh, links, peaks, train)
+    others = [o for o in peaks.links if o.group not in over]
+    return (layout, over), replace(peaks, links=(*others, *over.values()))
+
+@patch
+def _divided(self:RooflineAnalyzer, over):
+    "A context that gives what divides a model in a mesh; `None`: it stays whole"
+    return nullcontext() if over is None else self.dividing(over[0])
 
 # %% ../nbs/analysis/roofline.ipynb #19879086
 @patch
@@ -309,8 +319,8 @@ def estimate(self:RooflineAnalyzer,
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
     weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
-    # sizes of groups of devices that have samples of their own, such as `dict(dp=4)`, then it is a `MeshRun`, and the
-    # sample that of one rank; `None`: one device
+    # sizes of groups of devices, such as `dict(tp=8, dp=4)`, then it is a `MeshRun`, with the rows of one rank and the
+    # sample that it has; `None`: one device
     mesh=None,
     links=None, # over what they exchange data, as `layouts.links_of` takes it
 )->Roofline:
@@ -318,14 +328,14 @@ def estimate(self:RooflineAnalyzer,
     peaks = self.asked if peaks is None else peaks
     dtype, size = paper_request(self.sample, peaks, dtype, weights)
     peaks = peaks_of(peaks, dtype or model_dtype(self.model))
-    over = self.asked_mesh(mesh, links, peaks)
-    counted = self.count_on_paper(peaks, dtype, size)
+    over, peaks = self.asked_mesh(mesh, links, peaks)
+    with self._divided(over) as divide: counted = self.count_on_paper(peaks, dtype, size, divide)
     rows = self.placed(counted, peaks, dtype)
     check_ceilings(rows, peaks, 'estimate')
     self.estimated, self.costs = rows, counted[0]
     warn_unknown(self.costs)
     warn_no_ceiling(rows, peaks)
-    return rows if over is None else self.on_mesh(rows, *over)
+    return rows if over is None else self.on_mesh(rows, counted[0], *over)
 
 # %% ../nbs/analysis/roofline.ipynb #0df1c893
 __getattr__ = forwarding('roofline', 'rows', 'columns', 'report', 'projection', 'observe', 'alone', 'compiled')

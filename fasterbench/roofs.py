@@ -33,7 +33,7 @@ class Line:
             line=dict(color=colours[self.colour], **self.style), hovertemplate=f'{label}<extra></extra>', **axes)
 
 def other_roofs(rows, peaks)->tuple[list, list]: # names of dtypes; levels of memory
-    "The ceilings and the caches, besides the roof itself, that `rows` are held against"
+    "The ceilings and the caches, besides the roof itself, that `rows` are compared with"
     def held(r): return r.bound=='compute' or r.above or r.type=='kernel'   # kernels may have a row for each level
     used = {r.roof for r in rows if held(r)} - {peaks.name}
     return [k for k in peaks.compute_peaks if k in used], [o for o in peaks.memory_levels[:-1] if o.name in used]
@@ -73,7 +73,7 @@ def link_lines(
     peaks, # `HardwarePeaks`
     lo:float, # FLOP for a byte on the link, the end of the axis
 )->list: # of `Line`
-    "The slopes of the links that `rows` are held against"
+    "The slopes of the links that `rows` are compared with"
     used = {r.group for r in rows if r.exchanges}
     links = [SimpleNamespace(name=f'link {o.group}', bandwidth=o.bandwidth) for o in peaks.links if o.group in used]
     return [_slope(o, lo, peaks.peak_flops, width=1.2, dash='dot') for o in links]

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 import torch
 from fastcore.basics import patch
-from .arithmetic import measurable
 from .core import as_text, held
+from .kernels import measurable
 from .links import bus_factors
 from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks, arithmetic_dtype, dtype_name
@@ -45,7 +45,7 @@ class RooflinePoint:
     params:int = 0                  # elements of the module's own parameters
     roof_time_s:float|None = None   # seconds that the roof allows, with all data from memory
     working_set:int = 0             # bytes that the largest operation moves
-    roof:str|None = None            # what sets the roof that the row is held against: a dtype or a level of memory
+    roof:str|None = None            # what sets the roof that the row is compared with: a dtype or a level of memory
     cache_time_s:float|None = None  # seconds that the roof allows, with data from the innermost caches that hold them
     warm_s:float|None = None        # seconds a forward of calls made alone, right after the same; `None`: not measured
     cold_s:float|None = None        # seconds a forward of calls made alone, after other data went through the caches
@@ -110,7 +110,7 @@ def known_rank_s(self:RooflinePoint)->list: # seconds of the ranks that have suc
 
 # %% ../nbs/results/rows.ipynb #ee1aebdf
 @patch(as_prop=True)
-def timing(self:RooflinePoint)->Timing: return Timing(self.samples)
+def timing(self:RooflinePoint)->Timing: return Timing(self.samples) # the samples, with their statistics
 
 @patch(as_prop=True)
 def sometimes(self:RooflinePoint)->bool:
@@ -161,7 +161,7 @@ def ceiling_for(
     cost, # `ModuleCost`
     peaks:HardwarePeaks,
 )->float|None: # FLOP/s; `None`: there are products in a dtype whose ceiling is not known
-    "The ceiling of arithmetic that a row is held against"
+    "The ceiling of arithmetic that a row is compared with"
     own = peaks.ceiling(cost.dtype)
     return own if own or cost.matmul_flops else min(peaks.compute_peaks.values())
 

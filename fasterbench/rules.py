@@ -24,7 +24,7 @@ from .updates import foreach_rule
 registered = {}   # operation or overload → `Rule`, of operations from elsewhere
 # whose operations do nothing that is counted here: a collective has a row of its own
 functional_libraries = '_c10d_functional', '_c10d_functional_autograd', '_dtensor'
-free_libraries = 'profiler', 'c10d', *functional_libraries
+free_libraries = 'profiler', 'c10d', *functional_libraries # libraries whose operations do no arithmetic
 
 @cache
 def rule_for(
@@ -75,12 +75,14 @@ def _namesake_rule(func):
     return foreach_rule(func, found) if found and lists else found
 
 # %% ../nbs/counting/rules.ipynb #98b5436f
+# Kind of rule → where it comes from
 sources = {
     'product': 'torch.utils.flop_counter, 2 a multiply-add', 'formula': 'the cells of formulas',
     'free': 'nothing is read or written', 'linear algebra': 'LAPACK Working Note 41; Golub and Van Loan',
     'indexed sum': 'one addition for each element named',
     'indexed write': 'none, or one for each element accumulated'}
 sources.update(dict.fromkeys(['moves data', 'creates', 'lookup'], 'no arithmetic'))
+# Kind of rule → what else it holds for
 more = {'1 per output element': ', and every operation that torch tags pointwise', 'free': ', and every view'}
 
 def _order(row): return not row[0][0].isdigit(), row[0].partition(' ')[2], len(row[0]), row[0]
@@ -93,7 +95,7 @@ def cost_table()->str:
     groups['product'] += [n for n in of_torch if ('aten', n) not in rules]
     def row(k): return k, sources.get(k, 'terms of the definition'), ' '.join(sorted(groups[k])) + more.get(k, '')
     rows = [row(k) for k in groups]
-    return tabulate(sorted(rows, key=_order), headers=['family', 'source', 'operations'], maxcolwidths=[None, 24, 90])
+    return tabulate(sorted(rows, key=_order), headers=['family', 'source', 'operations'], maxcolwidths=[None, 24, 78])
 
 # %% ../nbs/counting/rules.ipynb #38f5aa49
 def _checked(op, what, value):

@@ -46,10 +46,13 @@ def sheet(title, subtitle, parts)->Sheet: # `parts`: name → pixels, those of n
     room = narrowest - 24
     return Sheet(wrapped(title, 16, room), wrapped(subtitle, 11, room), {k: v for k,v in parts.items() if v})
 
-# %% ../nbs/visualization/sheets.ipynb #9cca4892
+# %% ../nbs/visualization/sheets.ipynb #28285edc
+# Of what is shown beside the pointer
 hover_look = dict(align='left', bgcolor=label_back[0], bordercolor=colours['leader'], font=dict(color=colours['text']))
+# Of the buttons of a figure
 modebar_look = dict(bgcolor='rgba(0,0,0,0)', color=colours['leader'], activecolor=colours['ceiling'])
 
+# %% ../nbs/visualization/sheets.ipynb #9cca4892
 def lay_out(fig, s, **axes):
     "Title, height and margins, and no background of its own"
     title = '<br>'.join(f'<b>{o}</b>' for o in s.title)
@@ -64,6 +67,7 @@ def lay_out(fig, s, **axes):
     return fig
 
 def log_axis(exponents, unit='', **kw):
+    "A logarithmic axis with SI prefixes"
     minor = dict(ticks='outside', ticklen=3, dtick='D1', tickcolor=colours['roof'])
     return dict(type='log', range=exponents, gridcolor='rgba(128,128,128,0.2)', zeroline=False, automargin=False,
         ticks='outside', ticklen=6, tickcolor=colours['roof'], minor=minor, **log_ticks(exponents, unit), **kw)
@@ -94,7 +98,9 @@ def annotation(text, spot, colour, size=11):
     return dict(showarrow=True, ax=ax, ay=spot.dy, xanchor=spot.hangs, arrowhead=0, arrowwidth=0.9,
         arrowcolor=colours['leader'], **kw)
 
-def write(fig, text, spot, colour): fig.add_annotation(**annotation(text, spot, colour))
+def write(fig, text, spot, colour):
+    "Write a text at a place of a figure"
+    fig.add_annotation(**annotation(text, spot, colour))
 
 # %% ../nbs/visualization/sheets.ipynb #bd89a206
 def _path(*points): return 'M' + 'L'.join(f'{x:.1f},{y:.1f}' for x,y in points)

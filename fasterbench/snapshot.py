@@ -296,7 +296,8 @@ def put_values(self:Kept):
 # %% ../nbs/core/snapshot.ipynb #91cce05d
 def _gathering():
     "The kind of what `fully_shard` made of modules: whether parameters are gathered"
-    return {gathering(): Kind(gathered, put_gathered)} if gathering() else {}
+    cls = gathering()
+    return {cls: Kind(gathered, put_gathered)} if cls else {}
 
 def _plan(cls, more={}):
     "What is kept of objects of a class: its contents, attributes and slots; `None`: nothing"
@@ -344,7 +345,9 @@ def by_ourselves():
 # %% ../nbs/core/snapshot.ipynb #eea71a1f
 small = 4096   # bytes, up to which a copy is as good as a checksum
 
-def describe(t:torch.Tensor)->str: return 'a nested tensor' if t.is_nested else f'a tensor {list(t.shape)}'
+def describe(t:torch.Tensor)->str:
+    "A tensor in words: dtype, shape, device"
+    return 'a nested tensor' if t.is_nested else f'a tensor {list(t.shape)}'
 
 def _kept(o):
     "What is kept of a container alone"
@@ -381,6 +384,7 @@ def put(self:Snapshot)->list: # name and error of what failed
         return failed + put_back((self.name(k.tensor), k.put) for k in self.tensors)
 
 # %% ../nbs/core/snapshot.ipynb #da7748c3
+# Torch's hooks for all modules
 module_hooks = [v for k,v in vars(nn.modules.module).items() if k.startswith('_global_') and isinstance(v, dict)]
 
 @contextmanager

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 import torch
 from torch import nn
-from .arithmetic import measurable
 from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress
 from .core import resolve_dtype, tensors, to_dtype
 from .costs import warn_unknown
+from .kernels import measurable
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .roof import arithmetic_dtype, dtype_name, named_dtype, peaks_of

@@ -176,7 +176,7 @@ def value_text(value)->str:
 def __repr__(self:Sweep):
     which = ', '.join(map(value_text, self.values))
     model = next((f", {r.about['model']}" for r in self if 'model' in r.about), '')
-    return f"Sweep({'measured' if self.measured else 'on paper'}{model}: {self.name} {which})"
+    return f"Sweep({'measured' if self.measured else 'estimated'}{model}: {self.name} {which})"
 
 @patch
 def like(self:Sweep, where)->'Sweep': # positions
@@ -252,7 +252,9 @@ shown_trends = dict(   # kind → keys of `trends`
     devices   = 'value roof_time_s ratio throughput device_ridge bound memory_pct fits left_out'.split())
 optional_trends = 'throughput', 'left_out' # only where a value has them
 
-def is_number(value)->bool: return isinstance(value, Real) and not isinstance(value, bool)
+def is_number(value)->bool:
+    "Is it a number, and no truth value?"
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 def plain_value(value):
     "A number as it is, everything else in words"
@@ -295,7 +297,7 @@ def where(self:Sweep)->str:
     if not self: return 'nothing was measured'
     about, peaks = self[0].about, self[0].peaks
     roof = '' if self.name=='device' else f" under the roof of {peaks.device_name or peaks.device}"
-    place = f"on {about.get('device_name', peaks.device)}" if self.measured else f'on paper{roof}'
+    place = f"on {about.get('device_name', peaks.device)}" if self.measured else f'estimated{roof}'
     return as_text(f"{about.get('model', 'the model')} {place}")
 
 @patch

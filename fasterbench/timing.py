@@ -32,7 +32,9 @@ class Timing:
 
 # %% ../nbs/core/timing.ipynb #dc2fe571
 @patch(as_prop=True)
-def noisy(self:Timing)->bool: return len(self.samples)>1 and self.iqr > 0.1*self.median
+def noisy(self:Timing)->bool:
+    "Is the interquartile range more than a tenth of the median?"
+    return len(self.samples)>1 and self.iqr > 0.1*self.median
 
 @patch
 def __repr__(self:Timing):

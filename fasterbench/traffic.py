@@ -72,6 +72,7 @@ def covered_bytes(
     return element_size(t)*n
 
 # %% ../nbs/counting/traffic.ipynb #49009077
+# Layout of a sparse tensor → its parts with indices
 compressed = {torch.sparse_csr: ('crow', 'col'), torch.sparse_bsr: ('crow', 'col'),
               torch.sparse_csc: ('ccol', 'row'), torch.sparse_bsc: ('ccol', 'row')}
 
@@ -122,8 +123,8 @@ def flat(x)->list|tuple:
     if not isinstance(x, (list, tuple)): return ()
     return [t for o in x if isinstance(o, (torch.Tensor, list, tuple)) for t in flat(o)]
 
-def first(out)->torch.Tensor: return out if isinstance(out, torch.Tensor) else out[0]
-def numel(x)->int: return sum(t.numel() for t in flat(x))
+def first(out)->torch.Tensor: return out if isinstance(out, torch.Tensor) else out[0] # the first tensor of a result
+def numel(x)->int: return sum(t.numel() for t in flat(x)) # elements; 0: no tensor
 
 # %% ../nbs/counting/traffic.ipynb #8bb9791d
 class Move(NamedTuple):
@@ -197,7 +198,7 @@ def output_bytes(func, args, kwargs, out)->int: # bytes
     "Bytes of what an operation creates"
     return noted([Move(t, None, True) for t in flat(out)])
 
-def no_bytes(func, args, kwargs, out)->int: return 0
+def no_bytes(func, args, kwargs, out)->int: return 0 # an operation that moves nothing
 
 # %% ../nbs/counting/traffic.ipynb #fdee236e
 def beta_bytes(func, args, kwargs, out)->int: # bytes
@@ -267,7 +268,7 @@ def trues(
     unknown = without_data(mask) or home(mask)==home(x)   # a mask that is written to is gone
     return None if unknown else int(mask.count_nonzero())
 
-def is_mask(i)->bool: return i is not None and i.dtype in (torch.bool, torch.uint8)
+def is_mask(i)->bool: return i is not None and i.dtype in (torch.bool, torch.uint8) # is it a tensor of truth values?
 
 # %% ../nbs/counting/traffic.ipynb #77180a04
 def _named(x, indices, values):
