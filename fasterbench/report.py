@@ -145,11 +145,11 @@ def _row_lines(rows, t):
     noisy, some, above = ([r for r in rows if f(r)] for f in
         (lambda r: r.noisy, lambda r: r.sometimes, lambda r: r.above and not r.impossible and not r.exchanges))
     explained = above and above[0].roof!='memory'
-    how = ("the data came from a cache, of whose roof the row reached that much" if explained else
+    how = ("the column roof names the cache that explains it, and how much of its roof was reached" if explained else
         "the peaks hold no caches that could explain it")
-    share = f"{100*sum(r.time_s for r in noisy)/t.mean_s:.1f} %"
+    share = f"{100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time"
     said = [
-        (noisy, f"~            noisy: the IQR of {len(noisy)} rows' samples ({share}) is more than a tenth of "
+        (noisy, f"~            noisy: in {len(noisy)} rows ({share}) the IQR of the samples is more than a tenth of "
                 "their median"),
         (some,  f"paths        {len(some)} rows were not called in every {t.what} as often as counted; "
                 f"their utilization is that of the {t.what}s in which they were"),
@@ -207,14 +207,14 @@ def _edge_said(r):
     if (Place(None, '') if r.what=='step' else '') not in (r.boundaries or {}): return None
     groups = [[o for o in r if o.phase==p] for p in dict.fromkeys(o.phase for o in r)]
     phase_s = sum(r.joined_whole('', rows).fused_roof_time_s for rows in groups)
-    said = [f"{si(phase_s, 's')} with those of each phase"] if r.what=='step' else []
-    edge = f"{si(whole.boundary_bytes, 'B')} cross the {_whole_name(r)}'s boundary"
-    return ', '.join([*said, f"{si(whole.fused_roof_time_s, 's')} at least with those of the {_whole_name(r)}: {edge}"])
+    said = [f"{si(phase_s, 's')} if each phase were"] if r.what=='step' else []
+    edge = f"{si(whole.boundary_bytes, 'B')} cross its boundary"
+    return ', '.join([*said, f"at least {si(whole.fused_roof_time_s, 's')} if the {_whole_name(r)} were: {edge}"])
 
 def _fused_lines(r):
     "What the roof allows if operations are joined, of each row and of the whole"
     if not r or r.fused_roof_time_s is None: return []
-    said = f"fused        {si(r.fused_roof_time_s, 's')} with the operations of each row joined"
+    said = f"fused        {si(r.fused_roof_time_s, 's')} if each row were one kernel"
     return [', '.join(filter(None, [said, _edge_said(r)]))]
 
 # %% ../nbs/visualization/report.ipynb #996c18ba
