@@ -222,7 +222,7 @@ def group_key(
     if by=='module': return lambda r: r.name
     if by=='block': return lambda r: re.sub(r'(?<![^.])\d+(?![^.])', '*', r.name)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
-    raise ValueError(f"by={by!r}: known are {', '.join(_fields)}, module, block, a depth, or a function of the row")
+    raise ValueError(f"by={by!r}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
 
 @patch
 def by(self:Roofline,

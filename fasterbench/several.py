@@ -27,11 +27,11 @@ from .timing import check_count
 comparison_writers = shown_writers({'.csv': Comparison.to_csv, '.md': Comparison.to_markdown})   # by ending
 
 def compare(
-    a:str, # file from `--out FILE.json`: what was
-    b:str, # another one: what is there now
+    a:str, # the result before: a file that `fasterbench roofline --out FILE.json` wrote
+    b:str, # the result after: another such file
     by:str=None, # compare groups: block, type, bound, dtype, roof, or the first N parts of names
     top:int=20, # pairs to print
-    sort:str='difference', # or order, of the model; or a column with numbers: ratio, time_a, over_s, …
+    sort:str='difference', # or order: as in the model; or a column of numbers: ratio, time_a, over_s, …
     out:out_option(comparison_writers)=None,
 ):
     "Compare two results row by row: what changed, and is it more than noise?"
