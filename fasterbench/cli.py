@@ -25,7 +25,7 @@ from .options import named_peaks, out_option, peaks_writers, result_writers, roo
 from .packages import Package
 from .plans import plan_lines, plan_named
 from .recipe import check_recipe, divided_step, with_labels
-from .roofline import RooflineAnalyzer, measure_peaks, summary_table
+from .roofline import RooflineAnalyzer, measure_peaks
 from .settings import num_threads
 from .several import compare, sweep, sweep_writers
 from .sweep import SweepError, estimates
@@ -42,8 +42,8 @@ def _written(rows, by, title, html, out):
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
     for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
 
-def _summed_up(rows, top, sort, by, title, html, out):
-    rows.summary(top, sort, grouping(by))
+def _summed_up(rows, top, sort, by, columns, title, html, out):
+    rows.summary(top, sort, grouping(by), columns)
     _written(rows, by, title, html, out)
 
 # %% ../nbs/cli.ipynb #c3d20003
@@ -118,6 +118,7 @@ def roofline(
     sort:str='time', # column to sort by: time, over, roof, flops, bytes_moved, name, …
     # rows that belong together as one: block, type, bound, dtype, roof, phase, module, or the first N parts of names
     by:str=None,
+    columns:str=None, # to print, such as name,time_s,bound (default: by the kind of result)
     isolate:store_true=False, # time each layer by itself, too
     parallel:str=None, # how the model is divided among the processes that torchrun started: ddp, fsdp or tp
     threads:int=None, # of the CPU (default: as torch finds)
@@ -130,7 +131,7 @@ def roofline(
     _check_divided(model, parallel, isolate=isolate, compile=compile, kernels=kernels)
     dtype, device = floating(dtype), own_device(device)
     if own_rank()==0: check_targets([peaks, counts], html=html, out=out)
-    check_out(out); check_threads(threads); check_view(sort, by, top)
+    check_out(out); check_threads(threads); check_view(sort, by, top, columns, train)
     check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip)
@@ -144,7 +145,7 @@ def roofline(
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
     title = f'{model} on {device_name(device)}{_among(parallel)}'
-    if own_rank()==0: _summed_up(rows, top, sort, by, title, html, out)
+    if own_rank()==0: _summed_up(rows, top, sort, by, columns, title, html, out)
 
 # %% ../nbs/cli.ipynb #075d672e
 def _peaks_and_links(device, **asked):
@@ -186,7 +187,7 @@ def _format(text):
     except (TypeError, ValueError): return text
 
 # %% ../nbs/cli.ipynb #788d84d8
-def _language_rows(model, peaks, dtype, top, sort, by, **kw):
+def _language_rows(model, peaks, dtype, top, sort, by, columns, **kw):
     "Print what is estimated for a language model; a step of decoding"
     from fasterbench.language import by_kind, estimate_language, phase_table, unfit_lines
     e = estimate_language(model, peaks, dtype=dtype, **kw)
@@ -195,7 +196,7 @@ def _language_rows(model, peaks, dtype, top, sort, by, **kw):
         f"under the roof of {as_text(peaks.device_name or peaks.device)}")
     print(*unfit_lines(e), peaks, sep='\n')
     kind = 'by kind of layer' if by is None else f'by {by}'
-    print(f'\n{phase_table(e)}\n\ndecode, {kind}\n{summary_table(kinds, top, sort)}')
+    print(f'\n{phase_table(e)}\n\ndecode, {kind}\n{kinds.table(top, sort, columns=columns)}')
     return kinds if by is None else e.decode.rows
 
 def _settings(e):
@@ -225,17 +226,17 @@ def _language_devices(model, names, dtype, out, **kw):
         print(f'\n{k}\n\n{s.table(width=terminal_width())}')
     write_out(s, out, sweep_writers)
 
-def _estimate_language(model, names, dtype, top, sort, by, html, out, mesh, links, microbatches, **kw):
+def _estimate_language(model, names, dtype, top, sort, by, columns, html, out, mesh, links, microbatches, **kw):
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
     if mesh is not None:
         over = dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
         return _language_mesh(model, names[0], dtype, **kw, **over)
     if names[1:]: return _language_devices(model, names, dtype, out, **kw)
-    rows = _language_rows(model, named_peaks(names[0], dtype), dtype, top, sort, by, **kw)
+    rows = _language_rows(model, named_peaks(names[0], dtype), dtype, top, sort, by, columns, **kw)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #a231befa
-def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, mesh, links, input, **options):
+def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, out, mesh, links, input, **options):
     meta = 'meta' if '.json' in model else None
     built, sample = load_model(model, input or (), device=meta, **options)
     what, how = forward_text(model, built, sample), dict(dtype=dtype, weights=_format(weights))
@@ -247,12 +248,12 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, html, out, mesh
     how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
     found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
     rows, said = _of_rank(found)
-    rows.summary(top, sort, grouping(by))
+    rows.summary(top, sort, grouping(by), columns)
     for line in said: print(line)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #e57a1111
-def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, mesh, links, input, **options):
+def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out, mesh, links, input, **options):
     meta = 'meta' if '.json' in model else None
     built, sample, *made = load_parts(model, input or (), device=meta, **options)
     sample, peaks = with_labels(built, sample), named_peaks(name, dtype or model_dtype(built))
@@ -260,7 +261,7 @@ def _estimate_step(model, name, dtype, recipe, top, sort, by, html, out, mesh, l
     how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
     how |= dict(dtype=dtype, mesh=mesh_pairs(mesh), links=link_pairs(links))
     rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
-    rows.summary(top, sort, grouping(by))
+    rows.summary(top, sort, grouping(by), columns)
     for line in said: print(line)
     _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
 
@@ -271,6 +272,11 @@ def _check_over(names, mesh, over, asked, out):
     mesh_pairs(mesh); link_pairs(over['links'])
     if names[1:]: check_unused(f'to {len(names)} devices', **asked, mesh=mesh)
     check_out(out, sweep_writers if names[1:] else result_writers)
+
+def _of_language(batch, context, prompt, weights, cache):
+    "What is asked of a language model"
+    formats = dict(weights=_format(weights), cache=_format(cache))
+    return dict(formats, batch=either(batch, 1), context=either(context, 4096), prompt=prompt)
 
 def _check_language(mesh, asked, out, **options):
     "Refuse options that have no effect on a language model"
@@ -309,13 +315,15 @@ def estimate(
     top:int=None, # rows to print (default: 12)
     sort:str=None, # column to sort by: time, flops, bytes_moved, name, … (default: time)
     by:str=None, # rows that belong together as one: block, type, bound, dtype, roof, or the first N parts of names
+    columns:str=None, # to print, such as name,roof_time_s,bound (default: by the kind of result)
     html:str=None, # write the plot to this file, as a page of its own
     out:_out=None,
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
-    over, asked = dict(links=links, microbatches=microbatches), dict(html=html, by=by, sort=sort, top=top, train=train)
-    view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12))
-    check_view(**view); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
+    over = dict(links=links, microbatches=microbatches)
+    asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
+    view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12), columns=columns)
+    check_view(**view, train=train); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
     names, dtype = roofs(peaks), floating(dtype)
     _check_over(names, mesh, over, asked, out)
     shown, recipe = dict(view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
@@ -326,8 +334,7 @@ def estimate(
         return _estimate_step(model, names[0], dtype, recipe, **shown, **options)
     if is_language(model):
         _check_language(mesh, asked, out, size=size, input=input, tokens=tokens, counts=counts)
-        of = dict(weights=_format(weights), cache=_format(cache), prompt=prompt)
-        kw = dict(of, batch=either(batch, 1), context=either(context, 4096))
+        kw = _of_language(batch, context, prompt, weights, cache)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **kw, mesh=mesh, **over)
     check_unused(f'to {model}, no config of a language model', **mine)
     _estimate_model(model, names, dtype, weights, **shown, **options)

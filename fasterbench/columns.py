@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['texts', 'sides', 'columns', 'shown', 'optional', 'sorts', 'Column', 'roof_cell', 'of_step', 'kind_of',
-           'shown_columns', 'row_seconds', 'ordered']
+           'shown_columns', 'picked', 'row_seconds', 'ordered']
 
 # %% ../nbs/results/columns.ipynb #568ca184
 import re
@@ -154,6 +154,17 @@ def shown_columns(rows:list)->list: # of `Column`
     def known(k): return any(columns[k].value(r) not in (None, r.name) for r in rows)
     step = getattr(rows, 'what', None)=='step' or any(r.phase for r in rows)
     return [of_step(columns[k], step) for k in shown[kind_of(rows)] if k not in optional or known(k)]
+
+# %% ../nbs/results/columns.ipynb #d4e84ac3
+def picked(
+    keys:str|list, # `'name time_s bound'`, `'name,time_s,bound'` or a list
+    known:dict=columns, # key → `Column`
+)->list: # of `Column`
+    "The columns that are asked for, in that order"
+    names = re.split(r'[,\s]+', keys.strip(', ')) if isinstance(keys, str) else [*keys]
+    odd = [o for o in names if o not in known]
+    if odd or not names: raise ValueError(f"columns={keys!r}: known are {', '.join(known)}")
+    return [known[o] for o in names]
 
 # %% ../nbs/results/columns.ipynb #65aaa8c2
 def row_seconds(r, kind:str='measured')->float: # of `shown`

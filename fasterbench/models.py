@@ -338,7 +338,9 @@ def _check_options(name, source, inputs, **options):
     for k,v in options.items():
         if v is None: continue
         check_count(k, v, 1)
-        if inputs: raise ValueError(f"{k}={v!r} does not apply beside an input of {', '.join(inputs)}, whose shape says it")
+        if inputs:
+            which = ', '.join(inputs)
+            raise ValueError(f"{k}={v!r} does not apply beside an input of {which}, whose shape says it")
         if k not in sources[source].options: raise ValueError(f"{k}={v!r} does not apply to {name}")
 
 # %% ../nbs/models.ipynb #014fe9fd

@@ -15,7 +15,7 @@ from fastcore import script
 from typing import Annotated
 import torch
 from torch import nn
-from .columns import ordered
+from .columns import ordered, picked
 from .core import resolve_dtype, write_file
 from .datasheets import sheet_named
 from .files import as_picture, check_ending, formats, pictures
@@ -143,11 +143,17 @@ def grouped(
     how = grouping(by)
     return rows if how is None else rows.by(group_key(how))
 
-def check_view(sort:str, by:str|None, top:int):
+def check_view(
+    sort:str, by:str|None, top:int,
+    columns:str|None=None, # keys with commas between; `None`: not given
+    train:bool=False, # of training steps, whose phases stand side by side for each module?
+):
     "Refuse a view that there is not"
     check_count('top', top, 1)
     ordered([], sort)
     grouped(Roofline(), by)
+    if columns is not None: picked(columns)
+    if train and by=='module': check_unused('beside --by module, which has columns of its own', columns=columns)
 
 # %% ../nbs/options.ipynb #53d4aedb
 def named_peaks(

@@ -298,10 +298,12 @@ def _where(r):
     n = a['threads']
     return f"on {a['device']} ({a['device_name']}), {a['dtype']}, {n} thread{'s'*(n!=1)}"
 
-def _table(r, top, sort, by):
+def _table(r, top, sort, by, columns):
     "The table of a summary"
-    if by=='module' and by_phase(r): return r.phases().table(top, sort, width=terminal_width())
-    return fitted(r if by is None else r.by(group_key(by)), top, sort, terminal_width())
+    if by!='module' or not by_phase(r):
+        return fitted(r if by is None else r.by(group_key(by)), top, sort, terminal_width(), columns)
+    if columns is not None: raise ValueError(f"columns={columns!r}: phases side by side have columns of their own")
+    return r.phases().table(top, sort, width=terminal_width())
 
 # %% ../nbs/visualization/report.ipynb #17f3dfff
 @patch
@@ -311,10 +313,11 @@ def summary(self:Roofline,
     # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names; `'module'`: the
     # phases of a training step side by side
     by:str|int|None=None,
+    columns:str|list|None=None, # keys, such as `'name time_s bound'`; `None`: those of its kind
 ):
     "Print the rows, slowest first, and the totals"
     if top is not None: check_count('top', top, 1)
-    table = _table(self, top, sort, by)   # first: it may refuse
+    table = _table(self, top, sort, by, columns)   # first: it may refuse
     large = unfit_result(self)
     named = as_text(f"{self.about['model']} {_where(self)}") if 'model' in self.about else self.kind
     with any_console():

@@ -231,9 +231,10 @@ def _made(self:RooflineAnalyzer, what)->Roofline:
 def summary(self:RooflineAnalyzer,
     top:int|None=None, # print only the first rows
     sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    **shown # `by` and `columns`, as of `Roofline.summary`
 ):
     "Print the rows, slowest first, and the totals"
-    self._made('summarize').summary(top, sort)
+    self._made('summarize').summary(top, sort, **shown)
 
 # %% ../nbs/analysis/roofline.ipynb #2f834352
 @patch

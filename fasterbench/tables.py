@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
-from .columns import columns, ordered, shown_columns, sides
+from .columns import columns, ordered, picked, shown_columns, sides
 from .core import as_text, write_file
 from .results import Roofline
 from .timing import check_count
@@ -73,11 +73,30 @@ def fitted(
     top:int|None=None, # only the first
     sort:str='time', # or `'over'`, `'roof'`, a key of `columns`
     width:int|None=None, # characters; `None`: as many as it takes
+    keys:str|list|None=None, # of `columns`, all of which are shown; `None`: those of the kind of result
+    style:str='simple', # a format of tabulate
+    write=str, # what is done to the text of a cell
 )->str:
     "The rows as text of at most that width, as far as columns can be left out"
     by = ordered(rows, sort)
-    shown, room = with_room(by[:top], shown_columns(rows), spare, width)
-    return '\n'.join(filter(None, [tabulated(by[:top], shown), more_rows(by[len(by[:top]):], sort), room]))
+    shown, room = (picked(keys), '') if keys is not None else with_room(by[:top], shown_columns(rows), spare, width)
+    table = tabulated(by[:top], shown, style, write)
+    return '\n'.join(filter(None, [table, more_rows(by[len(by[:top]):], sort), room]))
+
+# %% ../nbs/results/tables.ipynb #acdb70ba
+@patch
+def table(self:Roofline,
+    top:int|None=None, # only the first rows
+    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    style:str='simple', # a format of tabulate
+    write=str, # what is done to the text of a cell
+    width:int|None=None, # characters; `None`: as many as it takes
+    *,
+    columns:str|list|None=None, # keys, such as `'name time_s bound'`, all of which are shown; `None`: those of its kind
+)->str:
+    "The rows as text, and how many are left out"
+    if top is not None: check_count('top', top, 1)
+    return fitted(self, top, sort, width, columns, style, write)
 
 # %% ../nbs/results/tables.ipynb #c4c20aa6
 def terminal_width()->int|None: # characters; `None`: standard output is no terminal, and nobody says what it is
