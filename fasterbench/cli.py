@@ -115,7 +115,7 @@ def roofline(
     lr:float=None, # its learning rate (default: its own)
     clip:float=None, # the norm that gradients are clipped to (default: they are not)
     top:int=20, # rows to print
-    sort:str='time', # column to sort by: time, over, roof, flops, bytes_moved, name, …
+    sort:str='time', # order: as in the model, or a column: time, over, roof, flops, name, …
     # rows that belong together as one: block, type, bound, dtype, roof, phase, module, or the first N parts of names
     by:str=None,
     columns:str=None, # to print, such as name,time_s,bound (default: by the kind of result)
@@ -313,7 +313,7 @@ def estimate(
     lr:float=None, # its learning rate (default: its own)
     clip:float=None, # the norm that gradients are clipped to (default: they are not)
     top:int=None, # rows to print (default: 12)
-    sort:str=None, # column to sort by: time, flops, bytes_moved, name, … (default: time)
+    sort:str=None, # order: as in the model, or a column: time, flops, name, … (default: time)
     by:str=None, # rows that belong together as one: block, type, bound, dtype, roof, or the first N parts of names
     columns:str=None, # to print, such as name,roof_time_s,bound (default: by the kind of result)
     html:str=None, # write the plot to this file, as a page of its own

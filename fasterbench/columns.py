@@ -182,11 +182,13 @@ sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names o
 
 def ordered(
     rows:list, # of `RooflinePoint`
-    sort:str='time', # of `sorts`, or a key of `columns`
+    sort:str='time', # of `sorts`, or a key of `columns`; `'order'`: as they are, in the model's order
 )->list:
     "The rows by a column"
+    if sort=='order': return [*rows]
     kind, key = kind_of(rows), sorts.get(sort, sort) if isinstance(sort, str) else None
-    if key not in columns: raise ValueError(f"sort={sort!r}: known are {', '.join(dict.fromkeys([*sorts, *columns]))}")
+    if key not in columns:
+        raise ValueError(f"sort={sort!r}: known are {', '.join(dict.fromkeys([*sorts, *columns]))}, order")
     if sort=='time': return sorted(rows, key=lambda r: -row_seconds(r, kind))
     value, words = columns[key].value, not columns[key].unit
     known = [r for r in rows if value(r) is not None]

@@ -70,7 +70,7 @@ def framed(
 def html_table(
     rows:list, # a `Roofline`, or rows from elsewhere
     top:int|None=20, # only the first; `None`: all
-    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
 )->str: # HTML
     "The rows as a table in the columns of their kind, and how many are left out"
     by = ordered(rows, sort)

@@ -23,7 +23,7 @@ from .utilization import token_lines
 def summary_table(
     rows:list, # of `RooflinePoint`
     top:int|None=None, # only the first
-    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
 )->str:
     "The rows as text, slowest first; without times, those that take longest at the roof"
     return fitted(rows, top, sort)
@@ -309,7 +309,7 @@ def _table(r, top, sort, by, columns):
 @patch
 def summary(self:Roofline,
     top:int|None=None, # print only the first rows
-    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
     # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names; `'module'`: the
     # phases of a training step side by side
     by:str|int|None=None,

@@ -230,7 +230,7 @@ def _made(self:RooflineAnalyzer, what)->Roofline:
 @patch
 def summary(self:RooflineAnalyzer,
     top:int|None=None, # print only the first rows
-    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
     **shown # `by` and `columns`, as of `Roofline.summary`
 ):
     "Print the rows, slowest first, and the totals"

@@ -41,7 +41,7 @@ def tabulated(
 def text_table(
     rows:list, # of `RooflinePoint`
     top:int|None=None, # only the first
-    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
     style:str='simple', # a format of tabulate
     write=str, # what is done to the text of a cell
 )->tuple[str, str]: # a table; a line about the rows that it leaves out
@@ -87,7 +87,7 @@ def fitted(
 @patch
 def table(self:Roofline,
     top:int|None=None, # only the first rows
-    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
     style:str='simple', # a format of tabulate
     write=str, # what is done to the text of a cell
     width:int|None=None, # characters; `None`: as many as it takes
@@ -182,7 +182,7 @@ def to_markdown(self:Roofline,
     path:str|Path|None=None, # `None`: the text is returned
     *,
     top:int|None=None, # only the first rows
-    sort:str='time', # or `'over'`: most time above the roof first, `'roof'`: at the roof, or a key of `columns`
+    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
 )->str|Path:
     "The rows as a Markdown table; the text, or the path of the file"
     return text_or_file(path, as_markdown(self, top, sort))
