@@ -91,6 +91,7 @@ def model_flops(self:Roofline,
             "attention=(layers, heads, elements of a head, tokens of a sequence) says it, () that there is none")
     return _tokens(self)*flops_per_token(self.about['multiplied_params'], *attention)
 
+# %% ../nbs/analysis/utilization.ipynb #ca91c69b
 @patch
 def mfu(self:Roofline,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
