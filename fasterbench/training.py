@@ -25,7 +25,7 @@ from .recheck import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
 from .roofline import RooflineAnalyzer, _check_request
-from .rows import mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
+from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
 from .settings import one_at_a_time
 from .step import loss_of, training
 from .utilization import language_facts
@@ -110,7 +110,11 @@ def done_by(name, modules, step, cost=None):
     if cost is not None and cost.collectives: return next(iter(cost.collectives)).kind
     return modules[name] if name in modules else kind_in(step, name)
 
-def in_step(row, place, costs):
+def in_step(
+    row, # `RooflinePoint`
+    place:Place,
+    costs:StepCosts,
+): # the same row
     "A row with its phase, its calls in the forward, and what it recomputes"
     first = costs.by_module.get(Place('forward', place.name))
     if costs.by_module[place].collectives: first = costs.by_module[place]
@@ -119,7 +123,16 @@ def in_step(row, place, costs):
     if place.phase!='forward': row.params = 0   # they are the forward's
     return row
 
-def step_point(place, cost, costs, forwards, peaks, modules, step, middle, step_s):
+# %% ../nbs/analysis/training.ipynb #98915d1e
+def step_point(
+    place:Place, cost, # `ModuleCost` of the place
+    costs:StepCosts,
+    forwards, # `Forwards`: the timed steps
+    peaks, # `HardwarePeaks`
+    modules:dict, # name → module
+    step, # `Step`
+    middle:list, step_s:float, # positions of the steps whose mean is shown; its seconds
+)->RooflinePoint:
     "The row of one place"
     samples = [own.get(place, 0.) for own in forwards.owns]
     ran = [path[place]==cost.calls for path in forwards.paths] if cost.calls else ()
@@ -212,7 +225,11 @@ def if_told(count, *args)->Footprint|None:
         if 'saved tensor hooks' not in str(e): raise
         warnings.warn(f"what the step holds is not known: {first_line(e)}", stacklevel=4)
 
-def step_memory(step, modules, device)->Footprint|None:
+def step_memory(
+    step, # `Step`
+    modules:dict, # name → module
+    device:torch.device,
+)->Footprint|None:
     "What the next step holds: measured where the device's allocator tells, or else counted"
     step.reset()
     what = measured_footprint if allocator_of(device) else step_footprint
