@@ -62,15 +62,22 @@ class Roofline(list, metaclass=Viewed):
     def __getattr__(self, name):
         getattr(type(self), name)   # a view adds it, or there is none
         return object.__getattribute__(self, name)
-    @property
-    def what(self)->str: # `'forward'` or `'step'`
-        if self.totals: return self.totals.what
-        return 'step' if any(r.phase for r in self) else 'forward'
-    def __str__(self): return import_module('fasterbench.report').result_text(self)
-    def __repr__(self):
-        took = f", {si(self.totals.mean_s, 's')} a {self.what}" if self.totals else ''
-        what = f", {self.about['model']}" if 'model' in self.about else ''
-        return f"Roofline({self.kind}{what}: {len(self)} rows{took})"
+
+# %% ../nbs/results/results.ipynb #ce319d03
+@patch(as_prop=True)
+def what(self:Roofline)->str: # `'forward'` or `'step'`
+    "What was timed or estimated"
+    if self.totals: return self.totals.what
+    return 'step' if any(r.phase for r in self) else 'forward'
+
+@patch
+def __str__(self:Roofline): return import_module('fasterbench.report').result_text(self)
+
+@patch
+def __repr__(self:Roofline):
+    took = f", {si(self.totals.mean_s, 's')} a {self.what}" if self.totals else ''
+    what = f", {self.about['model']}" if 'model' in self.about else ''
+    return f"Roofline({self.kind}{what}: {len(self)} rows{took})"
 
 # %% ../nbs/results/results.ipynb #1c7907d1
 def _shaped(o):
