@@ -19,6 +19,9 @@ texts = {   # unit → text of a value; words have none
     'B': lambda v: si(v, 'B'), 's': lambda v: si(v, 's'),
     'FLOP/B': '{:.3g}'.format, 'GFLOP/s': '{:.1f}'.format, '%': '{:.1f}'.format}
 
+sides = dict(l='left', r='right') # letter → where the text of a column stands
+
+# %% ../nbs/results/columns.ipynb #a8ad057d
 @dataclass(frozen=True)
 class Column:
     "What is known of every row, and how it is shown"
@@ -36,8 +39,6 @@ class Column:
         return '–' if value is None else texts[self.unit](value)
     @property
     def align(self)->str: return 'r' if self.unit else 'l' # side of its cells, of `sides`
-
-sides = dict(l='left', r='right') # letter → where the text of a column stands
 
 # %% ../nbs/results/columns.ipynb #39e4a4f4
 def _name_cell(r):
