@@ -24,16 +24,16 @@ from .timing import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
 class Took(NamedTuple):
-    "A time, and what is known of its noise"
-    seconds:float|None # what is known of it; `None`: nothing
+    "A time, and the samples that tell its noise"
+    seconds:float|None # sum of the known times; `None`: none is known
     samples:list = []  # seconds in each timed forward
-    exact:bool = False # worked out, not measured?
-    whole:bool = True  # is it known of all rows?
+    exact:bool = False # calculated from a roof, not measured?
+    whole:bool = True  # is the time of every row known?
 
-fewest = 7 # samples: of six, all are on one side of the median with a chance of 3 %
+fewest = 7 # samples; all of six lie on one side of the median with a probability of 3 %
 
 def interval(t:Took)->tuple|None: # seconds, from and to; `None`: not known
-    "Where a time lies, with a chance of √0.95"
+    "Where a time lies, with a probability of √0.95"
     if t.exact: return t.seconds, t.seconds
     if len(t.samples)<fewest: return None
     lo, hi = median_interval(t.samples, math.sqrt(0.95))
@@ -41,11 +41,11 @@ def interval(t:Took)->tuple|None: # seconds, from and to; `None`: not known
 
 # %% ../nbs/results/compare.ipynb #59f5ab73
 def ratio(a:Took, b:Took)->float|None: # `None`: not known of all rows
-    "`b` as a part of `a`"
+    "The time of `b` divided by that of `a`"
     return b.seconds/a.seconds if a.whole and b.whole and a.seconds and b.seconds is not None else None
 
 def ratio_interval(a:Took, b:Took)->tuple|None: # from and to; `None`: not known
-    "Where the ratio lies, with a chance of 0.95"
+    "Where the ratio lies, with a probability of 0.95"
     if ratio(a, b) is None or not (interval(a) and interval(b)): return None
     (lo_a, hi_a), (lo_b, hi_b) = interval(a), interval(b)
     return lo_b/hi_a, hi_b/lo_a if lo_a else math.inf
@@ -123,6 +123,7 @@ def _grouped(r, by, depth):
     if by is None and depth is None: return r
     return Roofline(r.by(by, depth=depth), r.kind, r.peaks, r.totals, r.about)
 
+# %% ../nbs/results/compare.ipynb #eaf6eada
 @patch
 def compare(self:Roofline,
     other:Roofline, # what is there now; `self`: what was

@@ -15,7 +15,7 @@ from .rows import RooflinePoint, with_phase
 
 # %% ../nbs/results/matching.ipynb #14ec6236
 def one_phase(rows:list)->str|None: # of `RooflinePoint`
-    "The phase of rows, of which some may be of a forward alone"
+    "The phase that rows have in common; rows of a forward alone have none, and don't count"
     found = {r.phase for r in rows} - {None}
     return found.pop() if len(found)==1 else None
 
@@ -24,7 +24,7 @@ def _one(name, rows):
     return joined(name, rows) if len(rows)>1 else rows[0] if rows else None
 
 # %% ../nbs/results/matching.ipynb #0f817e4c
-hows = 'name', 'region', 'structure', 'only in a', 'only in b' # how rows of two results are found to be the same
+hows = 'name', 'region', 'structure', 'only in a', 'only in b' # how the rows of a pair were matched
 
 @dataclass
 class Pair:
@@ -48,7 +48,7 @@ class Pair:
 wrappers = '_orig_mod', '_fsdp_wrapped_module', '_checkpoint_wrapped_module'   # names of what is inside of a wrapper
 
 def bare(name:str)->str:
-    "A qualified name without the words of wrappers"
+    "A qualified name without the parts that wrappers insert"
     return '.'.join(o for o in name.split('.') if o not in wrappers)
 
 # %% ../nbs/results/matching.ipynb #b22fdf84
@@ -72,7 +72,7 @@ def _named(a, b, keys_a, keys_b):
 
 # %% ../nbs/results/matching.ipynb #ac5fd1c3
 def _outer(keys):
-    "The modules with others in them that hold at least half of the rows"
+    "The modules that contain at least half of the rows"
     counts = Counter(o for k in keys for o in (k, *above(k)))
     return [o for o in dict.fromkeys(o for k in keys for o in above(k)) if o and 2*counts[o]>=len(keys)]
 
@@ -86,7 +86,7 @@ def _by_name(a, b, keys_a, keys_b):
 
 # %% ../nbs/results/matching.ipynb #63551fcd
 def _regions(fine, coarse, keys_f, keys_c, left, taken):
-    "Position of a coarse row → positions of fine rows that are its work; `left`: fine ones; `taken`: coarse → fine"
+    "Position of a coarse row → positions of the fine rows in it, of those `left`; `taken`: coarse → fine, by name"
     at, groups = {}, {}
     for j,k in enumerate(keys_c): at.setdefault(k, j)
     holding = {o for k in keys_c if k is not None for o in above(k)}
@@ -103,7 +103,7 @@ def _work(r): return r.type, r.calls, r.params, r.flops, r.matmul_flops
 def _class(r): return r.type, r.calls
 
 def _aligned(a, b):
-    "Positions of rows that do the same work, or are of the same classes between such"
+    "Pairs of positions of rows that do the same work, or are of the same classes between such rows"
     blocks = SequenceMatcher(None, [*map(_work, a)], [*map(_work, b)], autojunk=False).get_matching_blocks()
     runs = [o for o in blocks if any(r.params or r.matmul_flops for r in a[o.a:o.a+o.size])]
     found, i, j = [], 0, 0
@@ -193,9 +193,10 @@ def _matched(a, b, structure):
 
 # %% ../nbs/results/matching.ipynb #e0bfc5ff
 def _sort(r):
-    "What rows of a pair have in common: the phase, and whether they are collectives"
+    "What the rows of a pair must have in common: the phase, and whether they are collectives"
     return r.phase or 'forward', r.exchanges
 
+# %% ../nbs/results/matching.ipynb #2f667c05
 def match(
     a:list, b:list, # of `RooflinePoint`, in the order in which they ran
     structure:bool=True, # match rows of other names by their work, too?

@@ -119,6 +119,7 @@ def dtypes(self:RooflineAnalyzer, costs:Costs)->list:
     used = [arithmetic_dtype(c.dtype) for c in costs.by_module.values() if c.matmul_flops]
     return [d for d in dict.fromkeys([model_dtype(self.model), *used]) if measurable(d)] or [torch.float32]
 
+# %% ../nbs/analysis/roofline.ipynb #9e35d8f2
 def measured_peaks(
     device:torch.device,
     dtypes:list, # whose ceilings rows need
@@ -285,6 +286,7 @@ def count_on_paper(self:RooflineAnalyzer,
         modules, kept = visible(twin), weight_bytes(twin)
         return counted_on_paper(twin, call, paper, modules, _elsewhere(peaks)), modules, kept
 
+# %% ../nbs/analysis/roofline.ipynb #127da26e
 @patch
 def placed(self:RooflineAnalyzer,
     counted:tuple, # what `count_on_paper` gave

@@ -51,7 +51,8 @@ def attention_of(model:nn.Module)->list|None: # layers, heads of each, elements 
 
 # %% ../nbs/analysis/utilization.ipynb #082db5d5
 def language_facts(
-    model:nn.Module, sample,
+    model:nn.Module,
+    sample, # of a call
     tokens:int|None=None, # of a step; `None`: those of the sample
 )->dict: # name → number or numbers; empty: there are no tokens
     "What of a model's size is told beside its rows"
@@ -91,6 +92,7 @@ def model_flops(self:Roofline,
             "attention=(layers, heads, elements of a head, tokens of a sequence) says it, () that there is none")
     return _tokens(self)*flops_per_token(self.about['multiplied_params'], *attention)
 
+# %% ../nbs/analysis/utilization.ipynb #ca91c69b
 @patch
 def mfu(self:Roofline,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
