@@ -38,7 +38,9 @@ def drawn_pairs(
 arrow_colours = dict(faster=hues[2], slower=hues[1], same=rest, unknown=rest) # change → colour
 _names = dict(faster='faster', slower='slower', same='within noise', unknown='of unknown noise')
 
-def told(p)->str:
+def told(
+    p, # a pair of rows, `Change`
+)->str: # with markup, as plotly reads it
     "What is known of a pair, as the text of its label"
     def cell(key): return as_text(pair_columns[key].text(p), markup=True)
     times, kind = f"{cell('time_a')} → {cell('time_b')}", f"<b>{cell('name')}</b> {cell('type')}"

@@ -21,12 +21,16 @@ from .swept import is_number, value_text
 _own = hues[0]   # of what was measured, and of the whole
 def _name(text): return as_text(text, markup=True)   # plotly reads HTML
 
-def by_number(values:list)->bool:
+def by_number(
+    values:list, # of a sweep: numbers, or names
+)->bool:
     "Do the values stand on a logarithmic axis?"
     return all(is_number(v) and v>0 for v in values)
 
-def places(s)->list:
-    "Where the values stand on the axis: numbers, or names"
+def places(
+    s, # a `Sweep`
+)->list: # numbers, or names
+    "Where the values stand on the axis"
     return [*s.values] if by_number(s.values) else [_name(value_text(v)) for v in s.values]
 
 # %% ../nbs/visualization/trends.ipynb #32104310
@@ -113,7 +117,9 @@ def roof_traces(go, results:list, lo:float, hi:float)->list: # lo, hi: FLOP/byte
 
 
 # %% ../nbs/visualization/trends.ipynb #cd86e9b2
-def same_memory(s)->bool:
+def same_memory(
+    s, # a `Sweep`
+)->bool:
     "Do all values share one slope of memory, so that one roof can be drawn?"
     return len({r.peaks.peak_bandwidth for r in s})==1
 
