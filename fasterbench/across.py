@@ -65,6 +65,7 @@ class OverRanks(Lines):
     "The rows of several ranks, each once: a list of `RankedRow`"
     columns = rank_columns
 
+# %% ../nbs/visualization/across.ipynb #430296bc
 @patch
 def over_ranks(self:Roofline,
     by=None, # what is a line: as in `Roofline.by`; `None`: a row

@@ -66,6 +66,7 @@ class Phases(Lines):
         super().__init__(modules)
         self.kind = kind
 
+# %% ../nbs/visualization/beside.ipynb #c9383541
 @patch
 def phases(self:Roofline,
     by='module', # what is a line: as in `Roofline.by`

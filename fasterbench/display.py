@@ -84,6 +84,7 @@ def _facts_table(about):
     lines = ''.join(f'<tr><th>{_text(k)}<td style="white-space: normal">{_text(v)}' for k,v in about.items())
     return f'<table>{lines}</table>' if about else ''
 
+# %% ../nbs/visualization/display.ipynb #b9c24c09
 def as_output(
     r:Roofline,
     top:int=20, # rows that are shown at once; the others, up to 500, behind a fold

@@ -23,9 +23,11 @@ from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, 
 from .swept import Sweep, is_number, sweep_formats
 from .timing import check_count
 
-# %% ../nbs/several.ipynb #bf24c2e7
-comparison_writers = shown_writers({'.csv': Comparison.to_csv, '.md': Comparison.to_markdown})   # by ending
+# %% ../nbs/several.ipynb #df1f00ab
+# Ending of a file → function of a comparison and the path
+comparison_writers = shown_writers({'.csv': Comparison.to_csv, '.md': Comparison.to_markdown})
 
+# %% ../nbs/several.ipynb #bf24c2e7
 def compare(
     a:str, # the result before: a file that `fasterbench roofline --out FILE.json` wrote
     b:str, # the result after: another such file
@@ -44,13 +46,15 @@ def compare(
 
 # %% ../nbs/several.ipynb #2fc1e5df
 def whole_numbers(
-    name:str, text:str, # `batch`, `1,2,4`
+    name:str, # of the option
+    text:str, # such as `1,2,4`
 )->list[int]:
     "Numbers as they are written on a command line"
     try: found = [int(o) for o in text.split(',')]
     except ValueError: raise ValueError(f"{name}={text!r}: these are no whole numbers such as 1,2,4") from None
     return [check_count(name, o, 1) for o in found]
 
+# %% ../nbs/several.ipynb #03e1f724
 def one_with_several(
     **asked # option → values; `None`: not given
 )->str: # of these
@@ -66,7 +70,9 @@ varying = dict(   # option → dimensions of a sample; function that varies them
     batch=((0,), sweep_batch), size=((-2, -1), sweep_resolution), tokens=((1,), sweep_length))
 
 def check_shape(
-    sample, option:str, value:int, # of `varying`, and what the sample was asked for with
+    sample, # of a call
+    option:str, # of `varying`
+    value:int, # with which the sample was made
 ):
     "Refuse a sample in which the value is not where it is varied"
     dims = varying[option][0]
@@ -104,6 +110,7 @@ def _found(what, run, built, sample):
         if e.sweep: e.sweep.summary()
         raise
 
+# %% ../nbs/several.ipynb #b4df2d5e
 def _print_sweep(s):
     "The table, and where the whole crosses the ridge"
     s.summary()
@@ -112,22 +119,41 @@ def _print_sweep(s):
         if whole: print(f'\n{whole}')
 
 # %% ../nbs/several.ipynb #75ac4572
-sweep_writers = shown_writers(dict.fromkeys(sweep_formats, Sweep.save))   # by ending
+# Ending of a file → function of a sweep and the path
+sweep_writers = shown_writers(dict.fromkeys(sweep_formats, Sweep.save))
 
 def _one_roof(peaks, paper):
     if peaks is None and not paper: return
     if roofs(peaks)[1:]: raise ValueError(f"peaks={peaks!r}: a sweep stands under one roof")
 
+def _values(dtype, **given): # option → values; `None`: not given
+    "The values of each option, and of `--dtype`"
+    numbers = {k: v and whole_numbers(k, v) for k,v in given.items()}
+    return numbers | dict(dtype=[floating(o) for o in dtype.split(',')] if dtype else None)
+
+# %% ../nbs/several.ipynb #515edbd7
 def _estimating(vary, dtype): return dict(on_paper=True) | ({} if vary=='dtype' else dict(dtype=dtype))
+
+def _profiling(device, warmup, steps):
+    check_counts(0, warmup=warmup); check_counts(1, steps=steps)
+    return dict(device=resolve_device(device), warmup=either(warmup, 5), steps=either(steps, 20))
 
 def _training(model, recipe, how):
     "The options of profiles of training steps"
     model.to(how['device'])
     return how | dict(train=lambda model, sample: recipe(model, sample, how['device']))
 
-def _profiling(device, warmup, steps):
-    check_counts(0, warmup=warmup); check_counts(1, steps=steps)
-    return dict(device=resolve_device(device), warmup=either(warmup, 5), steps=either(steps, 20))
+# %% ../nbs/several.ipynb #5c097026
+def _swept(model, input, vary, values, recipe, how, paper, peaks, train):
+    "Load a model and run it at the values; `values`: option → list, or `None`"
+    torch.manual_seed(0)
+    one = values['dtype'][0] if values['dtype'] and vary!='dtype' else None
+    shapes = {k: v for k,v in values.items() if k!='dtype'}
+    meta = 'meta' if paper and '.json' in model else None
+    built, sample, *made = loaded(model, input, vary, None if paper else one, meta, **shapes)
+    if recipe: sample, how = with_labels(built, sample), _training(built, recipe._replace(made=made), how)
+    run = _runs(vary, values[vary], values['batch'] and values['batch'][0], peaks=peaks, **how)
+    return _found(f"{forward_text(model, built, sample, train)}, at several values of {vary}", run, built, sample)
 
 # %% ../nbs/several.ipynb #7e9a37b1
 def sweep(
@@ -153,20 +179,12 @@ def sweep(
 ):
     "Profile or estimate a model at several values: how do time and bound change?"
     check_targets([peaks, model], out=out); check_out(out, sweep_writers); check_threads(threads)
-    given = dict(batch=batch, size=size, tokens=tokens)
-    asked = {k: v and whole_numbers(k, v) for k,v in given.items()}
-    dtypes = [floating(o) for o in dtype.split(',')] if dtype else None
-    vary = one_with_several(**asked, dtype=dtypes); _one_roof(peaks, paper)
+    values = _values(dtype, batch=batch, size=size, tokens=tokens)
+    vary = one_with_several(**values); _one_roof(peaks, paper)
     if paper: check_unused('to an estimate', device=device, warmup=warmup, steps=steps, threads=threads, train=train)
     recipe = check_recipe(train, loss, optimizer, lr, clip)
-    one = dtypes[0] if dtypes and vary!='dtype' else None
+    one = values['dtype'][0] if values['dtype'] else None
     how = _estimating(vary, one) if paper else _profiling(device, warmup, steps)
-    with num_threads(threads):
-        torch.manual_seed(0)
-        meta = 'meta' if paper and '.json' in model else None
-        built, sample, *made = loaded(model, input, vary, None if paper else one, meta, **asked)
-        if recipe: sample, how = with_labels(built, sample), _training(built, recipe._replace(made=made), how)
-        run = _runs(vary, dtypes if vary=='dtype' else asked[vary], batch and asked['batch'][0], peaks=peaks, **how)
-        found = _found(f"{forward_text(model, built, sample, train)}, at several values of {vary}", run, built, sample)
+    with num_threads(threads): found = _swept(model, input, vary, values, recipe, how, paper, peaks, train)
     _print_sweep(found)
     write_out(found, out, sweep_writers)
