@@ -15,7 +15,7 @@ from torch.utils import checkpoint
 from .collectives import distributed
 
 # %% ../nbs/core/nodes.ipynb #57f96501
-def accumulates(node)->bool:
+def accumulates(node)->bool: # node: of autograd's graph
     "Does `node` put a gradient beside its parameter? It is made with that, and has no number of its own"
     return node.name()=='torch::autograd::AccumulateGrad'
 

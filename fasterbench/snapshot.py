@@ -416,7 +416,7 @@ def preserve(model:nn.Module):
     return putting_back(_snapshot_of(model))
 
 # %% ../nbs/core/snapshot.ipynb #9c1611e4
-def written_by(func, args, kwargs)->Iterator[torch.Tensor]:
+def written_by(func, args, kwargs)->Iterator[torch.Tensor]: # func: `OpOverload`, and what it is called with
     "The tensors that an operation writes to"
     if not func._schema.is_mutable: return   # most are not
     for i,a in enumerate(func._schema.arguments):
@@ -443,7 +443,7 @@ class Saving(TorchDispatchMode):
 
 # %% ../nbs/core/snapshot.ipynb #941986f0
 @patch
-def save(self:Saving, t):
+def save(self:Saving, t): # t: tensor that is about to be written to
     "Copy what lies where `t` does"
     kept = self.waiting.pop(home(t), ())
     if capturing(): return   # a copy would not be run either; the checksum stays
@@ -452,14 +452,14 @@ def save(self:Saving, t):
 
 # %% ../nbs/core/snapshot.ipynb #f0ca573f
 @patch
-def unseen(self:Saving, kind:str):
+def unseen(self:Saving, kind:str): # kind: of graph; the name of its class
     "Copy what a graph may write to without telling"
     with by_ourselves():
         for k in (k for kept in self.waiting.values() for k in kept):
             if not isinstance(k.tensor, nn.Parameter): k.copy()
 
 @contextmanager
-def saving(snapshot):
+def saving(snapshot:Snapshot):
     "While the block lasts, tensors of a snapshot are copied just before they are written to"
     mode = Saving(snapshot)
     with before_graphs(mode, mode.unseen, 'capture_begin', 'replay'), mode: yield mode

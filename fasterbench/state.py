@@ -24,7 +24,7 @@ from .snapshot import Kept, Snapshot, _snapshot_of, by_ourselves, describe, once
 from .snapshot import reach, saving, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
-def switch_to_evaluation(modules):
+def switch_to_evaluation(modules): # modules: as from `nn.Module.modules`
     "The flag `training` of each module, off"
     for m in modules:
         if isinstance(m, torch.jit.ScriptModule): _switch_scripted(m)
@@ -110,7 +110,7 @@ def _own_copy(o, memo, uncopied):
         uncopied[f'{type(o).__name__} ({first_line(e)})'] = o
         return o
 
-def warn_uncopied(names):
+def warn_uncopied(names): # names: of types, each with the error of its copy
     "One warning that names what every forward was given as the one before left it"
     if names: warnings.warn("can't be copied, so that every forward was given the same, set back as far as it can be "
         f"reached: {', '.join(names)}", stacklevel=4)
@@ -214,7 +214,7 @@ def _why_inference(model, device):
     if any(t.is_inference() for t in held(model)): return 'of a model made in inference mode'
 
 @contextmanager
-def gradients(wanted:bool, model:nn.Module, device:torch.device):
+def gradients(wanted:bool, model:nn.Module, device:torch.device): # device: where `model` runs
     "Gradients on or off while the block lasts; in inference mode there are none"
     why = _why_inference(model, device)
     if wanted and why: raise ValueError(f"grad=True {why}: there are no gradients")
@@ -222,7 +222,7 @@ def gradients(wanted:bool, model:nn.Module, device:torch.device):
 
 # %% ../nbs/core/state.ipynb #2cf8e9fb
 @contextmanager
-def room_around(model):
+def room_around(model:nn.Module): # whose calls are watched
     "The recursion limit, raised by what watching adds to calls through a chain of modules"
     depth = max(name.count('.') for name in walk(model)) + 1
     sys.setrecursionlimit(sys.getrecursionlimit() + 4*depth + 200)

@@ -32,7 +32,7 @@ def _described(o)->str:
     if not isinstance(o, (tuple, list)): return f'a {kind}'
     return f"a {kind} of {len(o)}: {', '.join(map(_described, o[:3]))}{', …'*(len(o)>3)}"
 
-def loss_of(output):
+def loss_of(output): # output: of the model
     "The loss that an output holds: `output.loss`, or `output['loss']` of a mapping"
     found = getattr(output, 'loss', None)
     if found is None and isinstance(output, Mapping): found = output.get('loss')
@@ -241,7 +241,7 @@ def _check_scaler(scaler, optimizer):
     if optimizer is None: raise ValueError("a scaler without an optimizer: its scale is found by the optimizer's steps")
 
 def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=None, clip=None, scaler=None):
-    "Refuse what no training step can be made of"
+    "Refuse what no training step can be made of; arguments as in `training`"
     why = _why_inference(model, device)
     if why: raise ValueError(f"a training step {why}: there are no gradients")
     if loss is not None and not callable(loss): raise TypeError(f"loss={loss!r} is no function of the output")

@@ -97,7 +97,7 @@ def device_clock(device:torch.device):
     return HostClock() if device.type=='cpu' else EventClock(device)
 
 # %% ../nbs/core/timing.ipynb #b4f116b6
-def check_count(name:str, value:int, least:int)->int:
+def check_count(name:str, value:int, least:int)->int: # name: what the error calls it
     "`value` if it is a whole number of at least `least`"
     whole = hasattr(value, '__index__') and not isinstance(value, bool)
     if not whole or operator.index(value)<least:
