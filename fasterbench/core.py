@@ -147,7 +147,7 @@ def _with(o, inside):
         else: object.__setattr__(new, k, v)   # a dataclass may be frozen
     return new
 
-def mapped(f, x):
+def mapped(f, x): # f: called with each leaf
     "`x` with `f` of each leaf, in containers of the same kinds"
     def go(o):
         inside = _inside(o)
@@ -304,7 +304,7 @@ def _replace_file(path, data):
         os.replace(beside, path)
     finally: beside.unlink(missing_ok=True)
 
-def write_file(path:str|Path, data:str|bytes)->Path:
+def write_file(path:str|Path, data:str|bytes)->Path: # of the file
     "Write bytes, or a text in UTF-8, to a file: all of it or nothing"
     path = Path(path)
     if path.exists() and not path.is_file(): _write(path, data)
@@ -321,7 +321,7 @@ def worked_in()->bool:
 
 class _Bar(tqdm): monitor_interval = 0   # no thread that stays
 
-def progress(items, label:str):
+def progress(items, label:str): # label: what stands before the bar
     "`items`, with a progress bar where somebody watches"
     disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
     return _Bar(items, desc=label, leave=False, disable=disable)

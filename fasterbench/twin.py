@@ -26,7 +26,7 @@ def _stays(o):
     return type(o).__name__ in ('ProcessGroup', 'DeviceMesh') and type(o).__module__.startswith('torch')
 
 # %% ../nbs/core/twin.ipynb #f6ad818f
-def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list:
+def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list: # kinds: types of what is looked for
     "All of `kinds` in `xs`: in their modules, containers, objects and closures"
     res, seen, todo = [], set(), [*xs]
     while todo:
@@ -83,7 +83,7 @@ def _like_memory(t, device, dtype):
     return new.view(t.dtype).to(dtype) if cast else new
 
 @patch
-def storage(self:Counterparts, t, device, dtype):
+def storage(self:Counterparts, t, device, dtype): # t: strided tensor
     "The counterpart of the memory of `t`, as if it held `dtype`"
     key = home(t), device, (t.dtype, dtype) if dtype is not t.dtype else None
     if key not in self.storages:
@@ -93,7 +93,7 @@ def storage(self:Counterparts, t, device, dtype):
 
 # %% ../nbs/core/twin.ipynb #db8bc65f
 @patch
-def strided(self:Counterparts, t, device):
+def strided(self:Counterparts, t, device): # device: of the counterpart
     "The counterpart of a tensor whose elements lie in a storage"
     dtype = self.dtype_of(t)
     storage = self.storage(t, device, dtype)
@@ -101,7 +101,7 @@ def strided(self:Counterparts, t, device):
     return self.wrapped(new, t)
 
 @patch
-def parts(self:Counterparts, t, device):
+def parts(self:Counterparts, t, device): # device: of the counterpart
     "The counterpart of a tensor that wraps others"
     inner = {n: self(o, device) if isinstance(o, torch.Tensor) else o for n,o in _inner(t).items()}
     new = type(t).__tensor_unflatten__(inner, t.__tensor_flatten__()[1], t.shape, t.stride())
