@@ -35,6 +35,7 @@ def _telling(mode, tell, kind, method):
         return method(self, *args, **kwargs)
     return told
 
+# %% ../nbs/core/graphs.ipynb #a34f9c72
 @contextmanager
 def before_graphs(
     mode, # a dispatch mode

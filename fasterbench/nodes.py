@@ -15,10 +15,11 @@ from torch.utils import checkpoint
 from .collectives import distributed
 
 # %% ../nbs/core/nodes.ipynb #57f96501
-def accumulates(node)->bool:
+def accumulates(node)->bool: # node: of autograd's graph
     "Does `node` put a gradient beside its parameter? It is made with that, and has no number of its own"
     return node.name()=='torch::autograd::AccumulateGrad'
 
+# %% ../nbs/core/nodes.ipynb #669a34ee
 class Nodes:
     "Which module was the innermost when a node of autograd's graph was made"
     def __init__(self, modules:dict): # name → module
@@ -83,15 +84,8 @@ def _hooks(runs, switch, nodes_done):
 def _at_end(f): torch.autograd.Variable._execution_engine.queue_callback(f)
 
 # %% ../nbs/core/nodes.ipynb #aa02ece2
-@contextmanager
-def backward_parts(
-    nodes:Nodes,
-    # called as a pass begins; gives a function of the name of the part that begins, `None` where one only ends; in a
-    # process group its `nodes_done`, if there is one, is called before what others have put at the end of the pass
-    begin,
-):
-    "While the block lasts, it is told to which module each part of a backward pass belongs"
-    run = torch.autograd._engine_run_backward
+def _parted(nodes, begin, run):
+    "`run`, the engine's backward pass, with hooks that tell whose part it comes to"
     def parted(outputs, grads, keep_graph, create_graph, *args, **kwargs):
         told = begin()
         switch = _telling(nodes, told, create_graph)
@@ -101,7 +95,19 @@ def backward_parts(
         finally:
             switch(None)
             for h in handles: h.remove()
-    torch.autograd._engine_run_backward = parted
+    return parted
+
+# %% ../nbs/core/nodes.ipynb #75486c1e
+@contextmanager
+def backward_parts(
+    nodes:Nodes,
+    # called as a pass begins; gives a function of the name of the part that begins, `None` where one only ends; in a
+    # process group its `nodes_done`, if there is one, is called before what others have put at the end of the pass
+    begin,
+):
+    "While the block lasts, it is told to which module each part of a backward pass belongs"
+    run = torch.autograd._engine_run_backward
+    torch.autograd._engine_run_backward = _parted(nodes, begin, run)
     try: yield
     finally: torch.autograd._engine_run_backward = run
 

@@ -43,7 +43,7 @@ def _storages(t):
 
 # %% ../nbs/core/paper.ipynb #ad3663ab
 @cache
-def in_cpp(func):
+def in_cpp(func)->bool: # func: `OpOverload`
     "Is `func` put together from others in C++?"
     if not torch._C._dispatch_has_kernel(func.name()): return False   # TorchScript knows some that are not dispatched
     if func.namespace=='prim': return False
@@ -90,7 +90,7 @@ class Paper(TorchDispatchMode):
 
 # %% ../nbs/core/paper.ipynb #cd77191f
 @patch
-def faked(self:Paper, t):
+def faked(self:Paper, t): # t: tensor, with data or without
     "A tensor like `t`, without data"
     if isinstance(t, FakeTensor) or t.is_nested: return t
     if not t.is_meta and not is_strided(t): return self.fake.from_tensor(t)
@@ -98,12 +98,12 @@ def faked(self:Paper, t):
     return FakeTensor(self.fake, bare, _cpu)
 
 @patch
-def refusal(self:Paper, how):
+def refusal(self:Paper, how:str): # how: by what it asks for them, in words
     "The error of a forward that asks for what is not there"
     return ValueError(f"the path of {self.where()} depends on values that only a run gives: it asks for them {how}")
 
 @patch
-def no_graph(self:Paper, kind):
+def no_graph(self:Paper, kind:str): # kind: the name of its class
     "A graph of an accelerator is about to be captured or replayed"
     raise ValueError(f"a {kind} in {self.where()} can't be captured or replayed without data")
 
@@ -111,7 +111,7 @@ def no_graph(self:Paper, kind):
 _aten = torch.ops.aten
 own_shapes = {}   # operation → what it gives on paper, from `(paper, func, …)`
 
-def gives(*funcs):
+def gives(*funcs): # funcs: of `OpOverload`
     "Says what operations give"
     def put(f):
         own_shapes.update(dict.fromkeys(funcs, f))
@@ -181,7 +181,7 @@ def _looks_again(func):
     return func.is_view or torch.Tag.inplace_view in func.tags or func._opname in _of_nested
 
 @patch
-def is_large(self:Paper, func, given, args, kwargs):
+def is_large(self:Paper, func, given, args, kwargs): # given: the tensors among its arguments
     "Would the result take more memory than what is known may take?"
     if given and all(t.numel()<=1024 for t in given) or kwargs.get('device')==_meta: return False
     try: out = self.shapes(func, args, kwargs)
@@ -191,7 +191,7 @@ def is_large(self:Paper, func, given, args, kwargs):
 
 # %% ../nbs/core/paper.ipynb #5b3a45a6
 @patch
-def runs(self:Paper, func, op, given, written, args, kwargs):
+def runs(self:Paper, func, op, given, written, args, kwargs): # op: is `func` an operation?; written: of `given`
     "Is everything known that it takes to run `func`, and is the result to be known?"
     if op and _looks_again(func) and not any(map(without_data, given)): return True   # what is unknown stays so
     live = any(s._cdata in self.kept for t in written for s in _storages(t))
@@ -334,7 +334,7 @@ def program_of(*xs)->list: # containers
     functions = [o for o in (*named, *found) if isinstance(o, FunctionType)]
     return [o for o in (*named, *(o for f in functions for o in _inside(f))) if isinstance(o, _containers)]
 
-def kept_program(*xs):
+def kept_program(*xs): # xs: modules, functions and what holds them
     "A context after which the containers of the program are as before, and torch's global hooks"
     return putting_back(Snapshot(*program_of(*xs), *module_hooks, sums=False, deep=False))
 
@@ -387,7 +387,7 @@ def _samples(sample, memo):
 _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # what torch's errors speak of
 
 @contextmanager
-def in_words(paper):
+def in_words(paper:Paper):
     "Errors of tensors that have no data, in words, and nothing on standard error"
     log = logging.getLogger('torch._subclasses.fake_tensor')   # where errors of the program are shown, too
     old, log.disabled = log.disabled, True
