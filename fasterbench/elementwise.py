@@ -116,6 +116,7 @@ per_input = { # FLOPs for each element of the first input
     9: 'binary_cross_entropy binary_cross_entropy_with_logits',
 }
 
+# %% ../nbs/counting/elementwise.ipynb #7a38cfc0
 rules_of(per_input, by_input, 'input')
 rule('xor_sum', '1 per input element', library='prims')(by_input(1))
 

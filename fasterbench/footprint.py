@@ -294,6 +294,7 @@ def footprint(self:Watched)->Footprint:
     return Footprint({p: mode.by_kind(end) for p,end in self.ends.items()}, dict(by_module), held[top],
         mode.log[top-1][-1] if top else 'forward', mode.by_kind(top))
 
+# %% ../nbs/counting/footprint.ipynb #6e0cfeb6
 def step_footprint(
     model:nn.Module,
     make, # runs one step, called with `part`

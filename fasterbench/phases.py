@@ -157,6 +157,7 @@ def followed(nodes, passing, within):
     "A backward pass in this thread, followed by module, with what is done again in it"
     with set_multithreading_enabled(False), backward_parts(nodes, passing), recomputed_parts(nodes, within): yield
 
+# %% ../nbs/counting/phases.ipynb #630b91e1
 def counted_step(
     step, # a `Step`
     modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`

@@ -115,6 +115,7 @@ def crossing(self:PlacedMoves,
     return passed([(*m[1:], *times) for m,times in moves.items()], [m[0] in places for m in moves],
         birth in places, birth is None or at in self.stays)
 
+# %% ../nbs/counting/places.ipynb #8a67ed9d
 @patch
 def boundary(self:PlacedMoves,
     places, # the set of them
