@@ -149,6 +149,7 @@ def _autocast_as_on(device):
     else:
         with torch.autocast('cpu', torch.get_autocast_dtype(device)): yield
 
+# %% ../nbs/analysis/paper_steps.ipynb #096c091e
 @contextmanager
 def step_on_paper(
     model:nn.Module, # stays as it is
