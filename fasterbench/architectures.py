@@ -56,7 +56,7 @@ def causal_pairs(
 def experts_touched(
     experts:int, # of a layer
     per_token:int, # that each token is sent to
-    tokens:int,
+    tokens:int, # of the batch
 )->float: # experts, on average
     "How many experts a batch needs, if its tokens are sent evenly and independently"
     return experts*(1 - (1 - per_token/experts)**tokens)
@@ -139,7 +139,10 @@ def _attention(config, t):
     return next(o for o in ('fasterbench', 'sdpa', 'eager') if all(o in table for table in tables))
 
 # %% ../nbs/analysis/architectures.ipynb #f56b97e7
-def build_on_meta(config, dtype:torch.dtype):
+def build_on_meta(
+    config, # of transformers; `load_config` makes one
+    dtype:torch.dtype, # of the parameters
+): # in evaluation mode, on the meta device
     "The causal language model of `config`, without memory for its weights"
     t = _transformers()
     how = dict(dtype=dtype, attn_implementation=_attention(config, t))

@@ -68,7 +68,7 @@ class Launch(NamedTuple):
 
 class Held(NamedTuple):
     "An operation, or a part of one, in a kernel"
-    launch:Launch
+    launch:Launch # of the kernel
     name:str     # of the operation of which it is a part
     product:bool # a matrix product?
     weight:int   # FLOP of all launches, by the rule of the decomposed operation
@@ -214,7 +214,7 @@ def kernel_cost(k:Kernel, done:Counter, launches:int, unknown:Counter)->ModuleCo
 
 def unknown_in(
     held:set, # pairs of place and operation, in a kernel
-    costs:Costs,
+    costs:Costs, # of the eager model
 )->Counter: # operation → calls
     "Operations without a rule of which a kernel contains a part, with their calls"
     rows = {p: costs.by_module[p].unknown for p,_ in held if p in costs.by_module}
