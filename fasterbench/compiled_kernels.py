@@ -68,7 +68,7 @@ class Launch(NamedTuple):
 
 class Held(NamedTuple):
     "An operation, or a part of one, in a kernel"
-    launch:Launch
+    launch:Launch # of the kernel
     name:str     # of the operation of which it is a part
     product:bool # a matrix product?
     weight:int   # FLOP of all launches, by the rule of the decomposed operation
@@ -91,6 +91,7 @@ def takers(
     strange = [o for o in others if o.name not in known]
     return next(filter(None, (named(held), named(beside), strange, others, held, beside)), [])
 
+# %% ../nbs/analysis/compiled_kernels.ipynb #297d8f5c
 def _products(held): return [o for o in held if o.product]
 
 def product_takers(
@@ -213,7 +214,7 @@ def kernel_cost(k:Kernel, done:Counter, launches:int, unknown:Counter)->ModuleCo
 
 def unknown_in(
     held:set, # pairs of place and operation, in a kernel
-    costs:Costs,
+    costs:Costs, # of the eager model
 )->Counter: # operation → calls
     "Operations without a rule of which a kernel contains a part, with their calls"
     rows = {p: costs.by_module[p].unknown for p,_ in held if p in costs.by_module}
@@ -256,6 +257,7 @@ def point(self:KernelRows, name, module, cost, key, peaks)->RooflinePoint:
     "A row of one module or of one kernel"
     return roofline_point(name, module, cost, self.samples(key), self.forward_s, peaks, (), self.middle)
 
+# %% ../nbs/analysis/compiled_kernels.ipynb #b0dd6885
 @patch
 def inside(self:KernelRows, place)->str|None: # name of a region; `None`: outside of all
     return next((n for n in self.regions if inside(place, n) is not None), None)
@@ -346,6 +348,7 @@ def regions_of(model)->dict: # name → module
     for n,m in regions.items(): inductor_options(n, m)
     return regions
 
+# %% ../nbs/analysis/compiled_kernels.ipynb #bd311f41
 @patch
 def profile_kernels(self:RooflineAnalyzer,
     device:str|torch.device|None=None, # `None`: where the model is

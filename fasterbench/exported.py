@@ -98,6 +98,7 @@ class Stretch(NamedTuple):
         inner = (o.calls for o in self.items if isinstance(o, Stretch))
         return sum(inner, Counter([self.path]))
 
+# %% ../nbs/analysis/exported.ipynb #7d818519
 def stretch(
     nodes:list, # of a graph, in order
     around, # function like `Turns.around`

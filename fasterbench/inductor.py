@@ -61,7 +61,8 @@ def inductor_options(
 
 def compiled_regions(
     modules:dict, # name → module
-)->dict: # the same, of those that `torch.compile` made
+)->dict: # the same, of some of them
+    "The modules that `torch.compile` made, or that are compiled in place"
     return {n:m for n,m in modules.items() if torch_compiled(m)}
 
 # %% ../nbs/analysis/inductor.ipynb #bb3f37f7
@@ -73,6 +74,7 @@ class Operation(NamedTuple):
     cost:Cost    # of one execution; FLOPs are `None` if no rule is known
     dtype:torch.dtype|None # of its arithmetic
 
+# %% ../nbs/analysis/inductor.ipynb #d156f1a8
 @dataclass
 class Kernel:
     "A kernel that compiled code calls"
@@ -177,6 +179,7 @@ class Frame(NamedTuple):
     variables:dict # local variables: name → value
     context:object # of Dynamo's tracing; the backward graph has the same
 
+# %% ../nbs/analysis/inductor.ipynb #eec45e79
 class Recorder:
     "Records the kernels that Inductor makes"
     def __init__(self,
@@ -211,6 +214,7 @@ def operation(self:Recorder, node, value)->Operation:
     "What a node of the graph stands for"
     return Operation(node.name, self.module(node), _original(node), *node_cost(node, value))
 
+# %% ../nbs/analysis/inductor.ipynb #323d96af
 def working_dtype(operations:list)->torch.dtype|None:
     "The dtype of the operation with the most FLOPs, matrix products first"
     worked = [o for o in operations if o.dtype is not None]
@@ -234,6 +238,7 @@ def _origin(node):
     origin, op = node.get_origin_node(), getattr(node, 'op_overload', None)
     return origin if origin is not None else next((f for f in node.origins if op is not None and f.target is op), None)
 
+# %% ../nbs/analysis/inductor.ipynb #479b70cf
 def _writers():
     "Node of the graph → names of the scheduler's nodes that write its result"
     res, libraries = defaultdict(set), {}
@@ -277,6 +282,8 @@ class Told:
     def nothing(number): pass
 
 told = Told() # what is told of the code that is generated now
+
+# %% ../nbs/analysis/inductor.ipynb #27c99694
 _numbers = count()
 
 @patch
@@ -362,9 +369,9 @@ def _backend(rec, region, module, options):
 
 # %% ../nbs/analysis/inductor.ipynb #eb25da98
 def recompiled(
-    rec:Recorder,
+    rec:Recorder, # of the model; the region is called within `compiling(rec)`
     name:str, # of the region
-    region:nn.Module,
+    region:nn.Module, # compiled by Inductor, and left as it is
 )->Callable: # to call instead of the region; its first call compiles
     "A region compiled by Inductor again, its kernels recorded"
     module = region._orig_mod if wrapped(region) else region

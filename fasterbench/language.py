@@ -122,6 +122,7 @@ class Counted(NamedTuple):
     cached:float      # bytes of the cache at the end
     kept:float        # bytes of the weights
 
+# %% ../nbs/analysis/language.ipynb #503778bc
 def counted_forward(
     model, # on the meta device
     tokens:int, # of a sequence, that go in
@@ -164,6 +165,7 @@ def phase_under(
     return Phase(name, tokens, costs.flops, costs.matmul_flops, costs.bytes_moved, counted.cached, times, rows,
         causal and causal.flops, causal_times, causal_rows, needed, peaks.holds(needed))
 
+# %% ../nbs/analysis/language.ipynb #bdcdfbd4
 def _phase(name, model, tokens, length, batch, size, cached, peaks):
     return phase_under(name, batch*tokens, counted_forward(model, tokens, length, batch, size, cached), peaks)
 
@@ -175,6 +177,22 @@ def stored_bytes(
     "What tensors take, each once"
     own = {id(t): t for t in tensors}.values()
     return sum(t.numel()*(size if size and t.dim()>1 else t.element_size()) for t in own)
+
+# %% ../nbs/analysis/language.ipynb #acf49d53
+def _formats(dtype, **asked):
+    "Bytes of an element of what is asked for, `None`: as in `dtype`; refuses arithmetic in another dtype than a float"
+    sizes = [None if v is None else element_bytes(v, k) for k,v in asked.items()]
+    if dtype.is_floating_point: return sizes
+    raise ValueError(f"dtype={dtype}: the arithmetic is floating point; "
+        "`weights` is the format that weights are kept in")
+
+# %% ../nbs/analysis/language.ipynb #1a50d92f
+def _on_one_device(config, dtype, size, cached, batch, prompt, context, peaks):
+    model = build_on_meta(load_config(config), dtype)
+    kept = stored_bytes(model.parameters(), size)
+    how, params = (batch, size, cached, peaks), sum(p.numel() for p in model.parameters())
+    phases = _phase('prefill', model, prompt, 0, *how), _phase('decode', model, 1, context, *how)
+    return LanguageEstimate(type(model).__name__, params, kept, batch, prompt, context, dtype, peaks, *phases)
 
 def _over_devices(config, dtype, size, cached, batch, prompt, context, peaks, mesh, links, microbatches):
     from fasterbench.meshes import over_devices
@@ -201,19 +219,11 @@ def estimate_language(
     peaks = peaks_of(peaks, dtype)
     prompt = context if prompt is None else prompt
     for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
-    size, cached = (None if v is None else element_bytes(v, k) for k,v in dict(weights=weights, cache=cache).items())
-    if not dtype.is_floating_point:
-        raise ValueError(f"dtype={dtype}: the arithmetic is floating point; "
-            "`weights` is the format that weights are kept in")
-    if mesh is not None:
-        return _over_devices(config, dtype, size, cached, batch, prompt, context, peaks, mesh, links, microbatches)
-    if links is not None or microbatches is not None:
-        raise ValueError("links and microbatches are for a mesh of devices")
-    model = build_on_meta(load_config(config), dtype)
-    kept = stored_bytes(model.parameters(), size)
-    how, params = (batch, size, cached, peaks), sum(p.numel() for p in model.parameters())
-    phases = _phase('prefill', model, prompt, 0, *how), _phase('decode', model, 1, context, *how)
-    return LanguageEstimate(type(model).__name__, params, kept, batch, prompt, context, dtype, peaks, *phases)
+    size, cached = _formats(dtype, weights=weights, cache=cache)
+    how = config, dtype, size, cached, batch, prompt, context, peaks
+    if mesh is not None: return _over_devices(*how, mesh, links, microbatches)
+    if links is None and microbatches is None: return _on_one_device(*how)
+    raise ValueError("links and microbatches are for a mesh of devices")
 
 # %% ../nbs/analysis/language.ipynb #395fe96f
 def by_kind(

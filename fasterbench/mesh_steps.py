@@ -93,6 +93,7 @@ def _rank_memory(memory, shards):
     phase, most = max(times, key=lambda o: sum(o[1].values()))
     return replace(memory, live=live, peak=sum(most.values()), peak_phase=phase, at_peak=most)
 
+# %% ../nbs/analysis/mesh_steps.ipynb #afe0ac1b
 def _of_rank(rows, shards):
     "The rows of a rank, beside what it holds"
     own = copy.copy(rows)
@@ -139,6 +140,7 @@ def mesh_of(self:RooflineAnalyzer,
 @patch
 def dividing(self:RooflineAnalyzer, layout:Layout): return tensor_parallel(layout.tp) # a context: divide copies
 
+# %% ../nbs/analysis/mesh_steps.ipynb #b59832b5
 @patch
 def on_mesh(self:RooflineAnalyzer, rows:Roofline, costs, layout:Layout, links:dict)->MeshRun:
     "What many ranks take that each do `rows`, counted as `costs`"

@@ -38,6 +38,7 @@ def _check_percent(**values):
         if not isinstance(v, Real) or isinstance(v, bool) or not 0<=v<=100:
             raise ValueError(f"{k}={v!r}: a percentage is a number from 0 to 100")
 
+# %% ../nbs/analysis/ncu.ipynb #86d2f2cd
 @dataclass(frozen=True)
 class SOLConfig:
     "What counts as near, low and better; percent throughout"
@@ -89,7 +90,9 @@ def _percent(metrics, names, notes):
 # %% ../nbs/analysis/ncu.ipynb #86426f6c
 class SOLAnalyzer:
     "Reads speed-of-light metrics, one kernel or one run after the other"
-    def __init__(self, config:SOLConfig=SOLConfig()):
+    def __init__(self,
+        config:SOLConfig=SOLConfig(), # thresholds, in percent
+    ):
         if not isinstance(config, SOLConfig): raise TypeError(f"config is a SOLConfig, not {type(config).__name__}")
         self.config = config
         self.reset()
@@ -153,8 +156,8 @@ def analyze(self:SOLAnalyzer,
 @dataclass
 class Decision:
     "Whether to stop, and why"
-    stop:bool
-    reason:str
+    stop:bool  # is there nothing left to gain?
+    reason:str # in words, with the percentages
     def __bool__(self): return self.stop
 
 @patch
@@ -170,7 +173,9 @@ def _note(self:SOLAnalyzer, result):
 
 # %% ../nbs/analysis/ncu.ipynb #d043d37f
 @patch
-def should_stop(self:SOLAnalyzer, result:SOLResult)->Decision:
+def should_stop(self:SOLAnalyzer,
+    result:SOLResult, # of the newest run
+)->Decision:
     "Take note of a result, and say whether there is more to gain"
     if not isinstance(result, SOLResult): raise TypeError(f"result is a SOLResult, not {type(result).__name__}")
     better, worse = self._note(result)
@@ -196,7 +201,7 @@ level_bytes = { # counters of each level: those that are there together are summ
     'L2': [('lts__t_bytes.sum',)], 'L1': [('l1tex__t_bytes.sum',)]}
 
 def kernel_bytes(
-    metrics:dict,
+    metrics:dict, # name → number
     level:str='DRAM' # of `level_bytes`
 )->float|None: # bytes
     "Bytes that went through a level of the memory"
@@ -232,7 +237,9 @@ def _flop_counters(metrics):
     return {**names, **{m:None for m in metrics if _tensor_path.fullmatch(str(m))}}
 
 # %% ../nbs/analysis/ncu.ipynb #ba0d5c05
-def kernel_flops(metrics:dict)->float|None: # FLOP; `None`: no counter of them is there, or one is no count
+def kernel_flops(
+    metrics:dict, # name → number
+)->float|None: # FLOP; `None`: no counter of them is there, or one is no count
     "FLOPs that a kernel really did"
     names = _flop_counters(metrics)
     counters = {m: counter_value(metrics[m]) for m in names}
@@ -293,7 +300,7 @@ _columns = { # heading → alignment, cell for a kernel and its `SOLResult`
 # %% ../nbs/analysis/ncu.ipynb #011e3276
 def kernel_table(
     kernels:list, # of `Kernel`
-    config:SOLConfig=SOLConfig(),
+    config:SOLConfig=SOLConfig(), # thresholds, in percent
 )->str:
     "Kernels with their speeds of light, as text"
     sol = SOLAnalyzer(config)

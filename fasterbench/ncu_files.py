@@ -131,11 +131,11 @@ def counter_value(value)->float|None:
 @dataclass
 class Kernel:
     "A launch of a kernel, or all launches of one"
-    name:str
+    name:str              # as ncu prints it, with the types of its arguments
     metrics:dict          # name of a metric → number, in units without prefix, or text
     calls:int = 1         # launches
-    grid:str = ''         # as ncu prints it
-    block:str = ''
+    grid:str = ''         # blocks in each dimension, as ncu prints it
+    block:str = ''        # threads in each dimension, as ncu prints it
     device:str = ''       # compute capability
     missing:list = field(default_factory=list) # metrics that are there without a value
     @property

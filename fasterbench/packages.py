@@ -34,6 +34,7 @@ def archive_names(
     except zipfile.BadZipFile:
         raise ValueError(f"{path!r} is no archive, so neither an exported program nor an AOTInductor package") from None
 
+# %% ../nbs/analysis/packages.ipynb #2a15a3ee
 def packaged(
     path:str # of a `.pt2` file
 )->str|None: # the name of the model in an AOTInductor package; `None`: it is an exported program
@@ -56,6 +57,7 @@ def written_by(
         try: return json.loads(z.read(name)).get('torch_version') if name else None
         except ValueError: return None
 
+# %% ../nbs/analysis/packages.ipynb #c40f28ac
 def _loaded(path, load, *args):
     "Load a file by `load`; an error names the versions of torch"
     try: return load(path, *args)
@@ -65,6 +67,7 @@ def _loaded(path, load, *args):
         what = f"{type(e).__name__}: {first_line(e)}"
         raise ValueError(f"{path!r}{by} can't be loaded by torch {torch.__version__}: {what}") from e
 
+# %% ../nbs/analysis/packages.ipynb #0521fe7e
 def load_program(
     path:str # of a file that `torch.export.save` wrote
 )->Exported:
@@ -86,6 +89,7 @@ def _constant_like(said):
     dtype = re.search(r'dtype_(\w+)', said['dtype'])[1]
     return torch.empty([int(o) for o in re.findall(r'\d+', said['shape'])], dtype=getattr(torch, dtype), device='meta')
 
+# %% ../nbs/analysis/packages.ipynb #3d6f2dba
 def package_constants(
     path:str # of a package
 )->list|None: # meta tensors; `None`: the package has no such source
@@ -104,6 +108,7 @@ def _package_run(inputs, constants, number): return _waiting[number]()
 
 _package_run.register_fake(lambda inputs, constants, number: _waiting[number]())   # constants are on the meta device
 
+# %% ../nbs/analysis/packages.ipynb #e673f173
 def as_operation(
     call, # function without arguments; returns tensors, in containers or not
     inputs:list, constants:list, # tensors that it reads
@@ -185,6 +190,7 @@ def load_package(
     counts = load_program(counts) if isinstance(counts, str) else counts
     return Package(_loaded(path, _load_package, name), counts, package_constants(path))
 
+# %% ../nbs/analysis/packages.ipynb #e93e45ab
 def load_file(
     path:str, # of a `.pt2` file
     counts:str|None=None, # file of the program that a package was made from

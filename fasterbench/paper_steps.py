@@ -70,7 +70,7 @@ def _by_default(group):
     return 'foreach' in group and group['foreach'] is None
 
 def as_on(
-    optimizer,
+    optimizer, # whose groups are changed in place
     device:str|None, # type of a device; `None`: the CPU
 ):
     "Let an optimizer work as it does on a device"
@@ -149,10 +149,11 @@ def _autocast_as_on(device):
     else:
         with torch.autocast('cpu', torch.get_autocast_dtype(device)): yield
 
+# %% ../nbs/analysis/paper_steps.ipynb #096c091e
 @contextmanager
 def step_on_paper(
     model:nn.Module, # stays as it is
-    sample,
+    sample, # its input
     loss=None, optimizer=None, clip=None, # of `estimate_step`
     dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
@@ -170,7 +171,7 @@ def step_on_paper(
 
 # %% ../nbs/analysis/paper_steps.ipynb #f7ee9a64
 def count_on_paper(
-    step:PaperStep, paper,
+    step:PaperStep, paper, # of `step_on_paper`
     device:str|None=None, # type of the device on which it would run; `None`: the CPU
 ): # `Costs` by `Place`, name → module
     "Count the second step without data; what it can't tell is said of the module that asks"
