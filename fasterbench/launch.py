@@ -73,6 +73,7 @@ def hear_out(self:Processes,
     if tells: return self.store.set('told', '')
     came_true(lambda: self.store.check(['told']), patience)
 
+# %% ../nbs/launch.ipynb #3a685c07
 @contextmanager
 def one_voice(e:BaseException): # a context of whether this process says what went wrong
     "One process alone tells of an error; of several one does, and the others wait until it has"

@@ -37,6 +37,7 @@ def _mesh(ranks, group):
     made = dist.new_group([*range(ranks)], group_desc=group)
     return DeviceMesh.from_group(made, 'cpu', mesh_dim_names=(f'{group} on paper {next(_meshes)}',))
 
+# %% ../nbs/core/paper_ranks.ipynb #d68ca4c8
 @contextmanager
 def paper_rank(
     ranks:int,
