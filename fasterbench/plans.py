@@ -118,7 +118,7 @@ def by_name(
     told:dict, # name → what is said of it
     last:bool=True, # is a number at the end of a name one of a block, too? Else it tells layers apart
 )->list: # lines
-    "What is said of modules, equal blocks as one"
+    "Lines of names and what is said of them, equal blocks as one"
     lines = {}
     for name,what in told.items(): lines.setdefault((_starred(name, last) or '(the model)', what), []).append(name)
     def text(name, names): return f'{name} ({len(names)}×)' if names[1:] else names[0] or name
@@ -142,7 +142,7 @@ def tp_parts(
 _counts = 'num_heads', 'n_heads', 'num_attention_heads', 'num_key_value_heads', 'num_kv_heads', 'all_head_size'
 
 def _set_local(m, ranks):
-    "Say of an attention what is on this rank"
+    "Change the numbers of heads of an attention to those of one rank"
     for k in _counts:
         if isinstance(getattr(m, k, None), int): setattr(m, k, getattr(m, k)//ranks)
 
