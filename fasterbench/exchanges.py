@@ -79,6 +79,7 @@ def _future(work):
     except RuntimeError as e:
         if 'not implemented' not in str(e): raise
 
+# %% ../nbs/analysis/exchanges.ipynb #c3fa11b0
 @patch
 def watch_end(self:ExchangeTimer, i:int, work):
     "Have it noted when a collective is done"
