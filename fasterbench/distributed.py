@@ -20,9 +20,9 @@ from .waiting import boot_id, offsets, waited, waits
 def together(
     ranks:bool,    # with all ranks, if there are others?
     timeout:float, # seconds that a rank waits for the others
-    **alone, # name → value of what only a rank alone can do
+    **alone, # options for which a rank has to be alone: name → value
 ): # a context of a `Rendezvous`, or of `None`
-    "What a profile runs in: where there are other ranks, all meet"
+    "What a profile runs in: a meeting of all ranks, where there are others"
     check_seconds('timeout', timeout)
     if not (ranks and distributed() and _world()>1): return nullcontext()
     if asked := [k for k,v in alone.items() if v]:
@@ -35,7 +35,7 @@ def _world()->int:
 
 # %% ../nbs/analysis/distributed.ipynb #b16ef2a4
 def agreement(met):
-    "A function of whether this rank wants something: does any?"
+    "A function that says whether any rank wants something; called on all of them, with what this one wants"
     return bool if met is None else lambda wanted: any(met.exchange(wanted, 'what all agree on'))
 
 # %% ../nbs/analysis/distributed.ipynb #e66c5cc4
@@ -60,10 +60,11 @@ def _key(row): return row.name if row.phase is None else Place(row.phase, row.na
 
 def tell_waits(
     rows:list, # of one rank, which are changed
-    told:list, # of each rank: `boot_id`, when its forwards began, their `TimedExchange`s
-    rank:int, middle:list, # this one, and the positions of forwards of which its rows are means
+    told:list, # of each rank: `boot_id`, when its forwards began (seconds), their `TimedExchange`s
+    rank:int,    # this one
+    middle:list, # positions of the forwards of which its rows are means
 ):
-    "Say of rows what they waited for"
+    "Set what rows of collectives waited for"
     boots = [boot for boot,_,_ in told]
     def of(i): return waited([e[i] for _,_,e in told], offsets([b[i] for _,b,_ in told], boots))[rank]
     found = waits([of(i) for i in middle])
@@ -77,7 +78,7 @@ def tell_ranks(
     rows:list, # of one rank, which are changed
     results:list, # `Roofline` of each rank
 ):
-    "Say of rows how long they took on each rank"
+    "Set how long rows took on each rank"
     times = [{r.label: r.time_s for r in o} for o in results]
     for row in rows: row.rank_s = tuple(t.get(row.label) for t in times)
 

@@ -24,11 +24,11 @@ class TimedExchange:
     done:object = None    # when it was done; `None`: not known
     waits:list = field(default_factory=list) # from and to: when its result was waited for
     @property
-    def stretches(self)->list: return [(self.start, self.end), *self.waits] # in which nothing else was done
+    def stretches(self)->list: return [(self.start, self.end), *self.waits] # (from, to), in which nothing else was done
     @property
     def exposed_s(self)->float: return sum(b - a for a,b in self.stretches) # seconds
     @property
-    def over(self)->float: # seconds
+    def over(self)->float: # seconds: when it was done; if not known, the end of the last wait
         return max(self.stretches[-1][1] if self.done is None else self.done, self.end)
 
 # %% ../nbs/analysis/exchanges.ipynb #0c94e2b8
@@ -43,27 +43,34 @@ class ExchangeTimer:
     "Notes the collectives of this process"
     def __init__(self,
         clock,        # whose marks are noted
-        key:Callable, # called with a `Collective`: the row that it belongs to
-        note:Callable,  # called with the key and the marks of what is spent on it
-        again:Callable, # called with the key: the one for waiting
+        key:Callable, # called with a `Collective`: the key of the row that it belongs to
+        note:Callable,  # called with (key, from, to), in marks: what is spent on it
+        again:Callable, # called with a key: the key for the time that is spent on waiting
     ):
         self.clock, self.key, self.note, self.again = clock, key, note, again
         self.watch = watching_collectives(self.issued, self.waited)
         self.begin()
-    def issued(self, collective, issue):
-        e = TimedExchange(self.key(collective), collective, self.clock.mark())
-        work = issue()
-        e.end = self.clock.mark()
-        self.note((e.key, e.start, e.end))
-        self.made.append(e)
-        if work is not None: self.watch_end(len(self.made) - 1, work)
-        return e
-    def waited(self, e, wait):
-        start = self.clock.mark()
-        try: return wait()
-        finally:
-            e.waits.append((start, self.clock.mark()))
-            self.note((self.again(e.key), *e.waits[-1]))
+
+# %% ../nbs/analysis/exchanges.ipynb #0ba4315b
+@patch
+def issued(self:ExchangeTimer, collective, issue):
+    "Note the call that issues a collective"
+    e = TimedExchange(self.key(collective), collective, self.clock.mark())
+    work = issue()
+    e.end = self.clock.mark()
+    self.note((e.key, e.start, e.end))
+    self.made.append(e)
+    if work is not None: self.watch_end(len(self.made) - 1, work)
+    return e
+
+@patch
+def waited(self:ExchangeTimer, e, wait):
+    "Note a wait for its result"
+    start = self.clock.mark()
+    try: return wait()
+    finally:
+        e.waits.append((start, self.clock.mark()))
+        self.note((self.again(e.key), *e.waits[-1]))
 
 # %% ../nbs/analysis/exchanges.ipynb #8e16dfcd
 def _future(work):
@@ -72,6 +79,7 @@ def _future(work):
     except RuntimeError as e:
         if 'not implemented' not in str(e): raise
 
+# %% ../nbs/analysis/exchanges.ipynb #c3fa11b0
 @patch
 def watch_end(self:ExchangeTimer, i:int, work):
     "Have it noted when a collective is done"
@@ -92,12 +100,13 @@ def on_device(self:ExchangeTimer, i:int, work):
 # %% ../nbs/analysis/exchanges.ipynb #fe72bb4d
 @patch
 def begin(self:ExchangeTimer):
-    "Forget all"
+    "Forget what was noted"
     self.made = []      # of `TimedExchange`
     self.ends = {}      # position of one → mark of its end
     self.unseen = None  # the mark from which on somebody may wait without being seen
     self.watch.forget()
 
+# %% ../nbs/analysis/exchanges.ipynb #43c7fc74
 @patch
 def marks(self:ExchangeTimer)->list: # of the clock
     "All marks, in the order in which `told` takes the seconds"
@@ -118,12 +127,12 @@ def told(self:ExchangeTimer,
 # %% ../nbs/analysis/exchanges.ipynb #690600ae
 @patch
 def nodes_done(self:ExchangeTimer):
-    "All nodes of a backward pass are done"
+    "To be called when all nodes of a backward pass have run"
     self.unseen = self.clock.mark()
 
 @patch
 def waited_unseen(self:ExchangeTimer):
-    "A backward pass is over: note what was waited for since all nodes were done, and nobody saw"
+    "To be called when a backward pass is over: note the wait since all its nodes have run"
     start, self.unseen = self.unseen, None
     mine = set(map(id, self.made))
     pending = [e for e,_ in self.watch.works.values() if id(e) in mine]

@@ -12,6 +12,7 @@ import hashlib, math, re, socket
 from collections.abc import Mapping
 from typing import NamedTuple
 import torch, torch.distributed as dist
+from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
 from .collectives import group_name
 from .core import device_name, first_line, resolve_device
@@ -143,11 +144,19 @@ class ProbeCall:
         self.y = self.x if probe.in_place else tensor(self.pieces)
     def __call__(self): self.probe.run(self.x, self.y, self.group)
     def __str__(self): return f'{self.probe.name} of {self.nbytes} bytes'
-    def fill(self):
-        if not self.probe.in_place: self.y.fill_(-1.)
-        fill(self.x, self.own)
-        return self
-    def right(self)->bool: return holds(self.y, self.pieces)
+
+# %% ../nbs/hardware/link_probes.ipynb #22bf771b
+@patch
+def fill(self:ProbeCall)->ProbeCall: # itself
+    "Put in what this rank brings"
+    if not self.probe.in_place: self.y.fill_(-1.)
+    fill(self.x, self.own)
+    return self
+
+@patch
+def right(self:ProbeCall)->bool:
+    "Is there what this rank should have got?"
+    return holds(self.y, self.pieces)
 
 # %% ../nbs/hardware/link_probes.ipynb #8bd7b623
 def _says_lacking(e):
@@ -268,9 +277,19 @@ def backend_of(name:str, group, device:torch.device)->str:
     if device.type in of: return of[device.type]
     raise ValueError(f"the group {name!r} has no backend for {device.type}: its backends are {config}")
 
+# %% ../nbs/hardware/link_probes.ipynb #78918cf3
 def _best_times(times): # of several probes of one kind
     sizes = sorted({k for o in times for k in o})
     return {k: min(o[k] for o in times if k in o) for k in sizes}
+
+def _timed(probes, *how):
+    "Kind → the best time of each size; kind → why the backend lacks it"
+    found, lacks = {}, {}
+    for o in probes:
+        times = message_times(o, *how)
+        if isinstance(times, str): lacks[o.kind] = times
+        else: found.setdefault(o.kind, []).append(times)
+    return {k: _best_times(v) for k,v in found.items()}, {k: v for k,v in lacks.items() if k not in found}
 
 # %% ../nbs/hardware/link_probes.ipynb #e4b0d433
 def measure_link(
@@ -283,18 +302,13 @@ def measure_link(
     seconds:float=0.05,    # for each size of each collective, roughly
 )->Link: # the same on each rank
     "How fast the ranks of a group exchange data; called on each of them"
-    device, n, found, lacks = resolve_device(device), group.size(), {}, {}
+    device, n = resolve_device(device), group.size()
     backend = backend_of(name, group, device)
     most = largest_message(group, device) if largest is None else largest
-    for o in probes or link_probes.values():
-        times = message_times(o, group, device, most, seconds)
-        if isinstance(times, str): lacks[o.kind] = times
-        else: found.setdefault(o.kind, []).append(times)
-    if not found: raise RuntimeError(f"{backend} has no collective that could be timed: {lacks}")
-    samples = {k: _best_times(v) for k,v in found.items()}
+    samples, lacks = _timed(probes or link_probes.values(), group, device, most, seconds)
+    if not samples: raise RuntimeError(f"{backend} has no collective that could be timed: {lacks}")
     rates = {k: max(bus_bytes(k, size, n)/s for size,s in v.items()) for k,v in samples.items()}
     latencies = {k: v[min(v)] for k,v in samples.items()}
-    lacks = {k: v for k,v in lacks.items() if k not in found}
     return Link(name, n, max(rates.values()), rates, latencies, samples, backend, way(group, device), 'measured', lacks)
 
 # %% ../nbs/hardware/link_probes.ipynb #90613aa7

@@ -38,7 +38,7 @@ def _check_words(o):
         if not isinstance(v, str): raise ValueError(f"{k}={v!r} is no text")
 
 def check_link(o):
-    "Refuse what can be no link"
+    "Raise a `ValueError` for what no link can have"
     _check_words(o)
     if not o.group or not isinstance(o.group, str): raise ValueError(f"group={o.group!r} is no name")
     check_count('ranks', o.ranks, 2)

@@ -15,7 +15,7 @@ from .settings import one_at_a_time
 def check_alone(
     what:str, # was asked for
 ):
-    "Refuse to play a rank where there are others"
+    "Raise a `ValueError` where there is a process group already"
     import torch.distributed as dist
     if not dist.is_available(): raise ValueError(f"{what}: this PyTorch is built without torch.distributed")
     if distributed(): raise ValueError(f"{what}: this process is rank {dist.get_rank()} of {dist.get_world_size()} "
@@ -23,7 +23,7 @@ def check_alone(
 
 @contextmanager
 def _same_hook():
-    "A process group puts the number of its rank before errors, also when it is gone"
+    "A process group changes how errors are printed, with the number of its rank, and does not change it back"
     hook = sys.excepthook
     try: yield
     finally: sys.excepthook = hook
@@ -37,9 +37,10 @@ def _mesh(ranks, group):
     made = dist.new_group([*range(ranks)], group_desc=group)
     return DeviceMesh.from_group(made, 'cpu', mesh_dim_names=(f'{group} on paper {next(_meshes)}',))
 
+# %% ../nbs/core/paper_ranks.ipynb #d68ca4c8
 @contextmanager
 def paper_rank(
-    ranks:int,
+    ranks:int, # in the world
     group:str, # what the group of all of them is called
 ): # `DeviceMesh` of one dimension
     "Let this process be the first of some ranks, as long as the block lasts"

@@ -15,9 +15,9 @@ from fastcore.basics import patch
 from .core import first_line
 
 # %% ../nbs/core/rendezvous.ipynb #f09d32c1
-class RankError(RuntimeError): "Another rank failed, is gone, or did not come"
+class RankError(RuntimeError): "Another rank failed, is gone, or did not come in time"
 
-_numbers = count()   # of the rendezvous of this process: all ranks make as many
+_numbers = count()   # of this process's rendezvous; all ranks make the same number of them
 
 class Rendezvous:
     "Where all ranks of the default process group meet"
@@ -41,13 +41,6 @@ def exchange(self:Rendezvous,
     self.store.set(keys[self.rank], pickle.dumps(value))
     self.wait(keys, what)
     return [pickle.loads(self.store.get(k)) for k in keys]
-
-# %% ../nbs/core/rendezvous.ipynb #f6a84997
-@patch
-def begin(self:Rendezvous, what:str='a forward'):
-    "All ranks go on from here at the same time, as far as a barrier can tell"
-    self.exchange(what=what)
-    self.dist.barrier()
 
 # %% ../nbs/core/rendezvous.ipynb #c0ffee78
 _look = 0.5            # seconds between looks for what has failed
@@ -73,6 +66,13 @@ def absent(self:Rendezvous, keys:list, did:str, seconds:float)->str: # empty: al
     if not missing: return ''
     return f"rank{'s'*(len(missing)>1)} {', '.join(missing)} {did} within {seconds:g} s"
 
+# %% ../nbs/core/rendezvous.ipynb #f6a84997
+@patch
+def begin(self:Rendezvous, what:str='a forward'): # what: in words, for errors
+    "An exchange and a barrier: all ranks go on from here at nearly the same time"
+    self.exchange(what=what)
+    self.dist.barrier()
+
 # %% ../nbs/core/rendezvous.ipynb #3fa6e94b
 def communication_error(e:BaseException)->bool:
     "May it be the consequence of another rank's failure?"
@@ -84,42 +84,43 @@ def communication_error(e:BaseException)->bool:
 # %% ../nbs/core/rendezvous.ipynb #4d622e80
 @patch
 def leave_word(self:Rendezvous, e:BaseException):
-    "Tell the others of an error of this rank"
+    "Leave a message of an error of this rank in the store"
     said = self.store.add('failures', 1), communication_error(e), f'{type(e).__name__}: {first_line(e)}'
     self.store.set(self.keys('failed')[self.rank], pickle.dumps(said))
 
 @patch
-def failures(self:Rendezvous)->list: # (number, is it a consequence?, rank, what it said)
-    "What ranks said of their errors; causes first"
+def failures(self:Rendezvous)->list: # (is it a consequence?, number, rank, type and first line of the error)
+    "The errors of which ranks left messages; causes first"
     found = [(r, pickle.loads(self.store.get(k))) for r,k in enumerate(self.keys('failed')) if self.store.check([k])]
     return sorted((consequence, number, r, said) for r,(number,consequence,said) in found)
 
 @patch
 def check(self:Rendezvous):
-    "Raise what another rank failed with"
+    "Raise a `RankError` if another rank failed, and not as a consequence"
     for consequence,_,r,said in self.failures():
         if r!=self.rank and not consequence: raise RankError(f'rank {r} failed: {said}')
 
 # %% ../nbs/core/rendezvous.ipynb #55812306
 def came_true(
-    of, # called without arguments, again and again
+    of, # called without arguments, every 0.05 s
     seconds:float, # at most
 )->bool:
-    "Wait until something is so; was it in time?"
+    "Wait until `of()` is true; was it in time?"
     end = time.monotonic() + seconds
     while not (so := of()) and time.monotonic()<end: time.sleep(0.05)
     return so
 
+# %% ../nbs/core/rendezvous.ipynb #f2e98748
 @patch
 def all_left_word(self:Rendezvous)->bool:
-    "Has each rank said how it ended?"
+    "Has each rank left a message?"
     return all(self.store.check([k]) for k in self.keys('failed'))
 
 @patch
 def cause(self:Rendezvous,
     patience:float, # seconds
 )->str: # empty: not known
-    "Why communication failed, once all others have left word, or some have not for a while"
+    "Why communication failed: which ranks have left no message in time; a cause that is known is raised"
     def known(): self.check(); return self.all_left_word()
     if came_true(known, patience): return ''
     return self.absent(self.keys('failed'), 'is gone or stuck: no word from it', patience)
@@ -127,7 +128,7 @@ def cause(self:Rendezvous,
 # %% ../nbs/core/rendezvous.ipynb #ad4d7aa8
 @patch
 def linger(self:Rendezvous, seconds:float):
-    "The process that holds the store does not end before others have read in it, or have had the time to"
+    "Keep the process that holds the store alive until all have left a message, or `seconds` are over"
     agent = os.environ.get('TORCHELASTIC_USE_AGENT_STORE')=='True'   # `torchrun` holds it
     if self.rank==0 and not agent: Thread(target=came_true, args=(self.all_left_word, seconds)).start()
 
@@ -140,9 +141,10 @@ def blamed(self:Rendezvous, e:Exception, patience:float)->Exception:
     except RankError as known: return known
     return RankError(why) if why else e
 
+# %% ../nbs/core/rendezvous.ipynb #4b2b49ae
 @patch
 def explain(self:Rendezvous, e:Exception, patience:float)->Exception: # to raise: `e`, or what names its cause
-    "Leave word of an error, and find out whose it is"
+    "Leave a message of an error, and find out whose it is"
     try:
         self.leave_word(e)
         told = self.blamed(e, patience)
@@ -155,7 +157,7 @@ def explain(self:Rendezvous, e:Exception, patience:float)->Exception: # to raise
 @patch
 @contextmanager
 def explained(self:Rendezvous, patience:float):
-    "An error that another rank caused is raised with its name"
+    "In place of an error that another rank caused, raise one that names this rank"
     try: yield
     except Exception as e:
         told = self.explain(e, patience)

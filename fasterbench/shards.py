@@ -40,7 +40,7 @@ def alike(
 
 # %% ../nbs/core/shards.ipynb #b09177c3
 def placing()->bool:
-    "Is what runs now only to tell how a result is spread?"
+    "Does what runs now only find the placements of a result?"
     if 'torch.distributed.tensor._sharding_prop' not in sys.modules: return False
     frame = sys._getframe(1)
     while frame is not None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 # %% ../nbs/analysis/waiting.ipynb #0e98d89e
 def boot_id()->str: # empty: not known
-    "What tells one machine, as it runs now, from others"
+    "The kernel's id of this boot of the machine: the same for all of its processes, and for no other machine"
     p = Path('/proc/sys/kernel/random/boot_id')
     return p.read_text().strip() if p.exists() else ''
 
@@ -57,8 +57,8 @@ def needed(c, rank)->tuple: # ranks of the job
 class Waited(NamedTuple):
     "What a rank spent on one collective"
     key:object       # of its row
-    waiting_s:float  # seconds until the last of those that it needs had come
-    rank:int|None    # which that is; `None`: it needed nobody, or was the last
+    waiting_s:float  # seconds in which it waited for the last of those that it needs
+    rank:int|None    # which rank that is; `None`: it needed nobody, or came last itself
     exposed_s:float  # seconds in which nothing else was done
     hidden_s:float   # seconds that it ran beside other work
 
