@@ -9,7 +9,7 @@ __all__ = ['changes', 'pair_columns', 'shown', 'spare', 'change_colours', 'colum
 # %% ../nbs/visualization/differences.ipynb #4d2e4b7f
 from pathlib import Path
 from fastcore.basics import patch
-from .columns import Column, kind_of
+from .columns import Column, kind_of, picked
 from .compare import Comparison, _signed, _times, taken
 from .core import any_console, as_text, si
 from .display import framed, html_cell, in_columns
@@ -153,17 +153,31 @@ def pairs_table(
     style:str='simple', # a format of tabulate
     write=str, # what is done to the text of a cell
     width:int|None=None, # characters; `None`: as many as it takes
+    keys:str|list|None=None, # of `pair_columns`, all of which are shown; `None`: those of the pairs
 )->str:
     "The pairs as text, and how many are left out"
     if top is not None: check_count('top', top, 1)
     by = ordered_pairs(c, sort)
-    used, room = with_room(by[:top], columns_of(c), spare, width)
+    used, room = with_room(by[:top], columns_of(c), spare, width) if keys is None else (picked(keys, pair_columns), '')
     left = len(by) - len(by[:top])
     more = f'\n… and {left} more pairs' if left else ''
     return '\n'.join(filter(None, [tabulated(by[:top], used, style, write), more, room]))
 
 # %% ../nbs/visualization/differences.ipynb #66a07daf
 Comparison.columns = pair_columns
+
+@patch
+def table(self:Comparison,
+    top:int|None=None, # only the first pairs
+    sort:str='difference', # or `'order'`, or a key of `pair_columns`
+    style:str='simple', # a format of tabulate
+    write=str, # what is done to the text of a cell
+    width:int|None=None, # characters; `None`: as many as it takes
+    *,
+    columns:str|list|None=None, # keys, such as `'name ratio change'`, all of which are shown; `None`: the usual ones
+)->str:
+    "The pairs as text, those that differ most first, and how many are left out"
+    return pairs_table(self, top, sort, style, write, width, columns)
 
 @patch
 def to_markdown(self:Comparison,

@@ -141,6 +141,8 @@ def phase_lines(r:Roofline)->list[str]:
     return [_phase_line(o, r) for o in by_phase(r)] + [more]*bool(again)
 
 # %% ../nbs/visualization/report.ipynb #7356e37e
+def _so_many(rows): return f"{len(rows)} row{'s'*(len(rows)!=1)}"
+
 def _row_lines(rows, t):
     "What is to be said of some of the rows"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
@@ -150,10 +152,10 @@ def _row_lines(rows, t):
         "the peaks hold no caches that could explain it")
     share = f"{100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time"
     said = [
-        (noisy, f"~            noisy: in {len(noisy)} rows ({share}) the IQR of the samples is more than a tenth of "
+        (noisy, f"~            noisy: in {_so_many(noisy)} ({share}) the IQR of the samples is more than a tenth of "
                 "their median"),
-        (some,  f"paths        {len(some)} rows were not called in every {t.what} as often as counted; "
-                f"their utilization is that of the {t.what}s in which they were"),
+        (some,  f"paths        {_so_many(some)} not called in every {t.what} as often as counted; "
+                f"the utilization is that of the {t.what}s with all calls"),
         (above, f"↑            above the memory's roof: {how}")]
     return [line for rows,line in said if rows]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from fastcore.basics import patch
-from .columns import Column, of_step
+from .columns import Column, of_step, picked
 from .core import any_console, as_text, si, write_file
 from .display import framed, in_columns
 from .files import as_json
@@ -290,9 +290,13 @@ def table(self:Sweep,
     style:str='simple', # a format of tabulate
     write=str, # what is done to the text of a cell
     width:int|None=None, # characters; `None`: as many as it takes
+    *,
+    columns:str|list|None=None, # keys, such as `'value throughput bound'`, all of which are shown; `None`: of its kind
 )->str:
     "A line for each value"
-    shown, room = with_room(self.points, self.columns, spare, width)
+    known = {c.key: c for c in self.columns}
+    shown, room = picked([*known] if columns is None else columns, known), ''
+    if columns is None: shown, room = with_room(self.points, shown, spare, width)
     return '\n'.join(filter(None, [tabulated(self.points, shown, style, write), room]))
 
 # %% ../nbs/results/swept.ipynb #1cc5ac5e
