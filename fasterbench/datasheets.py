@@ -64,6 +64,7 @@ _dense = {chip: {k:v for k,v in zip(_dtypes, row) if v} for chip,row in _rates.i
 # %% ../nbs/hardware/datasheets.ipynb #11277936
 _volta = 'NVIDIA Tesla V100 GPU Architecture, whitepaper WP-08608-001 v1.1, table 1'
 
+# NVIDIA's devices for data centers, with stacked memory: Volta and Ampere
 _older = (
     Datasheet('V100-SXM-16GB', ('tesla v100-sxm2-16gb',), 'HBM2', capacity=16, bandwidth=900,
         rates=_dense['V100-SXM'], clocked=('float16', 640, 128, 1.53), bus=(4096, 1.754), status='unverified',
@@ -94,6 +95,7 @@ _older = (
 # %% ../nbs/hardware/datasheets.ipynb #902e59bb
 _whitepaper = 'NVIDIA H100 Tensor Core GPU Architecture, whitepaper V1.03, tables 1 and 3'
 
+# Hopper and Blackwell
 _newer = (
     Datasheet('H100-SXM', ('nvidia h100 80gb hbm3',), 'HBM3', capacity=80, bandwidth=3352,
         rates=_dense['H100-SXM'], clocked=('bfloat16', 132, 4096, 1.83), bus=(5120, 5.238), status='unverified',
@@ -113,6 +115,7 @@ _newer = (
         source='NVIDIA Blackwell Datasheet, HGX B200 column: half of what it prints for sparse matrices'))
 
 # %% ../nbs/hardware/datasheets.ipynb #1ac366d3
+# Processors with devices
 _superchips = (
     Datasheet('GH200-96GB', ('nvidia gh200 480gb',), 'HBM3', capacity=96, bandwidth=4000,
         rates=_dense['H100-SXM'], clocked=('bfloat16', 132, 4096, 1.83), bus=(6144, None), status='unverified',
@@ -128,6 +131,7 @@ _superchips = (
         source='NVIDIA GB200 NVL72 product page: half of a superchip, and half of what it prints for sparse matrices'))
 
 # %% ../nbs/hardware/datasheets.ipynb #7beaa493
+# NVIDIA's cards with GDDR memory, for servers
 _with_gddr = (
     Datasheet('L4', ('nvidia l4',), 'GDDR6', capacity=24, bandwidth=300,
         rates=_dense['L4'], clocked=('float32', 7424, 2, 2.04), bus=(192, 12.5), status='unverified',
@@ -148,6 +152,7 @@ _with_gddr = (
         links=(_link['pcie4'],), source='NVIDIA A10G data sheet for AWS, February 2022'))
 
 # %% ../nbs/hardware/datasheets.ipynb #a4ccfde7
+# NVIDIA's cards for desktops
 _geforce = (
     Datasheet('RTX-3090', ('nvidia geforce rtx 3090',), 'GDDR6X', capacity=24, bandwidth=936,
         rates=_dense['RTX-3090'], clocked=('bfloat16', 82, 512, 1.695), bus=(384, 19.5), status='unverified',
@@ -167,6 +172,7 @@ _geforce = (
         source='NVIDIA RTX Blackwell GPU Architecture, whitepaper V1.1, appendix A; float64 as 1/64 of float32'))
 
 # %% ../nbs/hardware/datasheets.ipynb #2cbb72f2
+# AMD's devices
 _instinct = (
     Datasheet('MI250X-GCD', ('amd instinct mi250x', 'amd instinct mi250x / mi250'), 'HBM2e', capacity=64,
         bandwidth=1638.4, rates=_dense['MI250X'], clocked=('bfloat16', 110, 1024, 1.7), bus=(4096, 3.2),
