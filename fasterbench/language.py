@@ -79,9 +79,9 @@ class LanguageEstimate:
     prompt:int         # tokens of each, in prefill
     context:int        # tokens of each that are in the cache, while decoding
     dtype:torch.dtype  # of the arithmetic
-    peaks:HardwarePeaks
-    prefill:Phase
-    decode:Phase
+    peaks:HardwarePeaks # of the device
+    prefill:Phase # of the prompts
+    decode:Phase # one step, of a token for each sequence
     @property
     def fits(self)->bool|None: # do both phases, in the device's memory? `None`: how much it has is not known
         return None if self.prefill.fits is None else self.prefill.fits and self.decode.fits
@@ -116,7 +116,7 @@ def _causal(costs, modules, noted, cache):
 # %% ../nbs/analysis/language.ipynb #542bc4a4
 class Counted(NamedTuple):
     "What a forward of a language model does"
-    costs:Costs
+    costs:Costs       # attention dense
     causal:Costs|None # attention causal; `None`: not known
     modules:dict      # name → module
     cached:float      # bytes of the cache at the end
@@ -149,8 +149,8 @@ def counted_forward(
 def phase_under(
     name:str, # of the phase
     tokens:int, # that go in, of all sequences
-    counted:Counted,
-    peaks:HardwarePeaks,
+    counted:Counted, # its forward
+    peaks:HardwarePeaks, # of the device
 )->Phase:
     "What was counted, under `peaks`"
     about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=counted.kept,

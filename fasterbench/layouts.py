@@ -125,8 +125,8 @@ def _asked_links(links):
     return dict(links) if isinstance(links, dict) else {o.group: o for o in as_links(links)}
 
 def links_of(
-    layout:Layout,
-    peaks:HardwarePeaks,
+    layout:Layout, # of all ranks
+    peaks:HardwarePeaks, # of one device
     links=None, # `Link`s, or a dict: group → `Link`, name of a connection or byte/s one way; `None`: the device's own
     groups:tuple|None=None, # that exchange something; `None`: all of several ranks
 )->dict: # group → `Link`

@@ -63,7 +63,7 @@ def tensor_exchanges(
 @dataclass
 class MeshRun:
     "What a forward or a training step asks of many devices that have samples of their own"
-    layout:Layout
+    layout:Layout      # of all ranks
     links:dict         # group → `Link`, of groups that exchange something
     rows:Roofline      # of one rank, and what it holds; under `fsdp`, the optimizer's rows are those of all shards
     exchanges:list     # of `PlannedExchange`
@@ -110,8 +110,8 @@ def _rank_s(rows, shards):
 _groups = 'tp', 'dp', 'fsdp'   # of any model
 
 def check_mesh(
-    model:nn.Module,
-    layout:Layout,
+    model:nn.Module, # that is to be divided
+    layout:Layout, # of all ranks
 ):
     "Refuse what no mesh can be made of"
     odd = [k for k in layout.sizes if k not in _groups]
@@ -142,7 +142,10 @@ def dividing(self:RooflineAnalyzer, layout:Layout): return tensor_parallel(layou
 
 # %% ../nbs/analysis/mesh_steps.ipynb #b59832b5
 @patch
-def on_mesh(self:RooflineAnalyzer, rows:Roofline, costs, layout:Layout, links:dict)->MeshRun:
+def on_mesh(self:RooflineAnalyzer,
+    rows:Roofline, costs, # of one rank: its estimate, and the `Costs` that it was made of
+    layout:Layout, links:dict, # of all ranks; group → `Link`
+)->MeshRun:
     "What many ranks take that each do `rows`, counted as `costs`"
     m = rows.memory
     sizes = (rows.about['weight_bytes'],) if m is None else (m.parameters, m.gradients)

@@ -59,7 +59,7 @@ def kept_bytes(self:StageWork)->float: # bytes
 # %% ../nbs/analysis/meshes.ipynb #428480d2
 def pipeline_s(
     times:list, # seconds of each stage, for a microbatch
-    microbatches:int,
+    microbatches:int, # that go through all stages
     steady:bool=False, # do they go round, so that the pipeline stays full?
 )->float: # seconds
     "What all microbatches take through all stages"
@@ -110,15 +110,15 @@ class MeshEstimate:
     name:str           # class of the model
     params:int         # elements
     weight_bytes:float # bytes of all parameters, as they are kept, once
-    layout:Layout
+    layout:Layout      # of all ranks
     links:dict         # group → `Link`, of groups that exchange something
     batch:int          # sequences, of all ranks
     prompt:int         # tokens of each, in prefill
     context:int        # tokens of each that are in the cache, while decoding
     dtype:torch.dtype  # of the arithmetic
     peaks:HardwarePeaks # of one device
-    prefill:MeshPhase
-    decode:MeshPhase
+    prefill:MeshPhase # of the prompts
+    decode:MeshPhase # one step, of a token for each sequence
     @property
     def fits(self)->bool|None: # do both phases, in each device's memory? `None`: how much it has is not known
         return None if self.prefill.fits is None else self.prefill.fits and self.decode.fits

@@ -49,29 +49,44 @@ def _of_shards(f):
 def _of_stages(f):
     if not f.last: yield 'send', f.activations, 1, 'activations to the next stage'
 
+# %% ../nbs/analysis/parallel.ipynb #f49dd09b
 _forward = dict(tp=_of_tensors, ep=_of_experts, fsdp=_of_shards, pp=_of_stages)   # `dp` exchanges nothing
 
 def forward_exchanges(
-    f:Forward,
-    layout:Layout,
+    f:Forward, # of one rank
+    layout:Layout, # of all ranks
 )->list: # of `PlannedExchange`
     "What a rank exchanges in a forward of one microbatch"
     return [PlannedExchange(g, *o) for g,of in _forward.items() if g in layout.sizes for o in of(f)]
 
 # %% ../nbs/analysis/parallel.ipynb #54c110b3
-def tensor_elements(batch, length, hidden, ranks):
+def tensor_elements(
+    batch:int,  # sequences of a microbatch
+    length:int, # tokens of a sequence
+    hidden:int, # elements of a token's activations
+    ranks:int,  # of a tensor-parallel group
+)->float: # elements
     "Elements that a rank sends for a layer in forward and backward, tensor parallel (Narayanan et al. 2021, 3.2)"
     return 8*batch*length*hidden*(ranks - 1)/ranks
 
-def stage_elements(batch, length, hidden):
+def stage_elements(
+    batch:int, length:int, hidden:int, # as of `tensor_elements`
+)->int: # elements
     "Elements between two stages, each way, for a microbatch (Narayanan et al. 2021, 3.2)"
     return batch*length*hidden
 
-def gradient_elements(params, ranks):
+# %% ../nbs/analysis/parallel.ipynb #8fc4b693
+def gradient_elements(
+    params:int, # elements
+    ranks:int,  # of a data-parallel group
+)->float: # elements
     "Elements that a rank sends for the all-reduce of gradients, as a ring does (Patarasuk & Yuan 2009)"
     return 2*params*(ranks - 1)/ranks
 
-def bubble(stages, microbatches):
+def bubble(
+    stages:int, # of the pipeline
+    microbatches:int, # of a step
+)->float: # 0 to 1
     "Part of the time in which a stage of a pipeline waits, 0 to 1 (Narayanan et al. 2021, 2.2.1, of the whole)"
     return (stages - 1)/(microbatches + stages - 1)
 
@@ -102,7 +117,7 @@ def _share_layers(text, first, layers):
 
 def rank_config(
     config, # of transformers, which stays as it is
-    layout:Layout,
+    layout:Layout, # of the mesh
     stage:int=0, # of the pipeline
 ): # of transformers
     "The config of a rank's layers, heads, columns and entries of the vocabulary"
@@ -119,7 +134,10 @@ def _mixtures(model):
     found = ((m, [p for p in m._parameters.values() if p is not None and p.dim()==3]) for m in model.modules())
     return [(m, ps[0].shape[0]) for m,ps in found if ps]
 
-def share_experts(model, ranks):
+def share_experts(
+    model, # on the meta device; changed in place
+    ranks:int, # of the expert-parallel group
+):
     "Leave a rank's part of the experts in a model on the meta device"
     found = _mixtures(model)
     if ranks>1 and not found: raise ValueError(f"ep={ranks}: {type(model).__name__} has no experts")
@@ -155,10 +173,11 @@ def _check_blocks(parts, at, layout):
     whole = [k for k,v in blocks.items() if max(v)==1]
     if whole: raise ValueError(f"tp={layout.tp}: {whole[0]} stays whole on every rank, so a config does not divide it")
 
+# %% ../nbs/analysis/parallel.ipynb #d04a8ba5
 def parts_of(
     model, # of a rank
     shapes:dict, # name → shape of each parameter of the whole model
-    layout:Layout, stage:int,
+    layout:Layout, stage:int, # of the mesh; number of the pipeline's stage
 )->dict: # name in the whole model → ranks that share it
     "By how many ranks each parameter is shared"
     layers = model.config.get_text_config(decoder=True).num_hidden_layers
@@ -211,7 +230,7 @@ def kept(self:Stage,
 # %% ../nbs/analysis/parallel.ipynb #62a5f38a
 def stages_of(
     whole, # the model, on the meta device
-    layout:Layout,
+    layout:Layout, # of the mesh
 )->list: # of `Stage`, with the same model for stages with the same layers
     "What the stages of a pipeline have"
     shapes, models, found, dtype = _shapes(whole), {}, [], next(whole.parameters()).dtype
