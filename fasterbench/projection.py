@@ -95,7 +95,7 @@ def _check_known(rows, dtype):
 # %% ../nbs/analysis/projection.ipynb #ea0427cf
 @patch
 def under(self:Roofline,
-    peaks:HardwarePeaks, # of another machine, or of the same at another time
+    peaks:HardwarePeaks|str, # of another machine or at another time, a datasheet's name, or a file's path
     dtype:torch.dtype|str|None=None, # of products and of floating-point bytes there; `None`: as here
 )->Roofline: # of `Projection`
     "The rows under other peaks"
