@@ -42,8 +42,12 @@ def _written(rows, by, title, html, out):
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
     for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
 
-def _summed_up(rows, top, sort, by, columns, title, html, out):
-    rows.summary(top, sort, grouping(by), columns)
+def _staged(plan): return plan is not None and plan_named(plan).staged
+
+def _summed_up(rows, top, sort, by, columns, title, html, out, staged=False):
+    for i,o in enumerate(rows.ranks if staged else [rows]):
+        if staged: print(f'\nstage {i}\n')
+        o.summary(top, sort, grouping(by), columns)
     _written(rows, by, title, html, out)
 
 # %% ../nbs/cli.ipynb #c3d20003
@@ -77,9 +81,11 @@ def _seed(plan):
     "What the sample of this process is drawn with, where each has a batch of its own"
     return own_rank() if plan and plan_named(plan).own_batch else None
 
-def _check_divided(name, parallel, **options):
+def _check_divided(name, parallel, train, **options):
     "Refuse what does not go with a divided model"
     check_parallel(parallel)
+    if train and _staged(parallel): raise ValueError(f"parallel={parallel!r} divides forwards alone: "
+        "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
     if parallel: check_unused('beside --parallel', **options)
     if parallel and name.endswith('.pt2'): check_unused(f'to {name}, which has no modules', parallel=parallel)
 
@@ -120,7 +126,7 @@ def roofline(
     by:str=None,
     columns:str=None, # to print, such as name,time_s,bound (default: by the kind of result)
     isolate:store_true=False, # time each layer by itself, too
-    parallel:str=None, # how the model is divided among the processes that torchrun started: ddp, fsdp or tp
+    parallel:str=None, # how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp
     threads:int=None, # of the CPU (default: as torch finds)
     # a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)
     peaks:str=None,
@@ -128,7 +134,7 @@ def roofline(
     out:_out=None,
 ):
     "Measure where each layer of a model stands under the roof of this machine"
-    _check_divided(model, parallel, isolate=isolate, compile=compile, kernels=kernels)
+    _check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     dtype, device = floating(dtype), own_device(device)
     if own_rank()==0: check_targets([peaks, counts], html=html, out=out)
     check_out(out); check_threads(threads); check_view(sort, by, top, columns, train)
@@ -145,7 +151,7 @@ def roofline(
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
     title = f'{model} on {device_name(device)}{_among(parallel)}'
-    if own_rank()==0: _summed_up(rows, top, sort, by, columns, title, html, out)
+    if own_rank()==0: _summed_up(rows, top, sort, by, columns, title, html, out, _staged(parallel))
 
 # %% ../nbs/cli.ipynb #075d672e
 def _peaks_and_links(device, **asked):

@@ -157,13 +157,13 @@ def telling(self:watching_collectives, dist, name):
         return done[0]
     return told
 
+# %% ../nbs/core/collectives.ipynb #ac622657
 @patch
 def noted(self:watching_collectives, token, args, work):
     "Remember what may be waited for"
     self.works[id(work)] = token, work
     for s in _storages(args[0]): self.results[s] = token
 
-# %% ../nbs/core/collectives.ipynb #ac622657
 @patch
 def wait_tensor(self:watching_collectives, args, run):
     "The kernel of `wait_tensor`: its argument is the result of a functional collective"

@@ -336,6 +336,7 @@ def _check_group(name, group):
     except (KeyError, ValueError) as e: raise ValueError(f"group {name!r} is not there any more") from e
     if dist.get_rank(group)<0: raise ValueError(f"group {name!r}: rank {dist.get_rank()} is not in it")
 
+# %% ../nbs/hardware/link_probes.ipynb #e236b004
 def named_groups(
     group, # a `ProcessGroup`, a `DeviceMesh`, name → `ProcessGroup`, `"world"`, or `None`
     device:torch.device,

@@ -256,17 +256,16 @@ class Pipeline(nn.Sequential):
     ):
         super().__init__(OrderedDict(own))
         self.mesh, self.schedules = mesh, {}
-    def schedule(self, n, device):
-        "The schedule for `n` microbatches"
+    def schedule(self, x):
+        "The schedule for batches like `x`, made once"
         from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-        rank, ranks, group = self.mesh.get_local_rank(), self.mesh.size(), self.mesh.get_group()
-        if n not in self.schedules:
-            stage = PipelineStage(nn.Sequential(OrderedDict(self._modules)), rank, ranks, device, group=group)
-            self.schedules[n] = ScheduleGPipe(stage, n_microbatches=n)
-        return self.schedules[n]
-    def forward(self, x):
-        schedule = self.schedule(microbatches(len(x), self.mesh.size()), x.device)
-        return schedule.eval(*[x]*(self.mesh.get_local_rank()==0))
+        key, mesh = (x.shape, x.dtype), self.mesh
+        if key not in self.schedules:
+            chain = nn.Sequential(OrderedDict(self._modules))
+            stage = PipelineStage(chain, mesh.get_local_rank(), mesh.size(), x.device, group=mesh.get_group())
+            self.schedules[key] = ScheduleGPipe(stage, n_microbatches=microbatches(len(x), mesh.size()))
+        return self.schedules[key]
+    def forward(self, x): return self.schedule(x).step(*[x]*(self.mesh.get_local_rank()==0))   # no loss: forward alone
 
 # %% ../nbs/plans.ipynb #4482443b
 def _divide_pp(model, mesh, parts):
