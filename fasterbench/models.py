@@ -400,7 +400,7 @@ def load_parts(
 def load_model(
     name:str, # as of `load_parts`, and so are the others
     inputs:list|tuple|str=(), # the sample in words, such as `"1,3,224,224"`; empty: one that is known
-    **options # `batch`, `size`, `tokens`, `dtype`, `device`, `seed`
+    **options # `batch`, `size`, `tokens`, `dtype`, `device`, `counts`, `seed`
 )->tuple: # model; sample
     "A model by its name, and a sample for it"
     return load_parts(name, inputs, **options)[:2]

@@ -62,6 +62,7 @@ labels_of = dict(   # end of a class's name → function of the model and the sa
     ForCausalLM=_text, LMHeadModel=_text, ForMaskedLM=_text, ForConditionalGeneration=_text,
     ForSequenceClassification=_classes, ForImageClassification=_classes, ForTokenClassification=_token_classes)
 
+# %% ../nbs/recipe.ipynb #a51a1f23
 def _takes_labels(model):
     return hasattr(model, 'config') and 'labels' in inspect.signature(model.forward).parameters
 
@@ -84,7 +85,11 @@ class Recipe(NamedTuple):
     clip:float|None=None    # the norm that gradients have at most; `None`: they are not clipped
     made:tuple=()           # the loss and the optimizer that are there already, if any
 
-def check_recipe(train:bool, loss, optimizer, lr, clip)->Recipe|None: # `None`: no training
+# %% ../nbs/recipe.ipynb #3c7ed7fb
+def check_recipe(
+    train:bool, # is there training at all?
+    loss, optimizer, lr, clip, # of `Recipe`
+)->Recipe|None: # `None`: no training
     "Refuse a recipe that can't be followed, before anything is built"
     if not train: return check_unused('without --train', loss=loss, optimizer=optimizer, lr=lr, clip=clip)
     if optimizer is None: check_unused('without --optimizer', lr=lr)
@@ -93,13 +98,20 @@ def check_recipe(train:bool, loss, optimizer, lr, clip)->Recipe|None: # `None`: 
     return Recipe(loss, optimizer, lr, clip)
 
 # %% ../nbs/recipe.ipynb #cd26a679
-def named_loss(name:str)->Callable:
-    "One's own function of the output"
+def named_loss(
+    name:str, # `file.py:function`, `package.module:function`
+)->Callable: # of a model's output
+    "One's own function of the output, or an object of one's own class"
     found = _own_object(name) if ':' in name else None
     if callable(found): return found() if isinstance(found, type) else found
     raise ValueError(f"loss={name!r} is no function of the output, as in --loss file.py:function")
 
-def loss_for(model, sample, device)->Callable|None: # `None`: the output's own
+# %% ../nbs/recipe.ipynb #2e364e8a
+def loss_for(
+    model:nn.Module,
+    sample, # of a call
+    device, # that it runs on
+)->Callable|None: # `None`: the output has a loss of its own
     "The loss that goes with a model's kind"
     if 'labels' in call_args(sample)[1] and _takes_labels(model): return None
     with undisturbed(model, sample, device) as run:
@@ -107,6 +119,7 @@ def loss_for(model, sample, device)->Callable|None: # `None`: the output's own
         out = run.model(*args, **kwargs)
     return cross_entropy_of(out)
 
+# %% ../nbs/recipe.ipynb #1467cc74
 @patch
 def __call__(self:Recipe, model, sample, device)->dict: # options of `profile_step`
     "The loss and the optimizer for a model and a sample, on a device"
@@ -126,7 +139,10 @@ def _check_optimizer(optimizer, model):
         "before the model was divided; --optimizer names one for those that there are then")
 
 def divided_step(
-    recipe:Recipe, model:nn.Module, sample, device,
+    recipe:Recipe,
+    model:nn.Module,
+    sample, # of a call
+    device, # that it runs on
     divide:Callable|None=None, # of the model, gives it divided; `None`: it stays whole
 )->tuple: # model; options of `profile_step`
     "The model to be trained, and its loss and optimizer"

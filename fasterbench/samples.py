@@ -22,13 +22,6 @@ class Input(NamedTuple):
     dtype:torch.dtype|None  # `None`: that of the parameters
 
 # %% ../nbs/samples.ipynb #88304d2a
-_parts = [f'{k}_config' for k in ('text', 'vision', 'audio')] + ['encoder', 'decoder']   # of a config of transformers
-
-def _said(config, *names, default=None):
-    "What a config says, or the config of one of its parts"
-    parts = [config, *(getattr(config, k, None) for k in _parts)]
-    return next((v for k in names for c in parts if (v := getattr(c, k, None)) is not None), default)
-
 @singledispatch
 def table_rows(m:nn.Module)->tuple: # rows of each
     "The tables of embeddings in which a module itself looks; a class of modules may register a function"
@@ -37,6 +30,14 @@ def table_rows(m:nn.Module)->tuple: # rows of each
 @table_rows.register(nn.Embedding)
 @table_rows.register(nn.EmbeddingBag)
 def _(m): return m.num_embeddings,
+
+# %% ../nbs/samples.ipynb #b099b20b
+_parts = [f'{k}_config' for k in ('text', 'vision', 'audio')] + ['encoder', 'decoder']   # of a config of transformers
+
+def _said(config, *names, default=None):
+    "What a config says, or the config of one of its parts"
+    parts = [config, *(getattr(config, k, None) for k in _parts)]
+    return next((v for k in names for c in parts if (v := getattr(c, k, None)) is not None), default)
 
 def id_range(
     model:nn.Module,
@@ -59,6 +60,7 @@ def drawn(
     if dtype.is_floating_point or dtype.is_complex: return torch.rand(o.shape).to(dtype)
     return torch.randint(min(id_range(model, o.name), torch.iinfo(dtype).max), o.shape, dtype=dtype)
 
+# %% ../nbs/samples.ipynb #6e21be30
 def sample_of(
     inputs:list, # of `Input`
     model:nn.Module, # that they are for
@@ -144,6 +146,7 @@ def _arguments_of(model):
     also = dict(pixel_values=seen, decoder_input_ids=config.is_encoder_decoder and 'decoder_input_ids' in takes)
     return list(dict.fromkeys([main, *(k for k,there in also.items() if there)]))
 
+# %% ../nbs/samples.ipynb #b1b6c1e6
 def config_sample(
     model:nn.Module, # of transformers
     batch:int=1,
