@@ -36,6 +36,7 @@ rule('linear_dynamic_fp16_unpacked_weight', 'product', matmul=True, library='qua
 # %% ../nbs/counting/quantized.ipynb #8cca3360
 def _packed(args): return next(a for a in args if hasattr(a, 'weight'))
 def packed_conv_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a convolution whose packed weight is no tensor: of the input what the windows cover"
     x, packed = args[0], _packed(args)
     n = x.dim()-2   # of one dimension the weight has two
     windows = [o[-n:] for o in (packed.weight().shape[2:], packed.stride(), packed.padding(), packed.dilation())]
@@ -52,6 +53,7 @@ def _quantized_conv(args, kwargs, out): return 2*out.numel()*prod(_packed(args).
 
 # %% ../nbs/counting/quantized.ipynb #d7cc4b0a
 def packed_transposed_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a transposed convolution, which reads its input whole"
     weight = Move(_packed(args), covered_bytes(_packed(args).weight()))
     return noted([Move(args[0]), weight, Move(out, written=True)])
 
@@ -105,11 +107,13 @@ rule('instance_norm', library='quantized')(_norm(1))
 def _max_pool(args, kwargs, out): return out.numel()*prod(args[1])
 
 # %% ../nbs/counting/quantized.ipynb #5212cae5
-def row_bytes(func, out)->int: # bytes of a row of a packed table
+def row_bytes(func, out)->int: # bytes
+    "A row of a packed table, with its scale and offset"
     bits = next(b for name,b in (('byte', 8), ('4bit', 4), ('2bit', 2)) if name in func._opname)
     return -(-out.shape[-1]*bits//8) + (8 if bits==8 else 4)
 
 def packed_rows_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a lookup in a packed table: the rows that the indices name"
     others = [t for o in (*args[1:], *kwargs.values()) for t in flat(o)]
     rows = Move(args[0], args[1].numel()*row_bytes(func, out))
     return noted([rows, *map(Move, others), Move(out, written=True)])
