@@ -69,7 +69,7 @@ class Frame:
         self.start = start     # its number
         self.moves = {}        # storage from outside → what was done with it, as keys in order
         self.own = None        # the same of its own operations and what these did not make; `None`: it is all theirs
-        self.made = {}         # storages that came to be inside and may outlive it, as keys in order
+        self.made = {}         # storages created inside that may outlive it, as keys in order
         self.given = {}        # storage from inside → spans that are left to others
         self.left = {}         # storage that its own operations made → spans that others read
         self.wrote = {}        # storage from inside → bytes written to it when the call was over
@@ -110,11 +110,11 @@ class Boundaries:
     "Follows calls, and tells what crosses their boundaries"
     def __init__(self):
         self.frames, self.opened = [], 0
-        self.births = {}          # storage → number of the frame in which it came to be, what keeps its address
+        self.births = {}          # storage → number of the frame in which it was created, what keeps its address
         self.written = Counter()  # storage → bytes that were written to it
-        self.over = {}            # storage → frames that are over and in which it came to be
+        self.over = {}            # storage → frames that are over and in which it was created
     def born(self, t, frame=None)->tuple: # storage, number of a frame
-        "Where `t` lies, and since when; what is new came to be in `frame`"
+        "The storage of `t`, and the frame that created it; what is new was created in `frame`"
         at, o = _address(t)
         if at not in self.births:
             self.births[at] = frame.start if frame else 0, _kept(o)
@@ -124,7 +124,7 @@ class Boundaries:
 # %% ../nbs/counting/boundary.ipynb #2d4bd7ee
 @patch
 def seen(self:Boundaries, args, kwargs, out):
-    "An operation ran: what it returned came to be in this frame, unless it was there before"
+    "An operation ran: what it returned was created in this frame, unless it existed before"
     if not self.frames: return
     for o in (*args, *kwargs.values()):
         if isinstance(o, torch.Tensor): self.born(o)
@@ -245,6 +245,7 @@ def _held(storages):
     bases = {id(t._base) for _,t in held if t._is_view()}
     return [(at, t) for at,t in held if id(t) not in bases]
 
+# %% ../nbs/counting/boundary.ipynb #a3f91172
 @patch
 def settle(self:Boundaries):
     "The outermost call is over: what calls made inside and is still held, they left"

@@ -56,14 +56,22 @@ class ModuleCost:
     eager_bytes:float|None = None # bytes of its operations one by one, where `bytes_moved` are those at the boundary
     alike:Counter = field(default_factory=Counter) # name of a group → FLOP that each of its ranks does, all the same
     collectives:Counter = field(default_factory=Counter) # `Collective` → how often; their row has nothing else
-    @property
-    def working_set(self)->int: return max(self.sizes, default=0) # bytes that the largest operation moves
-    @property
-    def worked(self)->bool: # is there anything to show?
-        return bool(self.flops or self.bytes_moved or self.unknown or self.collectives)
-    @property
-    def dtype(self)->torch.dtype|None: # the dtype that most of the arithmetic ran in
-        return max(self.work, key=self.work.get) if self.work else None
+
+# %% ../nbs/counting/costs.ipynb #06156b30
+@patch(as_prop=True)
+def working_set(self:ModuleCost)->int: # bytes
+    "What the largest of its operations moves"
+    return max(self.sizes, default=0)
+
+@patch(as_prop=True)
+def worked(self:ModuleCost)->bool:
+    "Is there anything to show?"
+    return bool(self.flops or self.bytes_moved or self.unknown or self.collectives)
+
+@patch(as_prop=True)
+def dtype(self:ModuleCost)->torch.dtype|None:
+    "The dtype of most of the arithmetic; without any, of most of the bytes"
+    return max(self.work, key=self.work.get) if self.work else None
 
 # %% ../nbs/counting/costs.ipynb #569c1d43
 @patch
@@ -103,6 +111,7 @@ def link_bytes(self:ModuleCost)->float: # bytes
     from fasterbench.links import bus_bytes
     return sum(n*bus_bytes(o.kind, o.nbytes, o.ranks) for o,n in self.collectives.items())
 
+# %% ../nbs/counting/costs.ipynb #5e7a14cd
 def stands_for(
     name:str, # of a row
     cost:ModuleCost, # of that row
@@ -334,12 +343,17 @@ class Costs:
     def bytes_moved(self)->int: return self._sum('bytes_moved')   # bytes
     @property
     def link_bytes(self)->float: return self._sum('link_bytes')   # bytes on the links of this rank, at least
-    @property
-    def boundaries(self)->dict: # name of a module → bytes that cross the boundary of its calls
-        return {n:c.boundary for n,c in self.by_module.items() if c.boundary is not None}
-    @property
-    def boundary(self)->float|None: # bytes that cross the model's; `None`: unknown
-        return self.boundaries.get('')
+
+# %% ../nbs/counting/costs.ipynb #ce6b7001
+@patch(as_prop=True)
+def boundaries(self:Costs)->dict: # name of a module → bytes
+    "What crosses the boundary of a module's calls, of those of which it is known"
+    return {n:c.boundary for n,c in self.by_module.items() if c.boundary is not None}
+
+@patch(as_prop=True)
+def boundary(self:Costs)->float|None: # bytes; `None`: unknown
+    "What crosses the boundary of the model"
+    return self.boundaries.get('')
 
 # %% ../nbs/counting/costs.ipynb #a768bdb3
 @patch(as_prop=True)
@@ -380,6 +394,7 @@ def cross(self:CostMode):
         row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
     self.crossed.clear()
 
+# %% ../nbs/counting/costs.ipynb #bc80e440
 @patch
 def called(self:CostMode, name:str, call, args, kwargs):
     "What a module's call returns"
@@ -420,6 +435,7 @@ def hides(cost)->bool:
     "Is a replay of a CUDA graph among what is unknown?"
     return any(k.endswith('.replay') for k in cost.unknown)
 
+# %% ../nbs/counting/costs.ipynb #dcf3d6ac
 def unbounded(
     rows:dict, # name → `ModuleCost`
     callers:dict, # name → names of those that called it

@@ -164,6 +164,7 @@ def was_there(self:MemoryMode, t, kind='inputs'):
         number = self.noted(s, before=True)
         if new or kind!='inputs': self.kinds.setdefault(number, kind)
 
+# %% ../nbs/counting/footprint.ipynb #9c314343
 @patch
 def __torch_dispatch__(self:MemoryMode, func, types, args=(), kwargs=None):
     self.wraps = self.wraps or any(map(is_traceable_wrapper_subclass_type, types))
@@ -207,6 +208,7 @@ class Kept:
         raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace "
             f"operation: a tensor {list(self.tensor.shape)} that {self.owner or 'the model'} keeps")
 
+# %% ../nbs/counting/footprint.ipynb #8d10fbf5
 @patch
 def keeping(self:MemoryMode):
     "A context in which it is noted what autograd keeps"
@@ -256,6 +258,7 @@ def name_kinds(self:Watched):
     for kind,ts in dict(gradients=grads, optimizer=_given(states)).items():
         for t in ts: self.mode.was_there(t, kind)
 
+# %% ../nbs/counting/footprint.ipynb #0fc58e48
 @patch
 def around(self:Watched, name, call):
     "What `watching` puts in the place of a module's call"

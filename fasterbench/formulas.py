@@ -83,6 +83,7 @@ def _allclose(args, kwargs, out): return 6*_pairs(args)
 
 # %% ../nbs/counting/formulas.ipynb #b0c162b0
 def diagonal_bytes(func, args, kwargs, out)->int: # bytes
+    "The diagonal that is read, and its sum"
     return noted([Move(args[0], min(args[0].shape)*element_size(args[0])), Move(out, written=True)])
 
 @rule('trace', bytes=diagonal_bytes)

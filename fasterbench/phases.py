@@ -26,7 +26,7 @@ from .step import _parameters_of
 phases = 'forward', 'backward', 'optimizer' # of a training step, in their order
 
 class Place(NamedTuple):
-    "Where something is done in a training step"
+    "Where in a training step something is done"
     phase:str|None # one of `phases`; `None`: all of them
     name:str  # of a module; of what is none, in parentheses
 
@@ -55,6 +55,7 @@ class ToldGroups(list):
         self.taken = before
         self.switch(before)
 
+# %% ../nbs/counting/phases.ipynb #b8f2d250
 @contextmanager
 def told_groups(optimizer, switch):
     "While the block lasts, `switch` is called with the number of the group whose turn it is; `None`: of none"
@@ -94,6 +95,7 @@ def entered(mode, place):
         mode.phase = before[0]
         mode.go(before[1])
 
+# %% ../nbs/counting/phases.ipynb #bfbd1d29
 def within(mode):
     "For `recomputed_parts`: a function whose operations belong to a module"
     def of(name, f):
@@ -112,6 +114,7 @@ def left_gradients(step)->list: # of tensors
     taken = {id(p) for p in (_parameters_of(step.optimizer) if step.optimizer is not None else ())}
     return [p.grad for p in step.parameters() if p.grad is not None and id(p) not in taken]
 
+# %% ../nbs/counting/phases.ipynb #40a4f55c
 @contextmanager
 def counted_part(mode, step, part):
     "While a part of a step runs, `mode` knows which"
@@ -142,9 +145,9 @@ class StepCosts(Costs):
     def boundary(self)->float|None: # bytes that cross that of the step; `None`: unknown
         return self.boundaries.get((None, ''))
 
+# %% ../nbs/counting/phases.ipynb #91244318
 def costs_of(mode:StepMode, callers:dict)->StepCosts:
     "What was counted in a step that is over"
-    # what a replay moves is not seen
     if any(map(hides, mode.rows.values())): return StepCosts(dict(mode.rows), callers)
     edges = mode.bounds.boundaries(lambda place: (place,))
     for place,row in mode.rows.items():

@@ -69,6 +69,7 @@ def seen(self:PlacedMoves, args, kwargs, out):
     place = self.where()
     for t in flat(out): self.born(t, place)
 
+# %% ../nbs/counting/places.ipynb #ba8ef269
 @patch
 def add(self:PlacedMoves,
     moves:list, # of `Move`, by one operation

@@ -54,6 +54,7 @@ def _same(f, g):
 # %% ../nbs/counting/registry.ipynb #7d67ea91
 rules = {}   # (library, operation) → `Rule`
 
+# %% ../nbs/counting/registry.ipynb #588252e1
 def rule(
     names:str, # operations, separated by spaces
     family:str='formula',

@@ -67,6 +67,7 @@ def _twin_rule(func):
 
 def _first_known(found): return next((r for r in found if r is not None and r.flops is not None), None)
 
+# %% ../nbs/counting/rules.ipynb #48fc9dfc
 def _namesake_rule(func):
     "The rule of `add` for `_foreach_add`, which adds lists, and for `prims::add`, which torch's own decompositions use"
     lists, name = func._opname.startswith('_foreach_'), func._opname.removeprefix('_foreach_')

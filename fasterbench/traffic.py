@@ -129,11 +129,11 @@ def numel(x)->int: return sum(t.numel() for t in flat(x)) # elements; 0: no tens
 # %% ../nbs/counting/traffic.ipynb #8bb9791d
 class Move(NamedTuple):
     "Something that an operation reads or writes"
-    what:object            # a tensor, an object with packed weights; `None`: room of the operation's own
+    what:object            # a tensor, an object with packed weights; `None`: memory of the operation's own
     most:float|None = None # bytes of it; `None`: all that it covers
     written:bool = False   # or read
 
-ledgers = []   # lists of moves, of which the last is the one that is open
+ledgers = []   # lists of moves, one for each `noting` block that is open, the innermost last
 
 @contextmanager
 def noting():
@@ -146,7 +146,7 @@ def noting():
 def noted(
     moves:list, # of `Move`, by one operation
 )->float: # bytes
-    "How much is read and written, of each storage each byte once; an open ledger takes it down"
+    "How much is read and written, of each storage each byte once; the innermost `noting` block keeps the moves"
     if ledgers: ledgers[-1].extend(moves)
     groups, some = {}, 0
     for t,most,written in moves:

@@ -30,7 +30,8 @@ def _calls(func, args, kwargs, out):
 
 # %% ../nbs/counting/updates.ipynb #9cb6c78f
 def overwritten_bytes(func, args, kwargs, out)->int: # bytes
-    return io_bytes(func, args, kwargs, out, {0: (0, None)})   # the first list is written, the second read
+    "`io_bytes` of an operation on lists that overwrites the first unread"
+    return io_bytes(func, args, kwargs, out, {0: (0, None)})
 
 def foreach_rule(
     func:torch._ops.OpOverload, # `_foreach_…`
