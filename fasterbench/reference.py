@@ -211,6 +211,11 @@ def _asserts(node):
     if isinstance(node, ast.Expr): return _called(node.value).rpartition('.')[2].startswith(('test_', 'assert'))
     return isinstance(node, (ast.For, ast.With)) and all(map(_asserts, node.body))
 
+def _statements(source):
+    "The statements of a cell, also below a magic such as `%%ranks 2`; none: it is no Python"
+    try: return ast.parse(re.sub(r'\A%%.*', '', source)).body
+    except SyntaxError: return []   # a magic in a line
+
 def _n_lines(nodes): return sum(o.end_lineno - o.lineno + 1 for o in nodes)
 
 def checks_only(
@@ -218,17 +223,14 @@ def checks_only(
     least:int=4, # lines that check
 )->bool:
     "Is more than half of a text checks?"
-    try: nodes = ast.parse(source).body
-    except SyntaxError: return False   # a magic
+    nodes = _statements(source)
     checks = _n_lines(o for o in nodes if _asserts(o))
     return checks>=least and checks>_n_lines(nodes)/2
 
 # %% ../nbs/reference.ipynb #3e7d4c88
 def without_checks(source:str)->str:
     "A text without the statements that do nothing but check"
-    try: nodes = ast.parse(source).body
-    except SyntaxError: return source
-    left_out = {i for o in nodes if _asserts(o) for i in range(o.lineno, o.end_lineno + 1)}
+    left_out = {i for o in _statements(source) if _asserts(o) for i in range(o.lineno, o.end_lineno + 1)}
     return '\n'.join(line for i,line in enumerate(source.split('\n'), 1) if i not in left_out)
 
 # %% ../nbs/reference.ipynb #08740395

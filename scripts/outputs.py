@@ -55,6 +55,7 @@ def run(path):
     os.chdir(path.parent)
     nb, shell = NBProcessor(path, procs=FrontmatterProc, process=True).nb, CaptureShell(path)
     def skipped(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.source
+    for o in nb.cells: o.outputs = []   # a cell that shows nothing would keep what was saved
     try: shell.run_all(nb, exc_stop=True, preproc=skipped)
     except BaseException as e: raise RuntimeError(shell.prettytb(fname=path)) from e
     return [None if skipped(c) else c for c in nb.cells]
