@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from fastcore.basics import patch
 from .columns import Column, kind_of, row_seconds
+from .core import so_many
 from .display import framed, html_cell, in_columns
 from .results import Roofline, group_key, joined_in_parts
 from .tables import Lines, name_column, tabulated, with_room
@@ -92,7 +93,7 @@ def _shown(rows):
     waits = any(o.waiting_s is not None for o in rows)
     return [c for k,c in rank_columns.items() if k!='waiting_s' or waits]
 
-def _more(rows): return f'… and {len(rows)} more rows' if rows else ''
+def _more(rows): return f"… and {so_many(len(rows), 'more row')}" if rows else ''
 
 spare = ['type', 'spread_s', 'waiting_s', 'least_s', 'on']   # where a terminal is narrow
 

@@ -99,6 +99,7 @@ def text_roofline(
     yr = log_range([peaks.peak_flops, peaks.peak_flops/10, *(y for _,_,y,_ in points)], room=0.1)
     cells = _together(points, xr, yr, width, height)
     left = [si(10**yr[1], unit)] + ['']*(height-2) + [si(10**yr[0], unit)]
-    grid = [f'{a:>11} |{line}' for a,line in zip(left, _grid(peaks, cells, xr, yr, width, height))]
+    room = max(11, *map(len, left))
+    grid = [f'{a:>{room}} |{line}' for a,line in zip(left, _grid(peaks, cells, xr, yr, width, height))]
     below = _axis(peaks, xr, width) + [o for ps in cells.values() for o in _legend(ps)]
-    return '\n'.join(grid + [' '*12 + o for o in below])
+    return '\n'.join(grid + [' '*(room + 1) + o for o in below])

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
            'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
-           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'in_cell', 'si', 'as_text',
+           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'in_cell', 'si', 'so_many', 'as_text',
            'first_line', 'any_console', 'write_file', 'worked_in', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
@@ -259,6 +259,14 @@ def si(
     if abs(v)<1e-3: return f'0 {unit}'.strip()   # a rounding residue, far below a pico
     places = max(digits-1-math.floor(math.log10(abs(v))), 0)
     return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
+
+# %% ../nbs/core/core.ipynb #0fc3510e
+def so_many(
+    n:int,
+    what:str, # one of them
+)->str:
+    "A number of things, in words"
+    return f"{n:,} {what}{'s'*(n!=1)}"
 
 # %% ../nbs/core/core.ipynb #6391ed3f
 def as_text(

@@ -11,7 +11,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from .columns import Column, kind_of, picked
 from .compare import Comparison, _signed, _times, taken
-from .core import any_console, as_text, si
+from .core import any_console, as_text, si, so_many
 from .display import framed, html_cell, in_columns
 from .phases import phases
 from .tables import markdown_text, tabulated, terminal_width, text_or_file, with_room
@@ -160,7 +160,7 @@ def pairs_table(
     by = ordered_pairs(c, sort)
     used, room = with_room(by[:top], columns_of(c), spare, width) if keys is None else (picked(keys, pair_columns), '')
     left = len(by) - len(by[:top])
-    more = f'\n… and {left} more pairs' if left else ''
+    more = f"\n… and {so_many(left, 'more pair')}" if left else ''
     return '\n'.join(filter(None, [tabulated(by[:top], used, style, write), more, room]))
 
 # %% ../nbs/visualization/differences.ipynb #66a07daf
@@ -249,7 +249,7 @@ def as_html_table(
 )->str: # HTML
     "The sentence and the pairs"
     by = ordered_pairs(c)
-    left = f'… and {len(by[top:])} more pairs' if top and by[top:] else ''
+    left = f"… and {so_many(len(by[top:]), 'more pair')}" if top and by[top:] else ''
     table = in_columns(by[:top], columns_of(c), _coloured)
     return framed(f'<p>{as_text(c.answer, markup=True)}</p>', table, left)
 

@@ -8,7 +8,7 @@ __all__ = ['style', 'html_cell', 'in_columns', 'framed', 'html_table', 'as_outpu
 # %% ../nbs/visualization/display.ipynb #fb16b3c6
 from fastcore.basics import patch
 from .columns import columns, ordered, shown_columns
-from .core import as_text
+from .core import as_text, so_many
 from .page import facts, heading, opening
 from .report import result_text
 from .results import Roofline
@@ -92,7 +92,7 @@ def as_output(
     "A result as the output of a cell"
     by = ordered(r)
     shown, rest = by[:top], by[top:]
-    more = _folded(f'{len(rest)} more rows', html_table(r.like(rest), 500)) if rest else ''
+    more = _folded(so_many(len(rest), 'more row'), html_table(r.like(rest), 500)) if rest else ''
     table = html_table(r.like(shown)) if r else ''
     said = f'<p><b>{_text(heading(r))}</b><br>{_text(opening(r))}</p>'
     about = _folded('Circumstances', _facts_table(facts(r)))

@@ -81,8 +81,7 @@ def _deform(args, kwargs, out):
 
 # %% ../nbs/counting/gradient_products.ipynb #809fd5b3
 _attention = torch.ops.aten._scaled_dot_product_flash_attention_backward
-_siblings = '''_scaled_dot_product_fused_attention_overrideable_backward
-    _scaled_dot_product_flash_attention_for_cpu_backward'''
+_siblings = '_scaled_dot_product_fused_attention_overrideable_backward'
 rule(_siblings, 'product', matmul=True)(_torch_product(flop_registry[_attention]))
 
 # %% ../nbs/counting/gradient_products.ipynb #83ad1177

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from .bars import bar_axes, bar_blocks, bar_height, bar_names, bar_traces
 from .columns import kind_of, row_seconds
-from .core import as_text, forwarding, si
+from .core import as_text, forwarding, si, so_many
 from .labels import Frame, Placer, Spot, at_widths, place, spots_around, text_size
 from .marks import Block, bandwidth, block_hover, colour_groups, colours, drawable, equal_blocks
 from .marks import link_places, marker_size, names_of, rate, rate_unit, shapes, spread, standing
@@ -187,21 +187,20 @@ def _without_mark(r)->str|None: # `None`: there is one
     return None if drawable(r) or without_flops(r) else 'work'
 
 # %% ../nbs/visualization/plot.ipynb #d7a721b5
-def _said_of(rows, what, paper):
+def _said_of(rows, what, why, paper):
     "How many rows there are of a kind without marks, and their share of the time"
-    n = len(rows)
     share = '' if paper else f", {sum(r.time_pct or 0 for r in rows):.1f} % of the time"
-    return f'{n} {what}{share}'
+    return f'{so_many(len(rows), what)}{why}{share}'
 
 def _left_out(rows, paper):
     "What is said of rows without a mark"
     whys = 'cost', 'kernels', 'work', 'link'
     cost, beside, none, sent = ([r for r in rows if _without_mark(r)==why] for why in whys)
     return [text for text,some in [
-        (_said_of(cost, 'rows of unknown cost', paper), cost),
+        (_said_of(cost, 'row', ' of unknown cost', paper), cost),
         (f'compiled code beside its kernels: {sum(r.time_pct or 0 for r in beside):.1f} % of the time', beside),
-        (_said_of(sent, f"row{'s'*(len(sent)!=1)} of collectives, which have no place here", paper), sent),
-        (f'{len(none)} rows without work', none)] if some]
+        (_said_of(sent, 'row', ' of collectives, which have no place here', paper), sent),
+        (f"{so_many(len(none), 'row')} without work", none)] if some]
 
 # %% ../nbs/visualization/plot.ipynb #2372e120
 def _subtitle(rows, peaks, paper):

@@ -9,7 +9,7 @@ __all__ = ['summary_table', 'ceiling_lines', 'unfit', 'unfit_result', 'by_phase'
 from collections import Counter
 from statistics import median
 from fastcore.basics import patch
-from .core import any_console, as_text, forwarding, si
+from .core import any_console, as_text, forwarding, si, so_many
 from .columns import row_seconds
 from .peaks import HardwarePeaks
 from .phases import Place
@@ -93,7 +93,7 @@ def _overhead_line(t):
     "What the timestamps add to a forward, if that can be told"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
-    beside = f"{n} {t.what}{'s'*(n!=1)} without it beside, median {si(t.plain.median, 's')}"
+    beside = f"{so_many(n, t.what)} without it beside, median {si(t.plain.median, 's')}"
     if lo<=0<=hi: return f"overhead     of the instrumentation cannot be told from 0: {lo:.1f} to {hi:.1f} % ({beside})"
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {lo:.1f} to {hi:.1f} %"
     return f"{known} ({beside}){_many_calls(t)}"
@@ -141,8 +141,6 @@ def phase_lines(r:Roofline)->list[str]:
     return [_phase_line(o, r) for o in by_phase(r)] + [more]*bool(again)
 
 # %% ../nbs/visualization/report.ipynb #7356e37e
-def _so_many(rows): return f"{len(rows)} row{'s'*(len(rows)!=1)}"
-
 def _row_lines(rows, t):
     "What is to be said of some of the rows"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
@@ -152,9 +150,9 @@ def _row_lines(rows, t):
         "the peaks hold no caches that could explain it")
     share = f"{100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time"
     said = [
-        (noisy, f"~            noisy: in {_so_many(noisy)} ({share}) the IQR of the samples is more than a tenth of "
-                "their median"),
-        (some,  f"paths        {_so_many(some)} not called in every {t.what} as often as counted; "
+        (noisy, f"~            noisy: in {so_many(len(noisy), 'row')} ({share}) the IQR of the samples is more than "
+                "a tenth of their median"),
+        (some,  f"paths        {so_many(len(some), 'row')} not called in every {t.what} as often as counted; "
                 f"the utilization is that of the {t.what}s with all calls"),
         (above, f"↑            above the memory's roof: {how}")]
     return [line for rows,line in said if rows]
@@ -299,7 +297,7 @@ def _where(r):
     a = r.about
     if not r.totals: return f"estimated, {a['dtype']}, under the roof of {r.peaks.device_name or r.peaks.device}"
     n = a['threads']
-    return f"on {a['device']} ({a['device_name']}), {a['dtype']}, {n} thread{'s'*(n!=1)}"
+    return f"on {a['device']} ({a['device_name']}), {a['dtype']}, {so_many(n, 'thread')}"
 
 def _table(r, top, sort, by, columns):
     "The table of a summary"

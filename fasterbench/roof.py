@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np, torch
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import as_text, resolve_dtype, si, write_file
+from .core import as_text, resolve_dtype, si, so_many, write_file
 from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .system import Disturbance
@@ -272,13 +272,11 @@ def table(self:HardwarePeaks,
     return tabulate(map(pick, rows), headers=pick(heads), tablefmt=fmt, disable_numparse=True, colalign=pick(align))
 
 # %% ../nbs/hardware/roof.ipynb #35ba7ea2
-def _number_of(n, what): return f"{n} {what}{'s' if n>1 else ''}"
-
 @patch
 def _where(self:HardwarePeaks):
     versions = ', '.join(f'{k} {v}' for k,v in self.versions.items())
-    processors = f" on {_number_of(self.cpus, 'processor')}" if self.cpus else ''
-    threads = '' if self.threads is None else _number_of(self.threads, 'thread') + processors
+    processors = f" on {so_many(self.cpus, 'processor')}" if self.cpus else ''
+    threads = '' if self.threads is None else so_many(self.threads, 'thread') + processors
     memory = '' if self.memory_bytes is None else f'{si(self.memory_bytes, "B")} of memory'
     return [o for o in (self.device_name, self.device, threads, memory, versions, self.date, self.source) if o]
 
@@ -297,7 +295,7 @@ def _reservations(self:HardwarePeaks):
 # %% ../nbs/hardware/roof.ipynb #f9b6e868
 @patch
 def __repr__(self:HardwarePeaks):
-    threads = f", {_number_of(self.threads, 'thread')}" if self.threads else ''
+    threads = f", {so_many(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B"
     return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *map(str, self.links), *self._reservations()])})")

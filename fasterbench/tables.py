@@ -13,7 +13,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
 from .columns import columns, ordered, picked, shown_columns, sides
-from .core import as_text, write_file
+from .core import as_text, so_many, write_file
 from .results import Roofline
 from .timing import check_count
 
@@ -37,7 +37,8 @@ def more_rows(
     "How many rows a table leaves out, in words"
     timeless = sum(r.time_s is None and r.roof_time_s is None for r in rest)
     some = f', {timeless} of them without a time' if timeless else ''
-    return f"… and {len(rest)} {'faster' if sort=='time' and not timeless else 'more'} rows{some}" if rest else ''
+    which = 'faster' if sort=='time' and not timeless else 'more'
+    return f"… and {so_many(len(rest), f'{which} row')}{some}" if rest else ''
 
 # %% ../nbs/results/tables.ipynb #ed132669
 def text_table(
