@@ -9,6 +9,7 @@ __all__ = ['boot_id', 'offsets', 'numbered', 'needed', 'Waited', 'waited', 'wait
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
+from .exchanges import hidden_times
 
 # %% ../nbs/analysis/waiting.ipynb #0e98d89e
 def boot_id()->str: # empty: not known
@@ -60,15 +61,15 @@ class Waited(NamedTuple):
     waiting_s:float  # seconds in which it waited for the last of those that it needs
     rank:int|None    # which rank that is; `None`: it needed nobody, or came last itself
     exposed_s:float  # seconds in which nothing else was done
-    hidden_s:float   # seconds that it ran beside other work
+    hidden_s:float   # seconds that it ran beside other work, and no earlier one did
 
 # %% ../nbs/analysis/waiting.ipynb #cc17be0a
-def _waited(e, offset, come, rank):
+def _waited(e, hidden_s, offset, come, rank):
     "`come`: rank → when it came"
     last = max((r for r in needed(e.collective, rank) if r in come), key=come.get, default=None)
     until = come[last] - offset if last is not None else e.start
     waiting = sum(max(min(b, until) - a, 0.) for a,b in e.stretches)
-    return Waited(e.key, waiting, last if waiting else None, e.exposed_s, e.hidden_s)
+    return Waited(e.key, waiting, last if waiting else None, e.exposed_s, hidden_s)
 
 def waited(
     forwards:list, # of each rank: the `TimedExchange`s of the same forward, in order
@@ -78,7 +79,9 @@ def waited(
     told, come = [numbered(f, r) for r,f in enumerate(forwards)], defaultdict(dict)
     for rank,found in enumerate(told):
         for which,e in found: come[which][rank] = offsets[rank] + e.start
-    return [[_waited(e, offsets[rank], come[which], rank) for which,e in found] for rank,found in enumerate(told)]
+    hidden = [hidden_times(f) for f in forwards]
+    return [[_waited(e, s, offsets[rank], come[which], rank) for (which,e),s in zip(found, hidden[rank])]
+        for rank,found in enumerate(told)]
 
 # %% ../nbs/analysis/waiting.ipynb #3c648561
 def waits(
