@@ -261,15 +261,23 @@ def exported_to(
     return of[0][0] if of else None
 
 # %% ../nbs/reference.ipynb #7a4aa1fd
+def _introduction(cells):
+    "The texts before the first heading and the first code, and the cells after them; a cell is divided at a heading"
+    for i,c in enumerate(cells):
+        first = re.search(r'(?m)^#', c.source) if c.cell_type!='code' else None
+        if c.cell_type!='code' and not first: continue
+        if not first or not first.start(): return cells[:i], cells[i:]
+        before, after = c.source[:first.start()].rstrip(), c.source[first.start():]
+        return [*cells[:i], _plain(before)], [_plain(after), *cells[i+1:]]
+    return cells, []
+
 def in_page_order(
     cells:list,  # each with `top_`: is it for the top?
     table:str='', # Markdown that stands before the first heading and the first code; empty: none
 )->list: # of cells
     "What is for the top comes before the table and what it introduces"
-    def begins(c): return c.cell_type=='code' or c.source.lstrip().startswith('#')
-    rest = [c for c in cells if not c.top_]
-    i = next((i for i,c in enumerate(rest) if begins(c)), len(rest))
-    return rest[:i] + [c for c in cells if c.top_] + ([_plain(table)] if table else []) + rest[i:]
+    first, rest = _introduction([c for c in cells if not c.top_])
+    return first + [c for c in cells if c.top_] + ([_plain(table)] if table else []) + rest
 
 # %% ../nbs/reference.ipynb #47f97210
 class ReferenceProc(Processor):
