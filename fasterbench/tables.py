@@ -69,7 +69,7 @@ def with_room(
     for c in [c for key in spare for c in shown if c.key==key]:
         if width is None or wide()<=width: break
         shown.remove(c); left.append(c.name)
-    return shown, f"{width} characters have no room for {', '.join(left)}" if left else ''
+    return shown, f"not shown in {width} characters: {', '.join(left)}" if left else ''
 
 # %% ../nbs/results/tables.ipynb #0fd89d67
 def fitted(
