@@ -144,7 +144,7 @@ def phase_lines(r:Roofline)->list[str]:
 def _row_lines(rows, t):
     "What is to be said of some of the rows"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
-    above = [r for r in rows if r.above and not r.impossible and not r.exchanges]
+    above = [r for r in rows if r.above and r.bound=='memory' and not r.impossible and not r.exchanges]
     explained = above and above[0].roof!='memory'
     how = ("the column roof names the cache that explains it, and how much of its roof was reached" if explained else
         "the peaks hold no caches that could explain it")
