@@ -222,10 +222,10 @@ def checks_only(
     source:str, # of a cell
     least:int=4, # lines that check
 )->bool:
-    "Is more than half of a text checks?"
+    "Is more than half of a text checks, or all of it, of what the page does not document?"
     nodes = _statements(source)
     checks = _n_lines(o for o in nodes if _asserts(o))
-    return checks>=least and checks>_n_lines(nodes)/2
+    return checks>_n_lines(nodes)/2 and (checks>=least or re.search(r'(?<![\w.])_[a-z]\w*\(', source) is not None)
 
 # %% ../nbs/reference.ipynb #3e7d4c88
 def without_checks(source:str)->str:
@@ -279,6 +279,12 @@ def in_page_order(
     first, rest = _introduction([c for c in cells if not c.top_])
     return first + [c for c in cells if c.top_] + ([_plain(table)] if table else []) + rest
 
+# %% ../nbs/reference.ipynb #825af69b
+def _take_along(cells):
+    "A text right before an example belongs to it, unless it begins a section"
+    if not cells or cells[-1].cell_type!='markdown': return
+    if not re.search(r'(?m)^(#|<!--)', cells[-1].source): cells[-1].top_ = True
+
 # %% ../nbs/reference.ipynb #47f97210
 class ReferenceProc(Processor):
     "Cells that are exported become the reference of what they define"
@@ -291,6 +297,7 @@ class ReferenceProc(Processor):
             if not _has(c, 'export', 'exports', 'default_exp'): shown = [c]
             if _has(c, 'top'): c.source = without_checks(c.source)
             for o in shown: o.top_ = _has(c, 'top')
+            if _has(c, 'top') and shown==[c]: _take_along(cells)
             cells += shown
         self.nb.cells[:] = in_page_order(cells, contents(found))
 
