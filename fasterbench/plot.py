@@ -92,12 +92,13 @@ def link_traces(
 def legend_traces(
     go, # plotly.graph_objects
     named:dict, # group → colour
+    **axes # `xaxis` and `yaxis`, as in plotly; none: the first ones
 )->list: # of traces
     "The entries of the legend"
     def entry(k, c):
         marker = dict(color=c, size=10, symbol='circle', line=dict(width=1, color=colours['outline']))
         return go.Scatter(x=[None], y=[None], mode='markers', name=as_text(k, markup=True), legendgroup=k,
-            showlegend=True, hoverinfo='skip', marker=marker)
+            showlegend=True, hoverinfo='skip', marker=marker, **axes)
     return [entry(*o) for o in named.items()]
 
 def _legend(s):
@@ -356,7 +357,8 @@ def plot_bars(
     s = sheet(title, '', dict(heading=30, bars=bar_height*len(blocks), seconds=32, legend=legend_height(named)))
     fig = go.Figure()
     _draw_bars(fig, go, s, blocks, group, named, paper)
-    return lay_out(fig.add_traces(legend_traces(go, named)).update_layout(legend=_legend(s)), s)
+    fig.add_traces(legend_traces(go, named, xaxis='x3', yaxis='y3'))   # where the bars are: no axes but theirs
+    return lay_out(fig.update_layout(legend=_legend(s)), s)
 
 # %% ../nbs/visualization/plot.ipynb #44982640
 def _peaks_frame(s, peaks, n):
