@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['texts', 'sides', 'columns', 'shown', 'optional', 'sorts', 'Column', 'roof_cell', 'of_step', 'kind_of',
-           'shown_columns', 'picked', 'row_seconds', 'ordered']
+           'shown_columns', 'row_seconds', 'ordered', 'picked']
 
 # %% ../nbs/results/columns.ipynb #568ca184
 import re
@@ -158,17 +158,6 @@ def shown_columns(rows:list)->list: # of `Column`
     step = getattr(rows, 'what', None)=='step' or any(r.phase for r in rows)
     return [of_step(columns[k], step) for k in shown[kind_of(rows)] if k not in optional or known(k)]
 
-# %% ../nbs/results/columns.ipynb #d4e84ac3
-def picked(
-    keys:str|list, # `'name time_s bound'`, `'name,time_s,bound'` or a list
-    known:dict=columns, # key → `Column`
-)->list: # of `Column`
-    "The columns that are asked for, in that order"
-    names = re.split(r'[,\s]+', keys.strip(', ')) if isinstance(keys, str) else [*keys]
-    odd = [o for o in names if o not in known]
-    if odd or not names: raise ValueError(f"columns={keys!r}: known are {', '.join(known)}")
-    return [known[o] for o in names]
-
 # %% ../nbs/results/columns.ipynb #65aaa8c2
 def row_seconds(r, kind:str='measured')->float: # of `shown`
     "The time that a row takes, or that its roof allows where it was not run"
@@ -197,3 +186,16 @@ def ordered(
     known = [r for r in rows if value(r) is not None]
     first = sorted(known, key=(lambda r: _natural(value(r))) if words else (lambda r: -value(r)))
     return first + [r for r in rows if value(r) is None]
+
+# %% ../nbs/results/columns.ipynb #d4e84ac3
+def picked(
+    keys:str|list, # `'name time_s bound'`, `'name,time_s,util %'` or a list; headings will do
+    known:dict=columns, # key → `Column`
+)->list: # of `Column`
+    "The columns that are asked for, in that order"
+    if isinstance(keys, str): keys = [o.strip() for o in keys.split(',' if ',' in keys else None)]
+    called = {c.name: k for k,c in known.items()} | {k: v for k,v in sorts.items() if v in known}
+    names = [called.get(o, o) if isinstance(o, str) else o for o in keys]
+    odd = [o for o in names if o not in known]
+    if odd or not names: raise ValueError(f"columns={','.join(map(str, odd))!r}: known are {', '.join(known)}")
+    return [known[o] for o in names]

@@ -348,6 +348,8 @@ def sheet_named(
     "The vendor's numbers for a device by the name that it has in the tables"
     known = {k.lower():v for k,v in (sheets|processors).items()}
     if isinstance(name, str) and name.lower() in known: return known[name.lower()]
-    near = difflib.get_close_matches(str(name).lower(), known, cutoff=0.4)
+    asked = str(name).lower()
+    near = [k for k in known if isinstance(name, str) and asked in k]
+    near = near or difflib.get_close_matches(asked, known, cutoff=0.4)
     names = ', '.join(known[k].name for k in near or known)
     raise ValueError(f"{name!r} is not in the tables of datasheets{'; near to it' if near else ', which'} are {names}")

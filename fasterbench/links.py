@@ -71,13 +71,21 @@ class Link:
 
 # %% ../nbs/hardware/links.ipynb #7dc67428
 @patch
+def of_kind(self:Link,
+    kind:str, # of collective; a `recv` is what was measured as a `send`
+)->tuple[float, float]: # seconds, byte/s; the link's own rate where the kind was not measured
+    "Latency and bandwidth of a kind of collective"
+    which = 'send' if kind=='recv' and 'recv' not in self.bandwidths else kind
+    return self.latencies.get(which, 0.), self.bandwidths.get(which, self.bandwidth)
+
+@patch
 def time_s(self:Link,
     kind:str,     # of collective
     nbytes:float, # bytes of the message
 )->float: # seconds
     "The least time of a collective"
-    bandwidth = self.bandwidths.get(kind, self.bandwidth)
-    return max(self.latencies.get(kind, 0.), bus_bytes(kind, nbytes, self.ranks)/bandwidth)
+    latency_s, bandwidth = self.of_kind(kind)
+    return max(latency_s, bus_bytes(kind, nbytes, self.ranks)/bandwidth)
 
 @patch
 def __str__(self:Link):

@@ -194,7 +194,7 @@ def build_parts(
     made = _built(builder, name)
     model, sample, *more = made if isinstance(made, tuple) and 2<=len(made)<=4 else (made, None)
     if isinstance(model, nn.Module): return model, sample, *more
-    raise ValueError(f"{name} returned a {type(made).__name__}, not a torch.nn.Module")
+    raise ValueError(f"{name} returned {type(made).__name__}: neither a torch.nn.Module nor `model, sample`")
 
 # %% ../nbs/models.ipynb #3ba8b1ec
 def build_with_sample(builder, name:str|None=None)->tuple: # as `build_parts`; model; sample, or `None`

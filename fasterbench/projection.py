@@ -34,7 +34,8 @@ def _link_s(r, peaks)->float|None: # seconds; `None`: there is no link of its gr
     "The least time of a row's collectives over the links of other peaks"
     link = next((o for o in peaks.links if o.group==r.group), None)
     if link is None: return None
-    return max(r.calls*link.latencies.get(r.type, 0.), r.link_bytes/link.bandwidths.get(r.type, link.bandwidth))
+    latency_s, bandwidth = link.of_kind(r.type)
+    return max(r.calls*latency_s, r.link_bytes/bandwidth)
 
 def _over_link(r, peaks):
     "A row of collectives over the link of its group"

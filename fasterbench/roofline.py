@@ -18,7 +18,7 @@ from .compare import Comparison
 from .compiled import join_compiled
 from .distributed import agreement, groups_used, together, with_ranks
 from .core import Call, as_text, call_args, device_name, forwarding, held
-from .core import model_device, model_dtype, resolve_device, resolve_dtype, si
+from .core import model_device, model_dtype, resolve_device, resolve_dtype, si, so_many
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output, framed
 from .kernels import measurable
@@ -103,7 +103,7 @@ def check_peaks(
         raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}; "
             "`estimate` runs nothing, and takes any")
     if device.type=='cpu' and peaks.threads not in (None, torch.get_num_threads()):
-        raise ValueError(f"the peaks were measured with {peaks.threads} threads, "
+        raise ValueError(f"the peaks were measured with {so_many(peaks.threads, 'thread')}, "
             f"and the profile runs with {torch.get_num_threads()}")
     if device.type=='cpu' and peaks.cpus not in (None, len(usable_cpus())):
         raise ValueError(f"the peaks were measured on {peaks.cpus} processors, "
