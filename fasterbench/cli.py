@@ -6,8 +6,8 @@
 __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'failure', 'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import argparse, inspect, sys, traceback
-from contextlib import nullcontext, redirect_stderr, redirect_stdout
+import argparse, inspect, os, sys, traceback
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
@@ -34,11 +34,17 @@ from .tables import terminal_width
 from .timing import check_count
 
 # %% ../nbs/cli.ipynb #0b0b710c
+@contextmanager
+def _though_unread():
+    "What is printed for a reader who has left (`| head`) is lost; what is to be written is not"
+    try: yield
+    except BrokenPipeError: os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 def _written(rows, by, title, html, out):
     "Draw rows as text, and write them to files"
     from fasterbench.plot import plot_roofline, text_roofline
     groups = grouped(rows, by)
-    print(f'\n{text_roofline(groups, rows.peaks)}')
+    with _though_unread(): print(f'\n{text_roofline(groups, rows.peaks)}')
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
     for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
 
@@ -46,8 +52,9 @@ def _staged(plan): return plan is not None and plan_named(plan).staged
 
 def _summed_up(rows, top, sort, by, columns, title, html, out, staged=False):
     for i,o in enumerate(rows.ranks if staged else [rows]):
-        if staged: print(f'\nstage {i}\n')
-        o.summary(top, sort, grouping(by), columns)
+        with _though_unread():
+            if staged: print(f'\nstage {i}\n')
+            o.summary(top, sort, grouping(by), columns)
     _written(rows, by, title, html, out)
 
 # %% ../nbs/cli.ipynb #c3d20003
@@ -254,8 +261,9 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, 
     how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
     found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
     rows, said = _of_rank(found)
-    rows.summary(top, sort, grouping(by), columns)
-    for line in said: print(line)
+    with _though_unread():
+        rows.summary(top, sort, grouping(by), columns)
+        for line in said: print(line)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #e57a1111
@@ -267,8 +275,9 @@ def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out
     how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
     how |= dict(dtype=dtype, mesh=mesh_pairs(mesh), links=link_pairs(links))
     rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
-    rows.summary(top, sort, grouping(by), columns)
-    for line in said: print(line)
+    with _though_unread():
+        rows.summary(top, sort, grouping(by), columns)
+        for line in said: print(line)
     _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
 
 # %% ../nbs/cli.ipynb #14879df2
