@@ -100,9 +100,12 @@ def backward(self:Observer):
 def part(self:Observer, name)->Part: return Part(name) # what is measured of one part
 
 @patch
-def turns(self:Observer, part, *going):
-    "A function to call with whose turn begins, or `None`: the turn before ends. `part`: from this to a key of `calls`"
-    going = [*going]   # key and start of what goes on, if anything does
+def turns(self:Observer,
+    part, # a function: what begins → its key in `calls`
+    *going # (key, start) of what goes on already, if anything does
+): # a function to call with what begins now; `None`: nothing does
+    "Time things one after the other: each ends where the next one begins"
+    going = [*going]
     def switch(told):
         now = self.clock.mark()
         if going: self.calls.append((*going.pop(), now))

@@ -78,7 +78,7 @@ def backward(self:StepObserver):
 # %% ../nbs/analysis/training.ipynb #6b4adbca
 @patch
 def taking(self:StepObserver):
-    "What is told which group of parameters an optimizer takes"
+    "A function to call with the number of each group of parameters when the optimizer comes to it; times the groups"
     return self.turns(lambda number: Part('optimizer', group_name(number)))
 
 @patch
@@ -106,7 +106,7 @@ def kind_in(
 
 # %% ../nbs/analysis/training.ipynb #f2831bfa
 def done_by(name, modules, step, cost=None):
-    "The module, or the type of what is none; `is None` and `in`, since a module may have a length of 0"
+    "The module of a row; where it is no module's, the type that the row has"
     if cost is not None and cost.collectives: return next(iter(cost.collectives)).kind
     return modules[name] if name in modules else kind_in(step, name)
 
@@ -141,7 +141,7 @@ def step_point(
 
 # %% ../nbs/analysis/training.ipynb #415889e0
 def joined_edges(joined:StepCosts, costs:StepCosts)->StepCosts:
-    "To rows of joined work what crosses the boundary of all the places of which it is"
+    "Set the bytes that cross the boundary of each row of joined work, taken over all places that were joined"
     def into(place): return Place(place.phase, caller_in(place.name, names[place.phase], costs))
     names = {phase: {p.name for p in joined.by_module if p.phase==phase} for phase in phases}
     edges = costs.moves.boundaries(lambda place: (into(place),))
