@@ -15,7 +15,7 @@ from numbers import Real
 from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import as_text, si
+from .core import as_text, si, so_many
 from .ncu_files import Kernel, by_kernel, counter_value, read_ncu, read_report
 from .ncu_files import decimal_mark, parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
@@ -184,8 +184,9 @@ def should_stop(self:SOLAnalyzer,
         return Decision(True, f'at the roofline: {now:.1f} %, threshold {c.threshold_pct:g} %')
     if worse: return Decision(False, f'worse than the best: {now:.1f} % after {self.best:.1f} %')
     if self.since_best>=c.convergence_rounds:
-        return Decision(True, f'converged: no improvement of {c.min_improvement_pct:g} points '
-            f'over {self.best:.1f} % in {self.since_best} runs')
+        points = f"{c.min_improvement_pct:g} point{'s'*(c.min_improvement_pct!=1)}"
+        return Decision(True, f"converged: no improvement of {points} over {self.best:.1f} % "
+            f"in {so_many(self.since_best, 'run')}")
     if better: return Decision(False, 'improved')
     return Decision(False, f'{self.since_best} of {c.convergence_rounds} runs without improvement')
 

@@ -100,14 +100,15 @@ def parse_number(
     except (TypeError, ValueError): raise ValueError(f"{value!r} is no number") from None
 
 # %% ../nbs/analysis/ncu_files.ipynb #7995510b
-_elapsed, _active = 'pct_of_peak_sustained_elapsed', 'pct_of_peak_sustained_active'
-compute_metric = f'sm__throughput.avg.{_elapsed}' # arithmetic's speed of light, in percent
+compute_metric = 'sm__throughput.avg.pct_of_peak_sustained_elapsed' # arithmetic's speed of light, in percent
 # Memory's speed of light, in percent: caches and main memory
-memory_metric  = f'gpu__compute_memory_throughput.avg.{_elapsed}'
+memory_metric = 'gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed'
 # Main memory's, in percent, under its names
-dram_metrics   = f'gpu__dram_throughput.avg.{_elapsed}', f'dram__throughput.avg.{_elapsed}'
+dram_metrics = ('gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed',
+                'dram__throughput.avg.pct_of_peak_sustained_elapsed')
 # The tensor cores', in percent, under their names
-tensor_metrics = f'sm__pipe_tensor_cycles_active.avg.{_active}', f'sm__pipe_tensor_cycles_active.avg.{_elapsed}'
+tensor_metrics = ('sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active',
+                  'sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed')
 duration_metric = 'gpu__time_duration.sum' # time of a kernel
 
 # %% ../nbs/analysis/ncu_files.ipynb #f5c1e0aa
@@ -115,8 +116,8 @@ _percentages = { # name on the page of details → metric
     **dict.fromkeys(['Compute (SM) Throughput', 'SM Throughput', 'SOL SM', 'SM [%]'], compute_metric),
     **dict.fromkeys(['Memory Throughput', 'SOL Memory', 'Memory [%]'], memory_metric),
     **dict.fromkeys(['DRAM Throughput', 'SOL DRAM'], dram_metrics[0]),
-    'L1/TEX Cache Throughput': f'l1tex__throughput.avg.{_active}',
-    'L2 Cache Throughput': f'lts__throughput.avg.{_elapsed}'}
+    'L1/TEX Cache Throughput': 'l1tex__throughput.avg.pct_of_peak_sustained_active',
+    'L2 Cache Throughput': 'lts__throughput.avg.pct_of_peak_sustained_elapsed'}
 
 friendly = { # name and unit → metric
     **{(name, '%'): metric for name,metric in _percentages.items()}, ('Duration', 's'): duration_metric,

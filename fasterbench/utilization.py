@@ -88,7 +88,7 @@ def model_flops(self:Roofline,
     "What training takes by formula, without what is done again"
     attention = self.about.get('attention') if attention is None else attention
     if attention is None:
-        raise ValueError(f"how large the attention of {self.about.get('model', 'the model')} is is not known: "
+        raise ValueError(f"the size of the attention of {self.about.get('model', 'the model')} is not known: "
             "attention=(layers, heads, elements of a head, tokens of a sequence) says it, () that there is none")
     return _tokens(self)*flops_per_token(self.about['multiplied_params'], *attention)
 
