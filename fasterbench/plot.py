@@ -320,7 +320,7 @@ def plot_roofline(
     # a key of `Roofline.by` (of a training step `'phase'`, too), a depth or a function of the row; `None`: `'type'`, on
     # paper `'bound'`
     colour=None,
-    bars:int=10, # bars of time beside it; 0: none
+    bars:int=10, # bars of time beneath it; 0: none
     sort:str='time', # of the bars; or `'over'`: most time above the roof first
 ): # a plotly `Figure`
     "Draw `rows` under the roof of `peaks`"

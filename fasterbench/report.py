@@ -70,7 +70,7 @@ def _held(memory):
     return when, ', '.join(f"{si(n, 'B')} {k}" for k,n in kinds if n)
 
 def unfit_result(r:Roofline)->str: # empty: it does, or that is not known
-    "That what a result is of does not fit the device's memory, in words"
+    "That the model or its training step does not fit the device's memory, in words"
     memory = r.memory
     if memory is None: return unfit(r.peaks, r.about['weight_bytes']) if 'weight_bytes' in r.about else ''
     if r.peaks.holds(memory.peak) in (None, True): return ''
