@@ -33,7 +33,7 @@ _cpu, _meta = torch.device('cpu'), torch.device('meta')
 # bytes that are known at most: of floats made from nothing, of floats computed, of integers
 few_bytes, some_bytes, many_bytes = 2**16, 2**24, 2**26
 
-def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor) # has a tensor a shape only?
+def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor) # is it a shape without data?
 
 def _is_float(t): return t.is_floating_point() or t.is_complex()
 

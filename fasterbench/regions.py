@@ -47,7 +47,7 @@ def visible(model:nn.Module)->dict: # qualified name → module
 
 # %% ../nbs/core/regions.ipynb #0dfd5458
 class watching:
-    "A context, as often as it is entered: calls of `modules` go through what `around` made of them"
+    "A context, to be entered as often as needed: calls of `modules` go through what `around` made of them"
     def __init__(self,
         modules:dict, # name → module, such as `visible(model)`
         around, # called with the name and the call of a module: what is to be called instead

@@ -90,7 +90,7 @@ def leave_word(self:Rendezvous, e:BaseException):
 
 @patch
 def failures(self:Rendezvous)->list: # (is it a consequence?, number, rank, type and first line of the error)
-    "The errors of which ranks left messages; causes first"
+    "The errors in the messages that ranks left; causes first"
     found = [(r, pickle.loads(self.store.get(k))) for r,k in enumerate(self.keys('failed')) if self.store.check([k])]
     return sorted((consequence, number, r, said) for r,(number,consequence,said) in found)
 
@@ -157,7 +157,7 @@ def explain(self:Rendezvous, e:Exception, patience:float)->Exception: # to raise
 @patch
 @contextmanager
 def explained(self:Rendezvous, patience:float):
-    "In place of an error that another rank caused, raise one that names this rank"
+    "Raise, in place of an error that another rank caused, one that names that rank"
     try: yield
     except Exception as e:
         told = self.explain(e, patience)

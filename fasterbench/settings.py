@@ -177,7 +177,7 @@ def report(
 # %% ../nbs/core/settings.ipynb #332883d8
 @contextmanager
 def same_settings():
-    "Every one of `switches` is after the block as before"
+    "After the block each of `switches` is as it was before"
     old, failed = {name:read() for name,(read,_) in switches.items()}, True
     def put(name):
         read, write = switches[name]
