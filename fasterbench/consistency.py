@@ -147,7 +147,7 @@ def _check_numbers(p, put):
 
 # %% ../nbs/hardware/consistency.ipynb #a477eea8
 def check_peaks(p): # p: has the fields of `HardwarePeaks`
-    "Refuse peaks that are none; plain types, and what follows from others, are put in"
+    "Refuse numbers that can't be peaks; set plain types, and what follows from other fields"
     put = lambda k,v: object.__setattr__(p, k, v)
     for k in ('peak_flops', 'peak_bandwidth'): put(k, positive(k, getattr(p, k)))
     put('ridge_point', _ridge(p.ridge_point, p.peak_flops/p.peak_bandwidth))

@@ -252,7 +252,7 @@ def forward_text(
 def repeated(
     text:str, # help
 ): # annotation of a parameter
-    "An option that may be given several times, as the release of fastcore that is there takes it"
+    "An option that may be given several times, in the form that the installed fastcore takes"
     if hasattr(script, 'Param'): return script.Param(text, action='append')
     return Annotated[str, text, dict(action='append')]   # from fastcore 2 on
 

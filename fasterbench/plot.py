@@ -379,7 +379,8 @@ def plot_peaks(
     "Draw every ceiling of `peaks`"
     import plotly.graph_objects as go
     peaks = peaks_of(peaks)
-    threads, day = [f'{peaks.threads} threads']*bool(peaks.threads), [(peaks.date or '')[:10]]*bool(peaks.date)
+    threads = [so_many(peaks.threads, 'thread')] if peaks.threads else []
+    day = [(peaks.date or '')[:10]]*bool(peaks.date)
     said = as_text(', '.join([peaks.device, *threads, *day, peaks.source]), markup=True)
     s = sheet(title or as_text(peaks.device_name or 'Peaks', markup=True), said, dict(roofline=420, intensity=46))
     frame = _peaks_frame(s, peaks, max(len(peaks.memory_levels), 1))

@@ -194,9 +194,9 @@ def answer(self:Roofline)->str:
         share = f", {memory_pct(self):.0f} % of it in memory-bound rows" if roof else ''
         return f"{name}: at least {si(roof, 's')} a {self.what} under this roof{share}{_phases_said(self)}."
     took, each = self.totals.mean_s, _phases_said(self)
-    which = _rows_at_roof(self)
     allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
-    if which!='all rows': allowed = f"; the roof of {which} allows {si(roof, 's')}, that of the others is not known"
+    if any(r.roof_time_s is None and (r.flops or r.bytes_moved or r.unknown) for r in self):
+        allowed = f"; the roof of {_rows_at_roof(self)} allows {si(roof, 's')}, that of the others is not known"
     said = [f"{name}: {si(took, 's')} a {self.what}{each}{allowed}"]
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(self, side))
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
