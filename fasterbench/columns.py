@@ -196,7 +196,7 @@ def picked(
     "The columns that are asked for, in that order"
     if isinstance(keys, str): keys = [o.strip() for o in keys.split(',' if ',' in keys else None)]
     called = {c.name: k for k,c in known.items()} | {k: v for k,v in sorts.items() if v in known}
-    names = [called.get(o, o) if isinstance(o, str) else o for o in keys]
+    names = [called.get(o, o) if isinstance(o, str) and o not in known else o for o in keys]
     odd = [o for o in names if o not in known]
     if odd or not names: raise ValueError(f"columns={','.join(map(str, odd))!r}: known are {', '.join(known)}")
     return [known[o] for o in names]
