@@ -13,7 +13,7 @@ from .columns import Column, kind_of, row_seconds
 from .core import so_many
 from .display import framed, html_cell, in_columns
 from .results import Roofline, group_key, joined_in_parts
-from .tables import Lines, name_column, tabulated, with_room
+from .tables import Lines, lines_of, name_column
 from .timing import check_count
 
 # %% ../nbs/visualization/across.ipynb #8b6b0b1d
@@ -109,8 +109,7 @@ def table(self:OverRanks,
     "The rows as text, those with the slowest rank first, and how many are left out"
     if top is not None: check_count('top', top, 1)
     by = _ordered(self, sort)
-    used, room = with_room(by[:top], _shown(self), spare, width)
-    return '\n'.join(filter(None, [tabulated(by[:top], used, style, write), _more(by[len(by[:top]):]), room]))
+    return lines_of(by[:top], _shown(self), _more(by[len(by[:top]):]), spare, width, style, write)
 
 # %% ../nbs/visualization/across.ipynb #c5001b91
 @patch

@@ -14,7 +14,7 @@ from .display import framed, html_cell, in_columns
 from .phases import phases as in_order
 from .results import Roofline, group_key, joined, joined_in_parts
 from .rows import RooflinePoint
-from .tables import Lines, more_rows, name_column, tabulated, with_room
+from .tables import Lines, lines_of, more_rows, name_column
 from .timing import check_count
 
 # %% ../nbs/visualization/beside.ipynb #47743721
@@ -104,9 +104,8 @@ def table(self:Phases,
     if top is not None: check_count('top', top, 1)
     by = ordered_modules(self, sort)
     heads = [_two_lines(c) if style=='simple' else c for c in _shown(self.kind)]
-    used, room = with_room(by[:top], heads, spare, width)
     left = more_rows([o.sum for o in by[len(by[:top]):]], sort)
-    return '\n'.join(filter(None, [tabulated(by[:top], used, style, write), left, room.replace('\n', ' ')]))
+    return lines_of(by[:top], heads, left, spare, width, style, write)
 
 # %% ../nbs/visualization/beside.ipynb #06f79779
 @patch

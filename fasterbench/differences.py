@@ -14,7 +14,7 @@ from .compare import Comparison, _signed, _times, taken
 from .core import any_console, as_text, si, so_many
 from .display import framed, html_cell, in_columns
 from .phases import phases
-from .tables import markdown_text, tabulated, terminal_width, text_or_file, with_room
+from .tables import lines_of, markdown_text, terminal_width, text_or_file
 from .timing import check_count
 
 # %% ../nbs/visualization/differences.ipynb #5a32c385
@@ -158,10 +158,10 @@ def pairs_table(
     "The pairs as text, and how many are left out"
     if top is not None: check_count('top', top, 1)
     by = ordered_pairs(c, sort)
-    used, room = with_room(by[:top], columns_of(c), spare, width) if keys is None else (picked(keys, pair_columns), '')
+    used = columns_of(c) if keys is None else picked(keys, pair_columns)
     left = len(by) - len(by[:top])
     more = f"\n… and {so_many(left, 'more pair')}" if left else ''
-    return '\n'.join(filter(None, [tabulated(by[:top], used, style, write), more, room]))
+    return lines_of(by[:top], used, more, spare if keys is None else (), width, style, write)
 
 # %% ../nbs/visualization/differences.ipynb #66a07daf
 Comparison.columns = pair_columns

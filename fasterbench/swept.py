@@ -20,8 +20,7 @@ from .operations import arithmetic_intensity
 from .results import Roofline
 from .roof import HardwarePeaks, paired, refuse_constant
 from .rows import ceiling_for, main_dtype, memory_pct, no_ceiling
-from .tables import as_csv, as_frame, markdown_text, tabulated, terminal_width, text_or_file
-from .tables import with_room
+from .tables import as_csv, as_frame, lines_of, markdown_text, terminal_width, text_or_file
 
 # %% ../nbs/results/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -294,10 +293,9 @@ def table(self:Sweep,
     columns:str|list|None=None, # keys, such as `'value throughput bound'`, all of which are shown; `None`: of its kind
 )->str:
     "A line for each value"
-    known = {c.key: c for c in self.columns}
-    shown, room = picked([*known] if columns is None else columns, known), ''
-    if columns is None: shown, room = with_room(self.points, shown, spare, width)
-    return '\n'.join(filter(None, [tabulated(self.points, shown, style, write), room]))
+    known = self.columns
+    shown = known if columns is None else picked(columns, {c.key: c for c in known})
+    return lines_of(self.points, shown, '', spare if columns is None else (), width, style, write)
 
 # %% ../nbs/results/swept.ipynb #1cc5ac5e
 @patch
