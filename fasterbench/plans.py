@@ -291,6 +291,7 @@ def plan_lines(
 )->list: # of text
     "What a plan does with a model that is still whole"
     whole = left_whole(model) if name=='tp' else {}
-    plan, parts = plan_named(name), plan_named(name).parts(model, ranks)
+    plan = plan_named(name)
+    parts = plan.parts(model, ranks)
     parts = _stage_lines(parts) if plan.staged else by_name(parts, last=name!='tp')
     return [f'{name}, {ranks} ranks', *(f'  {o}' for o in parts), *(f'  left whole: {o}' for o in by_name(whole))]
