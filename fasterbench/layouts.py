@@ -10,6 +10,7 @@ import math
 from dataclasses import asdict, dataclass
 from fastcore.basics import patch
 from .connections import connection_named
+from .core import so_many
 from .datasheets import Datasheet, find_sheet, sheets
 from .links import Link, as_links, bus_bytes
 from .roof import HardwarePeaks
@@ -32,9 +33,9 @@ class Layout:
     def sizes(self)->dict: return {k:v for k,v in asdict(self).items() if v>1} # group → ranks, of groups of several
     @property
     def shares(self)->int: return self.dp*self.fsdp*self.ep # that the sequences are divided into
-    def __str__(self): return f"{', '.join(f'{k} {v}' for k,v in self.sizes.items()) or 'alone'}: {_ranks(self.ranks)}"
-
-def _ranks(n): return f"{n:,} rank{'s'*(n>1)}"
+    def __str__(self):
+        sizes = ', '.join(f'{k} {v}' for k,v in self.sizes.items())
+        return f"{sizes or 'alone'}: {so_many(self.ranks, 'rank')}"
 
 # %% ../nbs/analysis/layouts.ipynb #96fa2845
 def as_layout(
@@ -104,7 +105,7 @@ def _given(group, value, layout, own):
     if isinstance(value, str): return _over(group, connection_named(value, own), layout)
     if not isinstance(value, Link): return Link(group, n, value)
     if (value.group, value.ranks)==(group, n): return value
-    raise ValueError(f"links: the link of {value.group!r} is one of {_ranks(value.ranks)}, and {group}={n}")
+    raise ValueError(f"links: the link of {value.group!r} is one of {so_many(value.ranks, 'rank')}, and {group}={n}")
 
 def _without_asking(group, layout, peaks, own):
     "The link of a group that was measured, or the fastest of the device's own that reaches as far"
