@@ -34,17 +34,11 @@ from .tables import terminal_width
 from .timing import check_count
 
 # %% ../nbs/cli.ipynb #0b0b710c
-@contextmanager
-def _though_unread():
-    "What is printed for a reader who has left (`| head`) is lost; what is to be written is not"
-    try: yield
-    except BrokenPipeError: os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
 def _written(rows, by, title, html, out):
     "Draw rows as text, and write them to files"
     from fasterbench.plot import plot_roofline, text_roofline
     groups = grouped(rows, by)
-    with _though_unread(): print(f'\n{text_roofline(groups, rows.peaks)}')
+    print(f'\n{text_roofline(groups, rows.peaks)}')
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
     for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
 
@@ -52,9 +46,8 @@ def _staged(plan): return plan is not None and plan_named(plan).staged
 
 def _summed_up(rows, top, sort, by, columns, title, html, out, staged=False):
     for i,o in enumerate(rows.ranks if staged else [rows]):
-        with _though_unread():
-            if staged: print(f'\nstage {i}\n')
-            o.summary(top, sort, grouping(by), columns)
+        if staged: print(f'\nstage {i}\n')
+        o.summary(top, sort, grouping(by), columns)
     _written(rows, by, title, html, out)
 
 # %% ../nbs/cli.ipynb #c3d20003
@@ -261,9 +254,8 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, 
     how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
     found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
     rows, said = _of_rank(found)
-    with _though_unread():
-        rows.summary(top, sort, grouping(by), columns)
-        for line in said: print(line)
+    rows.summary(top, sort, grouping(by), columns)
+    for line in said: print(line)
     _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #e57a1111
@@ -275,9 +267,8 @@ def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out
     how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
     how |= dict(dtype=dtype, mesh=mesh_pairs(mesh), links=link_pairs(links))
     rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
-    with _though_unread():
-        rows.summary(top, sort, grouping(by), columns)
-        for line in said: print(line)
+    rows.summary(top, sort, grouping(by), columns)
+    for line in said: print(line)
     _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
 
 # %% ../nbs/cli.ipynb #14879df2
@@ -433,10 +424,30 @@ def _parsed(argv):
             with one_voice(e): pass   # it is said
         raise
 
+# %% ../nbs/cli.ipynb #48d7c971
+class _Output:
+    "Standard output whose reader may leave (`| head`): what is printed then is lost, and the command goes on"
+    def __init__(self, out): self.out = out
+    def __getattr__(self, name): return getattr(self.out, name)
+    def _tried(self, f, *args):
+        try: return f(*args)
+        except BrokenPipeError: os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
+    def write(self, text): return self._tried(self.out.write, text)
+    def flush(self): return self._tried(self.out.flush)
+
+@contextmanager
+def _though_unread():
+    "What a command writes into files is written also where nobody reads what it prints"
+    if sys.stdout is None: yield   # a program without a console
+    else:
+        with redirect_stdout(_Output(sys.stdout)) as out:
+            try: yield
+            finally: out.flush()
+
 # %% ../nbs/cli.ipynb #0002b8df
 def main(argv:list|None=None):
     "The `fasterbench` command"
-    with ending(), any_console():
+    with ending(), any_console(), _though_unread():
         args = vars(_parsed(argv))
         f, whole = commands[args.pop('command')], args.pop('traceback')
         try: f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})
