@@ -64,7 +64,8 @@ def lay_out(
     "Title, height and margins, and no background of its own"
     title = '<br>'.join(f'<b>{o}</b>' for o in s.title)
     head = dict(text=title, x=0, xref='container', xanchor='left', y=1, yref='container', yanchor='top')
-    head |= dict(pad=dict(l=12, t=12), font=dict(size=16, color=colours['text']))
+    lower = 12 if len(s.title)<2 else 23   # plotly.js draws a title of several lines 11 pixels higher
+    head |= dict(pad=dict(l=12, t=lower), font=dict(size=16, color=colours['text']))
     fig.update_layout(title=head, height=s.height, template='none', paper_bgcolor='rgba(0,0,0,0)',
         margin=dict(l=left, r=right, t=s.head, b=bottom, autoexpand=False),
         plot_bgcolor='rgba(0,0,0,0)', hoverlabel=hover_look, modebar=modebar_look, barmode='overlay', dragmode='zoom',
