@@ -8,7 +8,7 @@ __all__ = ['log_range', 'chart_points', 'text_roofline']
 # %% ../nbs/visualization/chart.ipynb #49ba9d91
 import math
 from .columns import columns
-from .core import as_text, si
+from .core import as_text, plain, si
 from .marks import drawable, rate, rate_unit
 from .operations import attainable_flops
 from .roof import peaks_of
@@ -72,7 +72,7 @@ def _intensity(exponent):
 def _axis(peaks, xr, width):
     "What stands beneath the grid"
     low, high, unit = _intensity(xr[0]), _intensity(xr[1]), rate_unit(peaks.name)
-    ridge = f'+ ridge {peaks.ridge_point:.3g} FLOP/B: {si(peaks.peak_flops, unit)} ({peaks.name})'
+    ridge = f'+ ridge {plain(peaks.ridge_point)} FLOP/B: {si(peaks.peak_flops, unit)} ({peaks.name})'
     return ['+' + '-'*width, ' ' + low + high.rjust(width-len(low)), f' {ridge}, {si(peaks.peak_bandwidth, "B/s")}']
 
 def _legend(points):

@@ -10,14 +10,14 @@ __all__ = ['texts', 'sides', 'columns', 'shown', 'optional', 'sorts', 'Column', 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from .core import as_text, si
+from .core import as_text, plain, si
 from .rows import RooflinePoint
 
 # %% ../nbs/results/columns.ipynb #274acc68
 texts = {   # unit → text of a value; words have none
     '': as_text, 'calls': '{:,}'.format, 'elements': '{:,}'.format, 'FLOP': si,
     'B': lambda v: si(v, 'B'), 's': lambda v: si(v, 's'),
-    'FLOP/B': '{:.3g}'.format, 'GFLOP/s': '{:.1f}'.format, '%': '{:.1f}'.format}
+    'FLOP/B': plain, 'GFLOP/s': '{:.1f}'.format, '%': '{:.1f}'.format}
 
 sides = dict(l='left', r='right') # letter → where the text of a column stands
 

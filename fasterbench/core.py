@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
            'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
-           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'in_cell', 'si', 'so_many', 'as_text',
-           'first_line', 'any_console', 'write_file', 'worked_in', 'progress', 'forwarding']
+           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'in_cell', 'si', 'plain', 'so_many',
+           'as_text', 'first_line', 'any_console', 'write_file', 'worked_in', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -259,6 +259,15 @@ def si(
     if abs(v)<1e-3: return f'0 {unit}'.strip()   # a rounding residue, far below a pico
     places = max(digits-1-math.floor(math.log10(abs(v))), 0)
     return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
+
+# %% ../nbs/core/core.ipynb #c99a5fb8
+def plain(
+    value:float,
+    digits:int=3 # significant digits
+)->str:
+    "`value` without a prefix, and without an exponent where it is large"
+    v = float(f'{value:.{digits}g}')
+    return f'{v:,.0f}' if 1000<=abs(v)<math.inf else f'{v:.{digits}g}'
 
 # %% ../nbs/core/core.ipynb #0fc3510e
 def so_many(

@@ -16,7 +16,7 @@ from fastcore.basics import patch
 import torch
 from tabulate import tabulate
 from .architectures import attention_noted, build_on_meta, causal_pairs, load_config, paper_cache
-from .core import forwarding, resolve_dtype, si
+from .core import forwarding, plain, resolve_dtype, si
 from .costs import Costs, count_forward, warn_unknown, weights_in
 from .operations import element_bytes
 from .peaks import HardwarePeaks
@@ -241,7 +241,7 @@ _phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',
 def _phase_cells(name, p, flops, rows, seconds):
     fits = {True: 'yes', False: 'no', None: '–'}[p.fits]
     sizes = [f'{p.tokens:,}', si(flops, 'FLOP'), si(p.bytes_moved, 'B'), si(p.cache_bytes, 'B'), fits]
-    rates = [f'{flops/p.bytes_moved:.3g}', f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
+    rates = [plain(flops/p.bytes_moved), f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
     return [name, *sizes, *rates]
 
 # %% ../nbs/analysis/language.ipynb #032e1cdf

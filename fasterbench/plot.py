@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from .bars import bar_axes, bar_blocks, bar_height, bar_names, bar_traces
 from .columns import kind_of, row_seconds
-from .core import as_text, forwarding, si, so_many
+from .core import as_text, forwarding, plain, si, so_many
 from .labels import Frame, Placer, Spot, at_widths, place, spots_around, text_size
 from .marks import Block, bandwidth, block_hover, colour_groups, colours, drawable, equal_blocks
 from .marks import link_places, marker_size, names_of, rate, rate_unit, shapes, spread, standing
@@ -81,7 +81,7 @@ def link_traces(
     "Modules with their collectives, under the slopes of links"
     at = link_places(rows)
     def said(m, x, y): return f'<b>{as_text(m.label, markup=True)}</b> with its collectives<br>' \
-        f'{x:.3g} FLOP per byte on the link, {si(y, rate_unit(m.dtype))}'
+        f'{plain(x)} FLOP per byte on the link, {si(y, rate_unit(m.dtype))}'
     marker = dict(color=[named[group(m)] for m,*_ in at], symbol='star', size=13, opacity=1,
         line=dict(width=1, color=colours['outline']))
     return [go.Scatter(x=[x for _,x,_ in at], y=[y for *_,y in at], mode='markers', showlegend=False, marker=marker,

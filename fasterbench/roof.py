@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np, torch
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import as_text, resolve_dtype, si, so_many, write_file
+from .core import as_text, plain, resolve_dtype, si, so_many, write_file
 from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .system import Disturbance
@@ -297,7 +297,7 @@ def _reservations(self:HardwarePeaks):
 def __repr__(self:HardwarePeaks):
     threads = f", {so_many(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
-    roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {self.ridge_point:.3g} FLOP/B"
+    roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {plain(self.ridge_point)} FLOP/B"
     return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *map(str, self.links), *self._reservations()])})")
 
 # %% ../nbs/hardware/roof.ipynb #a94e988a

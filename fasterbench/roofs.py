@@ -8,7 +8,7 @@ __all__ = ['Line', 'other_roofs', 'roof_line', 'roof_lines', 'link_lines', 'peak
 # %% ../nbs/visualization/roofs.ipynb #62bd1258
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from .core import as_text, si
+from .core import as_text, plain, si
 from .labels import Spot, place, spots_of_ceiling, spots_of_slope, text_size
 from .marks import colours, rate_unit
 from .operations import attainable_flops
@@ -125,7 +125,7 @@ def name_ridge(
 ):
     "The ridge, with a dotted line down from it"
     r, frame = peaks.ridge_point, placer.frame
-    text, low = f'ridge {r:.3g} FLOP/B', 10**frame.yr[0]
+    text, low = f'ridge {plain(r)} FLOP/B', 10**frame.yr[0]
     fig.add_shape(type='line', x0=r, x1=r, y0=low, y1=peaks.peak_flops, xref='x', yref='y',
         line=dict(color=colours['ridge'], width=1.5, dash='dot'))
     wide, high = text_size(text)

@@ -9,7 +9,7 @@ __all__ = ['whole_name', 'sides', 'by_number', 'places', 'time_lines', 'throughp
 # %% ../nbs/visualization/trends.ipynb #e106ab84
 import math
 from itertools import cycle
-from .core import as_text, si
+from .core import as_text, plain, si
 from .chart import log_range
 from .labels import Frame, Placer, place, spots_around, text_size
 from .marks import colours, hues
@@ -81,7 +81,8 @@ def row_ways(s, top:int)->dict: # name → as `way`; top: rows
 whole_name = 'all rows' # in the legend
 
 def _way_trace(go, s, points, name, colour, thick):
-    said = [f'<b>{name}</b> {_name(s.name)} {value_text(v)}<br>{x:.3g} FLOP/B, {si(y, "FLOP/s")}' for v,x,y in points]
+    said = [f'<b>{name}</b> {_name(s.name)} {value_text(v)}<br>{plain(x)} FLOP/B, {si(y, "FLOP/s")}'
+        for v,x,y in points]
     marks = dict(symbol='arrow', angleref='previous', size=13 if thick else 9, color=colour)
     return go.Scatter(**_xy(points), name=name, mode='lines+markers', marker=marks, text=said,
         line=dict(color=colour, width=3 if thick else 1.2), hovertemplate='%{text}<extra></extra>', legendgroup=name)
