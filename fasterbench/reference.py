@@ -6,8 +6,8 @@
 __all__ = ['Entry', 'signature', 'as_field', 'stub', 'entries', 'undocumented', 'anchor', 'as_markdown', 'module_text',
            'source_url', 'all_entries', 'elsewhere', 'silent_names', 'checks_only', 'without_checks', 'made_names',
            'used_names', 'makers', 'needed', 'with_setup', 'shown_ranks', 'standing_alone', 'contents', 'exported_to',
-           'in_page_order', 'ReferenceProc', 'fold_checks', 'pages_of_modules', 'link_targets', 'linked', 'LinksProc',
-           'wrapped', 'wrap_outputs', 'badges', 'BadgesProc']
+           'in_page_order', 'written', 'ReferenceProc', 'fold_checks', 'pages_of_modules', 'link_targets', 'linked',
+           'LinksProc', 'wrapped', 'wrap_outputs', 'badges', 'BadgesProc']
 
 # %% ../nbs/reference.ipynb #e2cd82bb
 import ast, builtins, dis, re, textwrap
@@ -19,7 +19,7 @@ from types import CodeType
 from typing import NamedTuple
 from execnb.nbio import mk_cell
 from nbdev.config import get_config
-from nbdev.process import Processor
+from nbdev.process import NBProcessor, Processor
 
 # %% ../nbs/reference.ipynb #0b0ae603
 class Entry(NamedTuple):
@@ -305,18 +305,23 @@ def with_setup(
     return '\n'.join([*imports, ''] + rest if imports else rest).strip('\n')
 
 # %% ../nbs/reference.ipynb #6a76b4b6
-def shown_ranks(source:str)->str:
+def shown_ranks(
+    source:str, # of a cell
+    n:int,      # processes that run it; 0: this one
+)->str:
     "A cell that several processes run, with a comment that says so"
-    return re.sub(r'\A((?:#\|.*\n)*)%%ranks (\d+)', r'\1# on \2 ranks, each with torch, dist, rank and world', source)
+    said = f'# on {n} ranks, each with torch, dist, rank and world\n'
+    return re.sub(r'\A((?:#\|.*\n)*)(?:%%.*\n)?', rf'\1{said}', source, count=1) if n else source
 
 def standing_alone(
     source:str, # of an example
     made:dict,  # name → statement that makes it
     known=(),   # names that are there already
+    ranks:int=0, # that run it; 0: this process
 )->list: # texts of cells: it, or what it uses and it
     "An example with what it uses"
-    if source.startswith('%%ranks'): made, known = {}, {'torch', 'dist', 'rank', 'world'}
-    try: lines = needed(source.partition('\n')[2] if source.startswith('%%') else source, made, known)
+    if ranks: made, known = {}, {'torch', 'dist', 'rank', 'world'}
+    try: lines = needed(re.sub(r'\A%%.*', '', source), made, known)
     except SyntaxError: return [source]   # a magic in a line
     n = sum(o.count('\n') + 1 for o in lines if not o.startswith(('from ', 'import ')))
     if n<=4: return [with_setup(lines, source)]
@@ -375,35 +380,41 @@ def _take_along(cells):
     if not re.search(r'(?m)^(#|<!--)', cells[-1].source): cells[-1].top_ = True
 
 # %% ../nbs/reference.ipynb #47f97210
-def _made_by(c, module):
-    "What makes the names of a cell that this process runs"
-    if c.cell_type!='code' or c.source.startswith('%%'): return {}
-    return makers(c.source, module if _has(c, 'export', 'exports') else '')
+def written(nb)->dict: # id of a cell → processes that run it, and name → statement of what is made before it
+    "A notebook as it was before other processors have hidden cells and magics"
+    cells = NBProcessor(nb.path_).nb.cells if 'path_' in nb else nb.cells
+    module, made, found = exported_to(nb), {}, {}
+    for c in cells:
+        ranks = re.match(r'%%ranks (\d+)', c.source)
+        found[c.id] = int(ranks[1]) if ranks else 0, {**made}
+        if c.cell_type!='code' or c.source.startswith('%%'): continue
+        made |= makers(c.source, module if _has(c, 'export', 'exports') else '')
+    return found
 
-def _example(c, made, known):
+def _example(c, known, ranks, made):
     "The cells of an example at the top, which know what those before it make"
-    *before, c.source = standing_alone(c.source, made, known)
+    *before, c.source = standing_alone(c.source, made, known, ranks)
     shown = [*(mk_cell(o) for o in before), c]
-    for o in shown: known.update(_made_by(o, ''))
+    for o in shown if not ranks else (): known.update(makers(o.source))
     return shown
 
 # %% ../nbs/reference.ipynb #fe69b6b9
 class ReferenceProc(Processor):
     "Cells that are exported become the reference of what they define"
     def begin(self):
-        module, cells, found, made, known = exported_to(self.nb), [], [], {}, set()
+        module, cells, found, known, said = exported_to(self.nb), [], [], set(), written(self.nb)
         for c in self.nb.cells:
-            own, now = entries(c.source) if _has(c, 'export', 'exports') else [], _made_by(c, module)
+            own = entries(c.source) if _has(c, 'export', 'exports') else []
             found += own
             shown = [_plain(as_markdown(e, source_url(module, e), elsewhere(e, module))) for e in own]
             if not _has(c, 'export', 'exports', 'default_exp'): shown = [c]
             if _has(c, 'top') and shown==[c]:
                 _take_along(cells)
                 c.source = without_checks(c.source)
-                shown = _example(c, made, known) if module else [c]
-            for o in shown: o.top_, o.source = _has(c, 'top'), shown_ranks(o.source)
+                shown = _example(c, known, *said[c.id]) if module else [c]
+            for o in shown: o.top_ = _has(c, 'top')
+            if c.id in said: c.source = shown_ranks(c.source, said[c.id][0])
             cells += shown
-            made |= now
         self.nb.cells[:] = in_page_order(cells, contents(found))
 
 # %% ../nbs/reference.ipynb #95258e78
