@@ -69,7 +69,7 @@ def _is_property(node): return any('prop' in ast.unparse(o) for o in node.decora
 def _returns(source, node): return ast.get_source_segment(source, node.returns) if node.returns else ''
 
 def as_field(source, node):
-    "A property, written like a field"
+    "A property, written like a field; without a comment, its docstring stands for one"
     sig, doc = signature(source, node), _docstring(node)
     said = sig.rpartition(' # ')[2] if ' # ' in sig else doc.split('\n')[0]
     kind = _returns(source, node)
@@ -164,7 +164,8 @@ def as_markdown(
     "A name's place in the reference"
     kind = f'*{e.kind}*' if e.kind in ('property', 'value') else ''
     link = f'[source]({url}){{.source-link}}' if url else ''
-    parts = f'### {e.name} {{#{anchor(e.name)}}}', f'{kind} {link}'.strip(), _block(e), e.text, more
+    text = '' if e.code.endswith(f'# {e.text}') else e.text   # a property's
+    parts = f'### {e.name} {{#{anchor(e.name)}}}', f'{kind} {link}'.strip(), _block(e), text, more
     return '\n\n'.join(filter(None, parts))
 
 # %% ../nbs/reference.ipynb #0833ee8a
