@@ -271,7 +271,7 @@ def makers(
     for o in _statements(source):
         if isinstance(o, (ast.Import, ast.ImportFrom)): found |= _imported(o); continue
         text = ast.get_source_segment(source, o)
-        from_module = {k: f'from {lib}.{module} import {k}' for k in made_names(text)}
+        from_module = {k: f'from {lib}.{module} import {k}' for k in sorted(made_names(text))}
         found |= from_module if module else dict.fromkeys(from_module, text + _comment(source, o))
     return found
 
