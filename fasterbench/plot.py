@@ -295,10 +295,12 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
     name_marks(fig, placer, blocks, group, total)
 
 # %% ../nbs/visualization/plot.ipynb #03987b6f
+_bars = dict(xaxis='x3', yaxis='y3')   # their axes
+
 def _draw_bars(fig, go, s, blocks, group, named, paper):
     "The bars, and what they are"
-    axes, (across, down) = dict(xaxis='x3', yaxis='y3'), bar_axes(blocks)
-    fig.add_traces([*bar_traces(go, blocks, group, named, **axes), bar_names(go, blocks, **axes)])
+    across, down = bar_axes(blocks)
+    fig.add_traces([*bar_traces(go, blocks, group, named, **_bars), bar_names(go, blocks, **_bars)])
     down |= dict(anchor='x3', domain=s.domain('bars'))
     fig.update_layout(xaxis3=dict(anchor='y3', domain=[0, 1], **across), yaxis3=down)
     text = 'Time at the roof' if paper else 'Time (pale) and time at the roof (solid)'
@@ -357,7 +359,7 @@ def plot_bars(
     s = sheet(title, '', dict(heading=30, bars=bar_height*len(blocks), seconds=32, legend=legend_height(named)))
     fig = go.Figure()
     _draw_bars(fig, go, s, blocks, group, named, paper)
-    fig.add_traces(legend_traces(go, named, xaxis='x3', yaxis='y3'))   # where the bars are: no axes but theirs
+    fig.add_traces(legend_traces(go, named, **_bars))   # where the bars are: no axes but theirs
     return lay_out(fig.update_layout(legend=_legend(s)), s)
 
 # %% ../nbs/visualization/plot.ipynb #44982640
