@@ -69,7 +69,7 @@ rule('addr', '2 per output element', beta_bytes)(by_output(2, of_complex['addr']
 # Operations of torch.prims, one FLOP an element
 prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spherical_bessel_j0 cbrt erf_inv erfcx ndtri
     zeta isfinite shift_left shift_right_arithmetic"""
-rule(prims, '1 per output element', library='prims')(by_output(1))
+rule(prims, '1 per output element', library='prims')(by_output(1));
 
 # %% ../nbs/counting/elementwise.ipynb #1bb18909
 @rule('gelu')
@@ -90,7 +90,7 @@ def _with_value(k, if_complex):
     return formula
 
 rule('addcmul')(_with_value(2, 6+2))
-rule('addcdiv')(_with_value(2, 11+2))
+rule('addcdiv')(_with_value(2, 11+2));
 
 # %% ../nbs/counting/elementwise.ipynb #b8656498
 @rule('clamp')
@@ -118,7 +118,7 @@ per_input = { # FLOPs for each element of the first input
 
 # %% ../nbs/counting/elementwise.ipynb #7a38cfc0
 rules_of(per_input, by_input, 'input')
-rule('xor_sum', '1 per input element', library='prims')(by_input(1))
+rule('xor_sum', '1 per input element', library='prims')(by_input(1));
 
 # %% ../nbs/counting/elementwise.ipynb #5cf7c6c0
 # Operations that move what they read
@@ -137,7 +137,7 @@ moved = """
     int_repr _is_any_true _is_all_true _linalg_check_errors _assert_async _jagged_to_padded_dense_forward
     _padded_dense_to_jagged_forward"""
 
-rule(moved, 'moves data')(none)
+rule(moved, 'moves data')(none);
 
 # %% ../nbs/counting/elementwise.ipynb #24f426c5
 # Operations that write without reading
@@ -147,18 +147,18 @@ created = """
     exponential log_normal cauchy geometric tril_indices triu_indices hann_window hamming_window
     blackman_window bartlett_window kaiser_window fft_fftfreq fft_rfftfreq range"""
 
-rule(created, 'creates', output_bytes)(none)
+rule(created, 'creates', output_bytes)(none);
 
 # %% ../nbs/counting/elementwise.ipynb #5ef32ac2
 rule('bernoulli', 'creates', template_bytes)(none)
 rule('fill', 'moves data', template_bytes)(none)
-rule('copy', 'moves data', copy_bytes)(none)
+rule('copy', 'moves data', copy_bytes)(none);
 
 # %% ../nbs/counting/elementwise.ipynb #6b9c4364
 # Operations of torch.prims that move what they read
 prims_moved = 'rev collapse reshape convert_element_type device_put copy_strided copy_to item'
 rule(prims_moved, 'moves data', library='prims')(none)
-rule('iota', 'creates', output_bytes, library='prims')(none)
+rule('iota', 'creates', output_bytes, library='prims')(none);
 
 # %% ../nbs/counting/elementwise.ipynb #44dc4e3e
 def _copied_in(func, args, kwargs, out):
@@ -168,7 +168,7 @@ def _copied_in(func, args, kwargs, out):
 rule('all_gather_copy_in', 'moves data', _copied_in, library='fsdp')(none)
 rule('split_with_sizes_copy chunk_cat chunk_cat_mixed_dtype', 'moves data', library='fsdp')(none)
 rule('copy_', 'moves data', copy_bytes, library='fsdp')(none)
-rule('record_grad_output_stream', 'free', no_bytes, library='fsdp')(none)
+rule('record_grad_output_stream', 'free', no_bytes, library='fsdp')(none);
 
 # %% ../nbs/counting/elementwise.ipynb #cc1633b1
 @rule('normal', 'creates')
@@ -184,7 +184,8 @@ view_copies = """
     view_as_complex_copy view_as_real_copy _reshape_alias_copy _neg_view_copy _conj_copy values_copy
     indices_copy crow_indices_copy col_indices_copy _unsafe_masked_index"""
 
-rule(view_copies, 'moves data', lookup_bytes)(none)   # as much is read as the copies hold
+# as much is read as the copies hold
+rule(view_copies, 'moves data', lookup_bytes)(none);
 
 # %% ../nbs/counting/elementwise.ipynb #c6b2644d
 # Operations that read some places of a table only
@@ -192,11 +193,11 @@ looked_up_ops = """
     embedding index_select index gather take _unsafe_index masked_select upsample_nearest1d
     upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
     _upsample_nearest_exact3d"""
-rule(looked_up_ops, 'lookup', lookup_bytes)(none)
+rule(looked_up_ops, 'lookup', lookup_bytes)(none);
 
 # %% ../nbs/counting/elementwise.ipynb #eeb01903
 rule('masked_fill masked_scatter', 'indexed write', masked_bytes)(none)
-rule('index_copy index_fill', 'indexed write', update_bytes)(none)
+rule('index_copy index_fill', 'indexed write', update_bytes)(none);
 
 # %% ../nbs/counting/elementwise.ipynb #9988616e
 def accumulated(which, elements, each=lambda args, kwargs: 1):
@@ -214,7 +215,7 @@ def _of_values(args): return _named(args[0], args[1], args[2])
 
 rule('scatter', 'indexed write', update_bytes)(accumulated(_if_reducing, _of_index))
 rule('put', 'indexed write', update_bytes)(accumulated(_if_asked, lambda args: args[1].numel()))
-rule('index_put _index_put_impl _unsafe_index_put', 'indexed write', update_bytes)(accumulated(_if_asked, _of_values))
+rule('index_put _index_put_impl _unsafe_index_put', 'indexed write', update_bytes)(accumulated(_if_asked, _of_values));
 
 # %% ../nbs/counting/elementwise.ipynb #7de01693
 def _always(args, kwargs): return True
@@ -223,7 +224,7 @@ def _of_source(args): return args[3].numel()
 
 rule('scatter_add scatter_reduce', 'indexed sum', update_bytes)(accumulated(_always, _of_index))
 rule('index_add index_reduce', 'indexed sum', update_bytes)(accumulated(_always, _of_source, _scaled))
-rule('_unsafe_masked_index_put_accumulate', 'indexed sum')(accumulated(_always, _of_source))
+rule('_unsafe_masked_index_put_accumulate', 'indexed sum')(accumulated(_always, _of_source));
 
 # %% ../nbs/counting/elementwise.ipynb #e1793c47
 @rule('bincount')

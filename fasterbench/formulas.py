@@ -24,7 +24,7 @@ rule('avg_pool1d', bytes=window_bytes)(_pool(1))
 rule('avg_pool2d max_pool2d_with_indices mkldnn_max_pool2d quantized_max_pool2d', bytes=window_bytes)(_pool(2))
 rule('avg_pool3d max_pool3d_with_indices', bytes=window_bytes)(_pool(3))
 rule('fractional_max_pool2d')(_pool(2))
-rule('fractional_max_pool3d')(_pool(3))
+rule('fractional_max_pool3d')(_pool(3));
 
 # %% ../nbs/counting/formulas.ipynb #d2e2fdb9
 def _adaptive_pool(rank):
@@ -35,7 +35,7 @@ def _adaptive_pool(rank):
     return formula
 
 rule('_adaptive_avg_pool2d mkldnn_adaptive_avg_pool2d adaptive_max_pool2d')(_adaptive_pool(2))
-rule('_adaptive_avg_pool3d adaptive_max_pool3d')(_adaptive_pool(3))
+rule('_adaptive_avg_pool3d adaptive_max_pool3d')(_adaptive_pool(3));
 
 # %% ../nbs/counting/formulas.ipynb #8afbfeab
 @rule('grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback')
@@ -53,7 +53,7 @@ def _resize_antialiased(support):
 
 rule('_upsample_bilinear2d_aa')(_resize_antialiased(1))
 rule('_upsample_bicubic2d_aa')(_resize_antialiased(2))
-rule('_upsample_lanczos2d_aa')(_resize_antialiased(3))
+rule('_upsample_lanczos2d_aa')(_resize_antialiased(3));
 
 # %% ../nbs/counting/formulas.ipynb #5247c3d1
 @rule('_fft_r2c _fft_c2r _fft_c2c')
@@ -209,7 +209,7 @@ def _roi_windows(size): # of a region from pixel to pixel: 1 if the last one bel
     return formula
 
 rule('roi_pool', library='torchvision')(_roi_windows(1))
-rule('ps_roi_pool', library='torchvision')(_roi_windows(0))
+rule('ps_roi_pool', library='torchvision')(_roi_windows(0));
 
 # %% ../nbs/counting/formulas.ipynb #83b23694
 @rule('nms', library='torchvision')

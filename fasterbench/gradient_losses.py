@@ -119,4 +119,4 @@ def _observed(args, kwargs, out):
 # %% ../nbs/counting/gradient_losses.ipynb #2f7390ac
 # The same, with scale and zero point learned
 learnable = '_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward'
-rule(learnable, '17 per gradient element')(by_input(7 + 1 + 5 + 4))
+rule(learnable, '17 per gradient element')(by_input(7 + 1 + 5 + 4));

@@ -82,7 +82,7 @@ def _deform(args, kwargs, out):
 # %% ../nbs/counting/gradient_products.ipynb #809fd5b3
 _attention = torch.ops.aten._scaled_dot_product_flash_attention_backward
 _siblings = '_scaled_dot_product_fused_attention_overrideable_backward'
-rule(_siblings, 'product', matmul=True)(_torch_product(flop_registry[_attention]))
+rule(_siblings, 'product', matmul=True)(_torch_product(flop_registry[_attention]));
 
 # %% ../nbs/counting/gradient_products.ipynb #83ad1177
 @rule('_cudnn_attention_backward', 'product', matmul=True)
@@ -123,4 +123,4 @@ def mask_bytes(func, args, kwargs, out)->int: # bytes
     size = n*args[0].element_size()
     return noted([Move(args[0], size), Move(args[1], indices), Move(out, size, written=True)])
 
-rule('sparse_mask', 'lookup', mask_bytes)(none)
+rule('sparse_mask', 'lookup', mask_bytes)(none);

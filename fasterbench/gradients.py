@@ -51,11 +51,11 @@ def _rrelu(args, kwargs, out): return (1 if args[5] else 2)*args[0].numel()   # 
 
 # %% ../nbs/counting/gradients.ipynb #612df40a
 rule('_fused_dropout', '2 per output element')(by_output(2))
-rule('_standard_gamma_grad _dirichlet_grad', '1 per output element')(by_output(1))
+rule('_standard_gamma_grad _dirichlet_grad', '1 per output element')(by_output(1));
 
 # %% ../nbs/counting/gradients.ipynb #96d92053
 rule('select_backward slice_backward diagonal_backward masked_scatter_backward', 'moves data')(none)
-rule('_nested_select_backward _nested_sum_backward _sparse_sum_backward', 'moves data', unread(1))(none)
+rule('_nested_select_backward _nested_sum_backward _sparse_sum_backward', 'moves data', unread(1))(none);
 
 # %% ../nbs/counting/gradients.ipynb #ae51b2c5
 # Gradients that add what was spread: one FLOP for each element that arrives
@@ -64,7 +64,7 @@ added = """reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_
     max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward
     adaptive_max_pool3d_backward fractional_max_pool2d_backward fractional_max_pool3d_backward"""
 rule(added, '1 per gradient element', unread(1))(by_input(1))
-rule('unfold_backward', '1 per gradient element')(by_input(1))
+rule('unfold_backward', '1 per gradient element')(by_input(1));
 
 # %% ../nbs/counting/gradients.ipynb #a124681c
 def _shares(pool):
@@ -77,10 +77,11 @@ rule('avg_pool3d_backward', bytes=unread(1))(_shares(_pool(3)))
 # Gradients of pooling to a given size, in two dimensions
 adaptive2d = '_adaptive_avg_pool2d_backward mkldnn_adaptive_avg_pool2d_backward'
 rule(adaptive2d, bytes=unread(1))(_shares(_adaptive_pool(2)))
-rule('_adaptive_avg_pool3d_backward', bytes=unread(1))(_shares(_adaptive_pool(3)))
+rule('_adaptive_avg_pool3d_backward', bytes=unread(1))(_shares(_adaptive_pool(3)));
 
 # %% ../nbs/counting/gradients.ipynb #9aaa00d9
-rule('mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward max_pool2d_backward', '1 per gradient element')(by_input(1))
+rule('mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward max_pool2d_backward',
+    '1 per gradient element')(by_input(1));
 
 # %% ../nbs/counting/gradients.ipynb #9b48b05f
 upsampled = { # FLOPs for each element of the gradient that comes in
@@ -121,7 +122,7 @@ def _grid_sample_fallback(args, kwargs, out): return _grid_flops(args[0], True, 
 @rule('cudnn_grid_sampler_backward')
 def _cudnn_grid_sample(args, kwargs, out): return _grid_flops(args[2], True, 0)
 
-rule('cudnn_affine_grid_generator_backward', '6 per gradient element')(by_input(6))
+rule('cudnn_affine_grid_generator_backward', '6 per gradient element')(by_input(6));
 
 # %% ../nbs/counting/gradients.ipynb #cf831e5e
 def _aligned(ratio_at):
@@ -134,7 +135,7 @@ def _aligned(ratio_at):
 
 rule('_roi_align_backward', library='torchvision')(_aligned(9))
 rule('_ps_roi_align_backward', library='torchvision')(_aligned(6))
-rule('_roi_pool_backward', '1 per gradient element', library='torchvision')(by_input(1))
+rule('_roi_pool_backward', '1 per gradient element', library='torchvision')(by_input(1));
 
 # %% ../nbs/counting/gradients.ipynb #b17c86f4
 @rule('_ps_roi_pool_backward', library='torchvision')
@@ -191,7 +192,7 @@ def _batch_norm_training(args, kwargs, out): return _batch_flops(args[0].numel()
 
 # %% ../nbs/counting/gradients.ipynb #a468421b
 rule('batch_norm_backward_reduce', '4 per gradient element')(by_input(4))
-rule('batch_norm_backward_elemt', '5 per gradient element')(by_input(5))
+rule('batch_norm_backward_elemt', '5 per gradient element')(by_input(5));
 
 # %% ../nbs/counting/gradients.ipynb #d2bb628e
-rule('_weight_norm_interface_backward', '5 per gradient element')(by_input(5))
+rule('_weight_norm_interface_backward', '5 per gradient element')(by_input(5));

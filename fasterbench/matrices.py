@@ -87,7 +87,7 @@ _with_v = _argument(2, 'compute_v', True)
 @matrix_rule('_linalg_svd')
 def _svd(args, kwargs, out): b,m,n = batch(args); return b*svd_flops(m, n, _full(args, kwargs), _with_uv(args, kwargs))
 
-matrix_rule('svd', library='prims')(_svd)
+matrix_rule('svd', library='prims')(_svd);
 
 # %% ../nbs/counting/matrices.ipynb #58dea92f
 @matrix_rule('_linalg_eigh')

@@ -106,7 +106,8 @@ _waiting, _numbers = {}, itertools.count()   # number of a call → function tha
     schema='(Tensor[] inputs, Tensor[] constants, int number) -> Tensor[]')
 def _package_run(inputs, constants, number): return _waiting[number]()
 
-_package_run.register_fake(lambda inputs, constants, number: _waiting[number]())   # constants are on the meta device
+# constants are on the meta device
+_package_run.register_fake(lambda inputs, constants, number: _waiting[number]());
 
 # %% ../nbs/analysis/packages.ipynb #e673f173
 def as_operation(

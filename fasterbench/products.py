@@ -106,13 +106,13 @@ def _quantized_rnn(gates):
     return formula
 
 rule('quantized_lstm', 'product', matmul=True)(_quantized_rnn(4))
-rule('quantized_gru', 'product', matmul=True)(_quantized_rnn(3))
+rule('quantized_gru', 'product', matmul=True)(_quantized_rnn(3));
 
 # %% ../nbs/counting/products.ipynb #f59d05b4
 def _vector_product(i): return lambda args, kwargs, out: 2*stored(args[i])
 
 rule('mv dot vdot', 'product', matmul=True)(_vector_product(0))
-rule('addmv', 'product', beta_bytes, True)(_vector_product(1))
+rule('addmv', 'product', beta_bytes, True)(_vector_product(1));
 
 # %% ../nbs/counting/products.ipynb #9de6e096
 @rule('linear', 'product', matmul=True)   # met by itself with `out=` only
@@ -124,7 +124,7 @@ def _rows_times(i):   # each element of a row meets each column
 
 rule('addbmm _addmm_activation', 'product', beta_bytes, True)(_rows_times(1))
 rule("""_int_mm _scaled_mm_v2 _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu _mixed_dtypes_linear
-    _dyn_quant_matmul_4bit mkldnn_linear""", 'product', matmul=True)(_rows_times(0))
+    _dyn_quant_matmul_4bit mkldnn_linear""", 'product', matmul=True)(_rows_times(0));
 
 # %% ../nbs/counting/products.ipynb #648a58a0
 def _cross_entropy_products(args, kwargs, out):
@@ -168,7 +168,7 @@ def _trilinear(args, kwargs, out):
 # %% ../nbs/counting/products.ipynb #e8029aec
 rule('_sparse_addmm', 'product', beta_bytes, True)(_sparse_product(1))
 rule('_sparse_sparse_matmul', 'product', matmul=True)(_sparse_product(0))
-rule('_sparse_mm_reduce_impl', 'product', matmul=True)(_sparse_product(0))
+rule('_sparse_mm_reduce_impl', 'product', matmul=True)(_sparse_product(0));
 
 # %% ../nbs/counting/products.ipynb #0efb5834
 @rule('sparse_sampled_addmm', 'product', matmul=True)

@@ -30,8 +30,7 @@ packed_linear = {1: """linear linear_relu linear_leaky_relu linear_tanh linear_d
 for size,names in packed_linear.items():
     rule(names, 'product', packed_linear_bytes(size), True, 'quantized')(_quantized_linear)
 
-rule('linear_dynamic_fp16_unpacked_weight', 'product', matmul=True, library='quantized')(_quantized_linear)
-
+rule('linear_dynamic_fp16_unpacked_weight', 'product', matmul=True, library='quantized')(_quantized_linear);
 
 # %% ../nbs/counting/quantized.ipynb #8cca3360
 def _packed(args): return next(a for a in args if hasattr(a, 'weight'))

@@ -4,20 +4,22 @@
 
 # %% auto #0
 __all__ = ['Entry', 'signature', 'as_field', 'stub', 'entries', 'undocumented', 'anchor', 'as_markdown', 'module_text',
-           'source_url', 'all_entries', 'elsewhere', 'silent_names', 'checks_only', 'without_checks', 'contents',
-           'exported_to', 'in_page_order', 'ReferenceProc', 'fold_checks', 'pages_of_modules', 'link_targets', 'linked',
+           'source_url', 'all_entries', 'elsewhere', 'silent_names', 'checks_only', 'without_checks', 'made_names',
+           'used_names', 'makers', 'needed', 'with_setup', 'shown_ranks', 'standing_alone', 'contents', 'exported_to',
+           'in_page_order', 'written', 'ReferenceProc', 'fold_checks', 'pages_of_modules', 'link_targets', 'linked',
            'LinksProc', 'wrapped', 'wrap_outputs', 'badges', 'BadgesProc']
 
 # %% ../nbs/reference.ipynb #e2cd82bb
-import ast, re, textwrap
+import ast, builtins, dis, re, textwrap
 from functools import lru_cache
 from importlib import import_module
 from os.path import relpath
 from pathlib import Path
+from types import CodeType
 from typing import NamedTuple
 from execnb.nbio import mk_cell
 from nbdev.config import get_config
-from nbdev.process import Processor
+from nbdev.process import NBProcessor, Processor
 
 # %% ../nbs/reference.ipynb #0b0ae603
 class Entry(NamedTuple):
@@ -67,7 +69,7 @@ def _is_property(node): return any('prop' in ast.unparse(o) for o in node.decora
 def _returns(source, node): return ast.get_source_segment(source, node.returns) if node.returns else ''
 
 def as_field(source, node):
-    "A property, written like a field"
+    "A property, written like a field; without a comment, its docstring stands for one"
     sig, doc = signature(source, node), _docstring(node)
     said = sig.rpartition(' # ')[2] if ' # ' in sig else doc.split('\n')[0]
     kind = _returns(source, node)
@@ -162,7 +164,8 @@ def as_markdown(
     "A name's place in the reference"
     kind = f'*{e.kind}*' if e.kind in ('property', 'value') else ''
     link = f'[source]({url}){{.source-link}}' if url else ''
-    parts = f'### {e.name} {{#{anchor(e.name)}}}', f'{kind} {link}'.strip(), _block(e), e.text, more
+    text = '' if e.code.endswith(f'# {e.text}') else e.text   # a property's
+    parts = f'### {e.name} {{#{anchor(e.name)}}}', f'{kind} {link}'.strip(), _block(e), text, more
     return '\n\n'.join(filter(None, parts))
 
 # %% ../nbs/reference.ipynb #0833ee8a
@@ -233,6 +236,98 @@ def without_checks(source:str)->str:
     left_out = {i for o in _statements(source) if _asserts(o) for i in range(o.lineno, o.end_lineno + 1)}
     return '\n'.join(line for i,line in enumerate(source.split('\n'), 1) if i not in left_out)
 
+# %% ../nbs/reference.ipynb #fefeae97
+_given = {*vars(builtins), 'get_ipython', '__name__', '__annotations__'}
+
+def _op_names(code, *ops): return {o.argval for o in dis.get_instructions(code) if o.opname in ops}
+
+def _loaded(code):
+    own = _op_names(code, 'LOAD_NAME', 'LOAD_GLOBAL') - _op_names(code, 'STORE_NAME')
+    return own.union(*(_loaded(o) for o in code.co_consts if isinstance(o, CodeType)))
+
+def made_names(source:str)->set:
+    "The names that a text of Python makes"
+    return _op_names(compile(source, '', 'exec'), 'STORE_NAME')
+
+def used_names(source:str)->set:
+    "The names that a text of Python needs from outside"
+    return _loaded(compile(source, '', 'exec')) - made_names(source) - _given
+
+# %% ../nbs/reference.ipynb #0e4b5aee
+def _imported(node):
+    "A line for each name that an import makes"
+    lead = f'from {node.module} import ' if isinstance(node, ast.ImportFrom) else 'import '
+    names = import_module(node.module).__all__ if node.names[0].name=='*' else None
+    if names is not None: return {o: lead + o for o in names}
+    def as_name(o): return o if o.asname or isinstance(node, ast.ImportFrom) else ast.alias(o.name.partition('.')[0])
+    return {o.asname or o.name: lead + ast.unparse(o) for o in map(as_name, node.names)}
+
+def makers(
+    source:str, # of a cell
+    module:str='', # that it is exported to; empty: none
+)->dict: # name → statement
+    "What makes the names of a cell"
+    found, lib = {}, get_config().lib_path.name
+    for o in _statements(source):
+        if isinstance(o, (ast.Import, ast.ImportFrom)): found |= _imported(o); continue
+        text = ast.get_source_segment(source, o)
+        from_module = {k: f'from {lib}.{module} import {k}' for k in sorted(made_names(text))}
+        found |= from_module if module else dict.fromkeys(from_module, text + _comment(source, o))
+    return found
+
+# %% ../nbs/reference.ipynb #2d714676
+def needed(
+    source:str, # of an example
+    made:dict,  # name → statement that makes it
+    known=(),   # names that are there already
+)->list: # of statements, in their order
+    "The statements that an example needs, and what they need"
+    lines, known = [], {*known}
+    for name in sorted(used_names(source) - known):
+        if name not in made: raise NameError(f'nothing before this example makes {name!r}: {source}')
+        if made[name] in lines: continue
+        more = needed(made[name], made, known|{name})
+        lines += [o for o in [*more, made[name]] if o not in lines]
+    return lines
+
+# %% ../nbs/reference.ipynb #fd97709d
+def with_setup(
+    lines:list, # of statements
+    source:str='', # of an example
+)->str:
+    "Statements before an example: imports, an empty line, the others"
+    whole, of = [], {}
+    for o in lines:
+        module, _, name = o.partition(' import ')
+        if o.startswith('from '): of.setdefault(module, []).append(name)
+        elif o.startswith('import '): whole.append(o)
+    imports = [*sorted(whole), *(f"{k} import {', '.join(sorted(v))}" for k,v in sorted(of.items()))]
+    rest = [*(o for o in lines if not o.startswith(('from ', 'import '))), source]
+    return '\n'.join([*imports, ''] + rest if imports else rest).strip('\n')
+
+# %% ../nbs/reference.ipynb #6a76b4b6
+def shown_ranks(
+    source:str, # of a cell
+    n:int,      # processes that run it; 0: this one
+)->str:
+    "A cell that several processes run, with a comment that says so"
+    said = f'# on {n} ranks, each with torch, dist, rank and world\n'
+    return re.sub(r'\A((?:#\|.*\n)*)(?:%%.*\n)?', rf'\1{said}', source, count=1) if n else source
+
+def standing_alone(
+    source:str, # of an example
+    made:dict,  # name → statement that makes it
+    known=(),   # names that are there already
+    ranks:int=0, # that run it; 0: this process
+)->list: # texts of cells: it, or what it uses and it
+    "An example with what it uses"
+    if ranks: made, known = {}, {'torch', 'dist', 'rank', 'world'}
+    try: lines = needed(re.sub(r'\A%%.*', '', source), made, known)
+    except SyntaxError: return [source]   # a magic in a line
+    n = sum(o.count('\n') + 1 for o in lines if not o.startswith(('from ', 'import ')))
+    if n<=4: return [with_setup(lines, source)]
+    return [f'#| code-fold: true\n#| code-summary: "What the example uses"\n{with_setup(lines)}', source]
+
 # %% ../nbs/reference.ipynb #08740395
 def _said(e):
     "A name's first sentence"
@@ -286,18 +381,40 @@ def _take_along(cells):
     if not re.search(r'(?m)^(#|<!--)', cells[-1].source): cells[-1].top_ = True
 
 # %% ../nbs/reference.ipynb #47f97210
+def written(nb)->dict: # id of a cell → processes that run it, and name → statement of what is made before it
+    "A notebook as it was before other processors have hidden cells and magics"
+    cells = NBProcessor(nb.path_).nb.cells if 'path_' in nb else nb.cells
+    module, made, found = exported_to(nb), {}, {}
+    for c in cells:
+        ranks = re.match(r'%%ranks (\d+)', c.source)
+        found[c.id] = int(ranks[1]) if ranks else 0, {**made}
+        if c.cell_type!='code' or c.source.startswith('%%'): continue
+        made |= makers(c.source, module if _has(c, 'export', 'exports') else '')
+    return found
+
+def _example(c, known, ranks, made):
+    "The cells of an example at the top, which know what those before it make"
+    *before, c.source = standing_alone(c.source, made, known, ranks)
+    shown = [*(mk_cell(o) for o in before), c]
+    for o in shown if not ranks else (): known.update(makers(o.source))
+    return shown
+
+# %% ../nbs/reference.ipynb #fe69b6b9
 class ReferenceProc(Processor):
     "Cells that are exported become the reference of what they define"
     def begin(self):
-        module, cells, found = exported_to(self.nb), [], []
+        module, cells, found, known, said = exported_to(self.nb), [], [], set(), written(self.nb)
         for c in self.nb.cells:
             own = entries(c.source) if _has(c, 'export', 'exports') else []
             found += own
             shown = [_plain(as_markdown(e, source_url(module, e), elsewhere(e, module))) for e in own]
             if not _has(c, 'export', 'exports', 'default_exp'): shown = [c]
-            if _has(c, 'top'): c.source = without_checks(c.source)
+            if _has(c, 'top') and shown==[c]:
+                _take_along(cells)
+                c.source = without_checks(c.source)
+                shown = _example(c, known, *said[c.id]) if module else [c]
             for o in shown: o.top_ = _has(c, 'top')
-            if _has(c, 'top') and shown==[c]: _take_along(cells)
+            if c.id in said: c.source = shown_ranks(c.source, said[c.id][0])
             cells += shown
         self.nb.cells[:] = in_page_order(cells, contents(found))
 

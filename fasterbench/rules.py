@@ -97,7 +97,7 @@ def cost_table()->str:
     groups['product'] += [n for n in of_torch if ('aten', n) not in rules]
     def row(k): return k, sources.get(k, 'terms of the definition'), ' '.join(sorted(groups[k])) + more.get(k, '')
     rows = [row(k) for k in groups]
-    return tabulate(sorted(rows, key=_order), headers=['family', 'source', 'operations'], maxcolwidths=[None, 24, 78])
+    return tabulate(sorted(rows, key=_order), headers=['family', 'source', 'operations'], maxcolwidths=[None, 25, 66])
 
 # %% ../nbs/counting/rules.ipynb #38f5aa49
 def _checked(op, what, value):

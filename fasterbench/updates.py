@@ -45,7 +45,8 @@ def foreach_rule(
 # %% ../nbs/counting/updates.ipynb #2c01b051
 rule('_foreach_powsum')(by_input(2))
 rule('_amp_update_scale')(by_input(1))   # the scale, times a factor
-rule('_amp_foreach_non_finite_check_and_unscale')(by_input(2))   # is it finite? times the inverse of the scale
+# is it finite? times the inverse of the scale
+rule('_amp_foreach_non_finite_check_and_unscale')(by_input(2));
 
 # %% ../nbs/counting/updates.ipynb #452c6f58
 def _given(kwargs): return (kwargs.get('grad_scale') is not None) + bool(kwargs.get('maximize'))

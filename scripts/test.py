@@ -74,11 +74,12 @@ def pages():
     return '\n     '.join(dead) or None
 
 def clean_outputs():
-    "No saved output holds a path of somebody's machine or an error"
+    "No saved output holds a path of somebody's machine, where an object is in memory, or an error"
     home = re.compile(r'/(root|home|work|tmp|Users)/[\w.+-]+')
     for p in notebooks():
         outputs = [o for c in json.loads(p.read_text())['cells'] for o in c.get('outputs', [])]
         if m := home.search(json.dumps(outputs)): return f'{p.name}: an output holds {m.group()}'
+        if m := re.search(r'<(function|bound method) | at 0x[0-9a-f]{6}', json.dumps(outputs)): return f'{p.name}: an output shows an object: {m.group()}'
         if any(o['output_type']=='error' for o in outputs): return f'{p.name}: an output is an error'
 
 def short_lines():
