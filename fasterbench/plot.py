@@ -18,7 +18,7 @@ from .marks import link_places, marker_size, names_of, rate, rate_unit, shapes, 
 from .marks import without_flops
 from .roof import peaks_of
 from .rows import beside_kernels, main_dtype
-from .roofs import Line, link_lines, name_lines, name_ridge, other_roofs, peak_lines, roof_lines
+from .roofs import Line, link_lines, name_lines, name_ridge, other_roofs, peak_lines, ridge_line, roof_lines
 from .sheets import axis_ranges, headroom, lay_out, log_axis, name_shapes, sheet, write
 from .sheets import left, narrowest, right
 
@@ -272,8 +272,7 @@ def _placer(frame, lines, ridge, blocks, total, most=300):
     # a mean may lie outside of the quartiles
     ends = [(b.row, sorted([*spread(b), rate(b.row)])) for b in by_size if spread(b)]
     bars = [(r.arithmetic_intensity, ys[0], ys[-1]) for r,ys in ends]
-    down = [ridge]*2, [10**frame.yr[0], lines[0].value]
-    return Placer(frame, marks, [down, *((o.xs, o.ys) for o in lines)], bars)
+    return Placer(frame, marks, [ridge, *((o.xs, o.ys) for o in lines)], bars)
 
 # %% ../nbs/visualization/plot.ipynb #4000b493
 def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
@@ -288,7 +287,7 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
     fig.add_traces(roofs + [t for _,t in marks] + link_traces(go, rows, group, named) + legend_traces(go, named))
     fig.update_layout(_axes(s, frame, peaks, beside))
     if 'button' in s.parts: add_button(fig, [k for k,_ in marks], len(roofs), s.domain('button')[1])
-    placer = _placer(frame, lines, peaks.ridge_point, blocks, total)
+    placer = _placer(frame, lines, ridge_line(peaks, frame), blocks, total)
     name_lines(fig, placer, ceilings, slopes, peaks.peak_flops)
     name_ridge(fig, placer, peaks)
     if beside: _name_strip(fig, placer, peaks)
@@ -388,7 +387,7 @@ def plot_peaks(
     frame = _peaks_frame(s, peaks, max(len(peaks.memory_levels), 1))
     ceilings, slopes = peak_lines(peaks, 10**frame.xr[0], 10**frame.xr[1])
     fig = go.Figure([o.trace(go) for o in slopes + ceilings])
-    placer = Placer(frame, lines=[(o.xs, o.ys) for o in slopes + ceilings])
+    placer = Placer(frame, lines=[ridge_line(peaks, frame), *((o.xs, o.ys) for o in slopes + ceilings)])
     fig.update_layout(_axes(s, frame, peaks, False))
     name_lines(fig, placer, ceilings, slopes, max(peaks.compute_peaks.values()))
     name_ridge(fig, placer, peaks)

@@ -488,14 +488,19 @@ class LinksProc(Processor):
 
 # %% ../nbs/reference.ipynb #49a3dae2
 def _is_table(line): return len(re.findall(r'\S {2,}(?=\S)', line))>1 or bool(re.match(r'[|+-]', line))
+def _is_rule(line): return bool(re.fullmatch(r'[-+| =:]*--[-+| =:]*', line))
 
 def wrapped(
     text:str, # printed
     width:int=120, # characters
 )->str:
     "Lines that are no table's, not longer than a page is wide"
+    inside = False   # of a table: below its rule, up to an empty line
     def one(line):
-        if len(line)<=width or _is_table(line): return line
+        nonlocal inside
+        inside = bool(line.strip()) and (inside or _is_rule(line))
+        cell = inside and line.startswith('  ')   # of a table: its second line
+        if len(line)<=width or cell or _is_table(line): return line
         label = re.match(r'\s*(?:\S+(?: \S+)? {2,})?', line)[0]
         indent = ' '*(len(label) or 2)
         return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
