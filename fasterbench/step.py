@@ -20,7 +20,7 @@ from .core import call_args, captured, check_initialized, held, is_strided, mode
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Kind, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
-from .state import Run, _why_inference, check_sample, on_device, room_around, warn_uncopied
+from .state import Run, _why_inference, check_sample, explain, on_device, room_around, warn_uncopied
 from .system import free_bytes
 
 # %% ../nbs/core/step.ipynb #839b1932
@@ -120,7 +120,9 @@ def _lose(self:Step, part):
     "Forward and loss, as the caller runs them"
     args, kwargs = self.call()
     torch.clear_autocast_cache()
-    with part('forward'): out = self.model(*args, **kwargs)
+    with part('forward'):
+        try: out = self.model(*args, **kwargs)
+        except Exception as e: explain(e, self.model, args, kwargs)
     with part('loss'): return check_loss(self.loss(out))
 
 # %% ../nbs/core/step.ipynb #936fc08d
