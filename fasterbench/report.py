@@ -14,7 +14,7 @@ from .columns import row_seconds
 from .peaks import HardwarePeaks
 from .phases import Place
 from .results import Roofline, group_key, joined
-from .rows import beside_kernels, memory_pct, no_ceiling
+from .rows import beside_kernels, memory_pct, no_ceiling, quoted
 from .tables import fitted, terminal_width
 from .timing import check_count
 from .utilization import token_lines
@@ -167,7 +167,7 @@ def _error_lines(rows, peaks=None):
         rate = si(r.flops/r.run_s, 'FLOP/s') if r.bound=='compute' else si(moved(r)/r.run_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
         by = f" ({kernel})" if kernel else ''
-        return f"{r.label or '(the model)'} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
+        return f"{quoted(r.label)} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
     which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
     return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {which}"]
 

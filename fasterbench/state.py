@@ -229,8 +229,7 @@ def with_sample(e, model, args, kwargs)->str:
 
 # %% ../nbs/core/state.ipynb #04ad6ce9
 # Classes of errors that are raised again, with the sample
-told_again = TypeError, RuntimeError, ValueError, AttributeError, IndexError, KeyError, AssertionError, \
-    NotImplementedError
+told_again = TypeError, RuntimeError, ValueError, AttributeError, IndexError, AssertionError, NotImplementedError
 
 def explain(
     e:Exception, # that is handled
