@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from importlib import import_module
+from numbers import Integral
 import torch
 from fastcore.basics import patch
 from torch import nn
@@ -21,6 +22,7 @@ from .rows import RooflinePoint, Totals, ceiling_for, fused_s, module_kind
 from .peaks import software
 from .phases import Place, above, phases
 from .state import call_words
+from .timing import check_count
 
 # %% ../nbs/results/results.ipynb #c632f42d
 views = dict(   # method → module that adds it
@@ -221,12 +223,13 @@ def group_key(
 )->Callable: # row → name of its group
     "What rows are grouped by"
     if callable(by): return by
-    if isinstance(by, int): depth = by
+    if isinstance(by, Integral) and not isinstance(by, bool): depth = by
+    if depth is not None: check_count('depth', depth, 1)
     if depth is not None: return lambda r: '.'.join(r.name.split('.')[:depth])
     if by=='module': return lambda r: r.name
     if by=='block': return lambda r: re.sub(r'(?<![^.])\d+(?![^.])', '*', r.name)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
-    raise ValueError(f"by={by!r}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
+    raise ValueError(f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
 
 # %% ../nbs/results/results.ipynb #5168bf3f
 @patch
