@@ -7,7 +7,7 @@ __all__ = ['arrow_colours', 'head', 'place_of', 'drawn_pairs', 'told', 'plot_com
 
 # %% ../nbs/visualization/arrows.ipynb #ef8aea07
 import math
-from .compare import Comparison
+from .compare import Comparison, in_words
 from .core import as_text, si
 from .differences import ordered_pairs, pair_columns
 from .chart import log_range
@@ -35,8 +35,8 @@ def drawn_pairs(
     return [o for o in placed if o[1] and o[2]][:top]
 
 # %% ../nbs/visualization/arrows.ipynb #85118764
-arrow_colours = dict(faster=hues[2], slower=hues[1], same=rest, unknown=rest) # change → colour
-_names = dict(faster='faster', slower='slower', same='within noise', unknown='of unknown noise')
+arrow_colours = dict(faster=hues[2], slower=hues[1], shorter=hues[2], longer=hues[1], over=hues[2], under=hues[1],
+    same=rest, unknown=rest) # change → colour
 
 def told(
     p, # a pair of rows, `Change`
@@ -55,9 +55,9 @@ def _arrow_trace(go, pairs, change):
         xs += [start[0], end[0], None]; ys += [start[1], end[1], None]; texts += [told(p), told(p), None]
     marker = dict(symbol=['circle', 'arrow', 'circle']*len(pairs), angleref='previous', size=[6, 13, 0]*len(pairs),
         color=arrow_colours[change], opacity=1, line=dict(width=0))
-    return go.Scatter(x=xs, y=ys, text=texts, mode='lines+markers', name=_names[change], marker=marker,
+    return go.Scatter(x=xs, y=ys, text=texts, mode='lines+markers', name=in_words[change], marker=marker,
         line=dict(color=arrow_colours[change], width=1.8), hovertemplate='%{text}<extra></extra>',
-        legendgroup=_names[change])
+        legendgroup=in_words[change])
 
 def _arrows(go, pairs, change):
     "The trace of the pairs that changed so, if there are any"
@@ -105,7 +105,7 @@ def _name_arrows(fig, placer, pairs, most):
         if len(placer.taken)==most: return
         text = short_label(p)
         spot = place(placer, text, spots_around(*end, head, text_size(text)), radius=head, clear=True)
-        for o in name_shapes(text, spot, _names[p.change], head) if spot else (): fig.add_shape(**o)
+        for o in name_shapes(text, spot, in_words[p.change], head) if spot else (): fig.add_shape(**o)
 
 # %% ../nbs/visualization/arrows.ipynb #bbc7a4af
 def _titles(c, title, pairs):
@@ -150,7 +150,7 @@ def plot_comparison(
     if not pairs: raise ValueError(f"{c!r}: no pair has FLOPs, bytes and a time on both sides, to be drawn")
     xr, yr = _ranges(pairs, roofs, ceilings)
     lines = _lines(go, roofs, ceilings, xr)
-    fig = go.Figure(lines + [t for k in _names for t in _arrows(go, pairs, k)])
+    fig = go.Figure(lines + [t for k in in_words for t in _arrows(go, pairs, k)])
     parts = dict(roofline=420, intensity=46, legend=legend_height([t.name for t in fig.data]))
     s = sheet(*_titles(c, title, pairs), parts)
     _name_arrows(fig, _placer(s, xr, yr, lines, pairs), pairs, names)

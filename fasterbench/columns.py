@@ -194,6 +194,8 @@ def picked(
     known:dict=columns, # key → `Column`
 )->list: # of `Column`
     "The columns that are asked for, in that order"
+    if not isinstance(keys, (str, list, tuple)): raise TypeError(
+        f"columns={keys!r:.60}: columns are keys, as a text such as 'name time_s' or a list")
     if isinstance(keys, str): keys = [o.strip() for o in keys.split(',' if ',' in keys else None)]
     called = {c.name: k for k,c in known.items()} | {k: v for k,v in sorts.items() if v in known}
     names = [called.get(o, o) if isinstance(o, str) and o not in known else o for o in keys]

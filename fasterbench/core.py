@@ -18,16 +18,19 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from tqdm import tqdm
+from numbers import Number
 from types import CellType, FunctionType
 
 # %% ../nbs/core/core.ipynb #6adadb9f
 class DeviceError(RuntimeError): "A device was asked for that is not there"
 
 def _torch_device(device):
-    "`device` as torch reads it; one on which nothing runs is refused"
+    "`device` as torch reads it; one on which nothing runs is refused, and a number, which torch takes for `cuda`"
+    if isinstance(device, Number): raise TypeError(
+        f"device={device!r} is a number; a device is a text such as 'cpu' or 'cuda:1', or a torch.device")
     try: dev = torch.device(device)
     except (RuntimeError, TypeError) as e:
-        raise ValueError(f"device={device!r} is not a device that torch knows") from e
+        raise ValueError(f"device={device!r:.60} is not a device that torch knows") from e
     if dev.type!='meta': return dev
     raise ValueError(f"device={device!r}: nothing runs on the meta device, so nothing can be measured there; "
                      "fasterbench.costs.count_costs counts FLOPs and bytes on it")
@@ -165,6 +168,8 @@ def nbytes(*xs)->int: # bytes
 
 def to_device(x, device:torch.device):
     "`x` with every tensor in it on `device`, one that appears twice as one; what is there already is not copied"
+    if device.type!='meta' and any(t.is_meta for t in tensors(x)):
+        raise ValueError(f"the sample has a tensor on the meta device: there are no data to copy to {device}")
     moved = {id(t): t if t.device==device else t.to(device) for t in tensors(x)}
     return mapped(lambda t: moved[id(t)] if isinstance(t, torch.Tensor) else t, x)
 
@@ -210,7 +215,7 @@ def call_args(
     if isinstance(sample, Mapping) and _named(sample): return (), dict(sample)
     if isinstance(sample, torch.Tensor) or not is_leaf(sample): return (sample,), {}
     raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments "
-                    f"or a Call, not {type(sample).__name__}: {str(sample)[:60]}")
+                    f"or a Call, not {type(sample).__name__}: {str(sample)[:60]!r}")
 
 # %% ../nbs/core/core.ipynb #62f482df
 def model_device(

@@ -32,7 +32,7 @@ from .rules import functional_libraries, rule_for
 from .settings import one_at_a_time
 from .shards import alike as done_alike, is_dtensor, own_part, placing, without_issue
 from .snapshot import written_by
-from .state import Run, undisturbed
+from .state import Run, explain, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #07c05e02
@@ -496,7 +496,9 @@ def counted_on_paper(
     for _ in range(2):   # the first may build what others use
         mode, (args, kwargs) = CostMode(device), call()
         paper.where = lambda: mode.at or type(twin).__name__
-        with paper.interrupts.open(): costs = count_forward(twin, args, kwargs, modules, mode)
+        with paper.interrupts.open():
+            try: costs = count_forward(twin, args, kwargs, modules, mode)
+            except Exception as e: explain(e, twin, args, kwargs)
     return costs
 
 # %% ../nbs/counting/costs.ipynb #cd7dfff3

@@ -162,7 +162,8 @@ def _plain(o):
 # %% ../nbs/results/files.ipynb #c0e58f79
 def _row_record(place, r):
     known = {RooflinePoint: row_fields, Projection: projection_fields}.get(type(r))
-    if known is None: raise ValueError(f"{place} is a {type(r).__name__}: rows are RooflinePoint or Projection")
+    if known is None:
+        raise ValueError(f"{place} is of the class {type(r).__name__}: rows are RooflinePoint or Projection")
     return {k: _plain(getattr(r, k)) for k in known}
 
 # %% ../nbs/results/files.ipynb #767c4214
@@ -277,7 +278,7 @@ def _once(pairs):
     raise ValueError(f"the key {twice!r:.60} stands there twice")
 
 def _read_text(path):
-    with open(path, 'rb') as f: data = f.read(size_limit + 1)
+    with open(Path(path), 'rb') as f: data = f.read(size_limit + 1)
     if len(data)>size_limit: raise ValueError(f"it has more than {size_limit} bytes")
     return data.decode('utf-8')
 

@@ -22,6 +22,7 @@ from torch import nn
 from .core import as_text, first_line, held, model_dtype, resolve_dtype, to_dtype
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range
 from .samples import sample_of, timm_sample
+from .state import own_error
 from .timing import check_count
 
 # %% ../nbs/models.ipynb #a3998a27
@@ -67,9 +68,10 @@ def run_model_code(
     with contained(what):
         try: return f(*args, **kwargs)
         except Exception as e:
-            at = None if isinstance(e, ModelError) else own_line(e.__traceback__.tb_next)
+            own = own_error(e)
+            at = None if isinstance(e, ModelError) else own_line(own.__traceback__.tb_next)
             if at is None: raise
-            raise ModelError(f'{what} raised an error\n{type(e).__name__}: {first_line(e)} ({at})') from e
+            raise ModelError(f'{what} raised an error\n{type(e).__name__}: {first_line(own)} ({at})') from own
 
 # %% ../nbs/models.ipynb #eaefe1cd
 class Library(NamedTuple):

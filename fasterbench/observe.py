@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
 from .collectives import distributed, row_name, wait_for
-from .core import as_text, progress
+from .core import progress
 from .exchanges import ExchangeTimer
 from .nodes import Nodes, Part, backward_parts
 from .regions import visible, watching
-from .rows import with_phase
+from .rows import quoted, with_phase
 from .system import Disturbance, Others
 from .timing import Feeder, HostClock, device_clock, median_interval
 
@@ -294,7 +294,7 @@ def other_paths(
 # %% ../nbs/analysis/observe.ipynb #09eefc9a
 def warn_other_path(costs, forwards, what='forward'):
     "One warning if timed forwards or steps made other calls than the counted one; `what`: what was timed"
-    def called(o): return as_text(o if isinstance(o, str) else with_phase(o.name, o.phase))
+    def called(o): return quoted(o if isinstance(o, str) else with_phase(o.name, o.phase))
     odd = [f"{called(o)} in {k}" for o,k in other_paths(costs, forwards).items()]
     some = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
     if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed {what}s took the path of the counted one: "

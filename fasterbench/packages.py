@@ -209,7 +209,8 @@ def as_model(
     "A module to analyze, and its sample"
     if isinstance(model, ExportedProgram): model = exported(model)
     elif type(model).__name__=='AOTICompiledModel': model = Package(model)
-    if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {type(model).__name__}")
+    what = f'the class {model.__name__}' if isinstance(model, type) else type(model).__name__
+    if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {what}")
     return model, known_sample(model) if sample is None else sample
 
 def known_sample(

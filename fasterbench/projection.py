@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 import torch
 from fastcore.basics import patch
-from .core import as_text, resolve_dtype
+from .core import resolve_dtype
 from .operations import arithmetic_intensity, place
 from .peaks import HardwarePeaks
 from .results import Roofline
@@ -87,7 +87,7 @@ def project(
 # %% ../nbs/analysis/projection.ipynb #e827061f
 def _check_known(rows, dtype):
     "Refuse rows of which a row does not tell what size its elements would have"
-    odd = [as_text(r.name) or '(the model)' for r in rows if r.dtype is None and (r.bytes_moved or r.link_bytes)]
+    odd = [quoted(r.name) for r in rows if r.dtype is None and (r.bytes_moved or r.link_bytes)]
     if not odd: return
     named = ', '.join(odd[:3]) + (', …' if odd[3:] else '')
     raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows ({named}) "

@@ -12,14 +12,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from importlib import import_module
+from numbers import Integral
 import torch
 from fastcore.basics import patch
 from torch import nn
-from .core import call_args, leaves, si
+from .core import call_args, si
 from .operations import arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, Totals, ceiling_for, fused_s, module_kind
 from .peaks import software
 from .phases import Place, above, phases
+from .state import call_words
+from .timing import check_count
 
 # %% ../nbs/results/results.ipynb #c632f42d
 views = dict(   # method → module that adds it
@@ -80,14 +83,6 @@ def __repr__(self:Roofline):
     return f"Roofline({self.kind}{what}: {len(self)} rows{took})"
 
 # %% ../nbs/results/results.ipynb #1c7907d1
-def _shaped(o):
-    "A part of a sample, in words"
-    if isinstance(o, torch.Tensor):
-        shape = '[nested]' if o.is_nested else [*o.shape]
-        return f"{str(o.dtype).removeprefix('torch.')}{shape}"
-    inside = [t for t in leaves(o) if isinstance(t, torch.Tensor)]
-    return f"{type(o).__name__}({', '.join(map(_shaped, inside))})" if inside else type(o).__name__
-
 def circumstances(
     model:nn.Module,
     sample, # of a call
@@ -96,9 +91,8 @@ def circumstances(
     **more # numbers and words
 )->dict: # name → text, number or dict of versions
     "What a result is of, and where and when it was made"
-    args, kwargs = call_args(sample)
-    given = [*map(_shaped, args), *(f'{k}={_shaped(v)}' for k,v in kwargs.items())]
-    what = dict(model=module_kind(model), sample=', '.join(given), dtype=str(dtype).removeprefix('torch.'))
+    given, dtype = call_words(*call_args(sample)), str(dtype).removeprefix('torch.')
+    what = dict(model=module_kind(model), sample=given, dtype=dtype)
     date = datetime.now(timezone.utc).isoformat(timespec='seconds')
     return dict(what, device=str(device), date=date, versions=software(), **more)
 
@@ -229,12 +223,13 @@ def group_key(
 )->Callable: # row → name of its group
     "What rows are grouped by"
     if callable(by): return by
-    if isinstance(by, int): depth = by
+    if isinstance(by, Integral) and not isinstance(by, bool): depth = by
+    if depth is not None: check_count('depth', depth, 1)
     if depth is not None: return lambda r: '.'.join(r.name.split('.')[:depth])
     if by=='module': return lambda r: r.name
     if by=='block': return lambda r: re.sub(r'(?<![^.])\d+(?![^.])', '*', r.name)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
-    raise ValueError(f"by={by!r}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
+    raise ValueError(f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
 
 # %% ../nbs/results/results.ipynb #5168bf3f
 @patch

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
+from numbers import Number
 from torch import nn
 from .alone import flushing_bytes, time_alone
 from .compare import Comparison
@@ -141,6 +142,11 @@ def _check_request(warmup, steps, **flags):
     for name,value in flags.items():
         if not isinstance(value, bool): raise TypeError(f"{name}={value!r}: {name} is True or False")
 
+def _check_first(name, value, what):
+    "Refuse a number as what a profile takes first; `what`: is timed"
+    if isinstance(value, Number) and not isinstance(value, bool):
+        raise TypeError(f"{name}={value!r} is a number; steps={value!r} says how many {what} are timed")
+
 # %% ../nbs/analysis/roofline.ipynb #a1619501
 @patch
 def _on(self:RooflineAnalyzer, device:str|torch.device|None)->torch.device:
@@ -169,6 +175,7 @@ def profile(self:RooflineAnalyzer,
 )->Roofline:
     "Measure every module of the model; the model, the sample and all settings are left as they were"
     _check_request(warmup, steps, isolate=isolate, grad=grad, kernels=kernels, ranks=ranks)
+    _check_first('device', device, 'forwards')
     if kernels and isolate: raise ValueError("isolate=True beside kernels=True: a kernel is not called by itself")
     if kernels: return self.profile_kernels(device, warmup=warmup, steps=steps, grad=grad)
     with one_at_a_time, together(ranks, timeout, isolate=isolate) as met:

@@ -9,7 +9,7 @@ __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'compare', 'whole_n
 # %% ../nbs/several.ipynb #2badd64a
 from fastcore.script import store_true
 import torch
-from .compare import Comparison, ordered_pairs
+from .compare import Comparison, comparison_formats, ordered_pairs
 from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
 from .models import contained, load_parts, source_of, sources
@@ -25,7 +25,7 @@ from .timing import check_count
 
 # %% ../nbs/several.ipynb #df1f00ab
 # Ending of a file → function of a comparison and the path
-comparison_writers = shown_writers({'.csv': Comparison.to_csv, '.md': Comparison.to_markdown})
+comparison_writers = dict.fromkeys(comparison_formats, Comparison.save)
 
 # %% ../nbs/several.ipynb #bf24c2e7
 def compare(

@@ -16,11 +16,12 @@ from numbers import Real
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from .core import call_args, captured, check_initialized, held, is_strided, model_device, si
+from .core import call_args, captured, check_initialized, first_line, held, is_strided, model_device, si
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import Kind, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
-from .state import Run, _why_inference, check_sample, on_device, room_around, warn_uncopied
+from .state import Run, _why_inference, check_sample, explain, on_device, room_around, shaped
+from .state import warn_uncopied
 from .system import free_bytes
 
 # %% ../nbs/core/step.ipynb #839b1932
@@ -115,13 +116,23 @@ def clipped(self:Step)->list:
     "The parameters whose gradients are clipped: the optimizer's, or without one the model's"
     return _parameters_of(self.optimizer) if self.optimizer is not None else [*held(self.model, '_parameters')]
 
+def _explain_loss(e, out):
+    "Raise what a loss raised, with what it was called with"
+    if type(e) is not TypeError: raise e
+    raise TypeError(f"the loss is called with the output alone, here {shaped(out)}: {first_line(e)}") from e
+
 @patch
 def _lose(self:Step, part):
     "Forward and loss, as the caller runs them"
     args, kwargs = self.call()
     torch.clear_autocast_cache()
-    with part('forward'): out = self.model(*args, **kwargs)
-    with part('loss'): return check_loss(self.loss(out))
+    with part('forward'):
+        try: out = self.model(*args, **kwargs)
+        except Exception as e: explain(e, self.model, args, kwargs)
+    with part('loss'):
+        try: value = self.loss(out)
+        except TypeError as e: _explain_loss(e, out)
+        return check_loss(value)
 
 # %% ../nbs/core/step.ipynb #936fc08d
 @patch

@@ -182,7 +182,7 @@ def as_frame(
         except ModuleNotFoundError as e:
             if e.name!=name: raise   # it is there, and lacks something
         else: return make(lib, data, empty)
-    raise RuntimeError(f"a data frame is made by {' or '.join(frames)}, and neither is installed")
+    raise RuntimeError(f"a data frame is made by {' or '.join(frames)}, and neither is installed: pip install pandas")
 
 # %% ../nbs/results/tables.ipynb #06733499
 def text_or_file(path, text)->str|Path:

@@ -24,7 +24,7 @@ from .phases import phases, place_of, told_groups
 from .recheck import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
-from .roofline import RooflineAnalyzer, _check_request
+from .roofline import RooflineAnalyzer, _check_first, _check_request
 from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
 from .settings import one_at_a_time
 from .step import loss_of, training
@@ -202,6 +202,7 @@ def profile_step(self:RooflineAnalyzer,
 )->Roofline: # with a `phase` for each row
     "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
     _check_request(warmup, steps, kernels=kernels, ranks=ranks)
+    _check_first('loss', loss, 'steps')
     more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
     if kernels: return self.profile_step_kernels(loss, optimizer, **more)
     with one_at_a_time, together(ranks, timeout) as met:

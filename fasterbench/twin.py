@@ -112,7 +112,7 @@ def parts(self:Counterparts, t, device): # device: of the counterpart
 def _kind(self:Counterparts, t):
     "How the counterpart of `t` is made"
     if is_traceable_wrapper_subclass(t): return self.parts
-    if not _behaves(t): raise ValueError(f"a {type(t).__name__} is a tensor that can't be taken apart")
+    if not _behaves(t): raise ValueError(f"tensors of the class {type(t).__name__} can't be taken apart")
     return self.strided if _plain(t) else self.unusual
 
 @patch
