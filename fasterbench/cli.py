@@ -14,41 +14,33 @@ import torch
 from . import __version__
 from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
 from .core import resolve_device, resolve_dtype
-from .files import check_ending, formats
+from .files import formats
 from .launch import check_parallel, divided, ending, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
-from .models import ModelError, is_language, load_model, load_parts, run_model_code
+from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouped, grouping, input_option, link_pairs, mesh_pairs
-from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out
 from .packages import Package
 from .plans import plan_lines, plan_named
 from .recipe import check_recipe, divided_step, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks
 from .settings import num_threads
 from .several import compare, sweep, sweep_writers
+from .show import print_figure, print_peaks, print_result, show
 from .sweep import SweepError, estimates
 from .swept import Sweep
 from .tables import terminal_width
 from .timing import check_count
 
 # %% ../nbs/cli.ipynb #0b0b710c
-def _written(rows, by, title, html, out):
-    "Draw rows as text, and write them to files"
-    from fasterbench.plot import plot_roofline, text_roofline
-    groups = grouped(rows, by)
-    print(f'\n{text_roofline(groups, rows.peaks)}')
-    if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
-    for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
-
 def _staged(plan): return plan is not None and plan_named(plan).staged
 
-def _summed_up(rows, top, sort, by, columns, title, html, out, staged=False):
-    for i,o in enumerate(rows.ranks if staged else [rows]):
-        if staged: print(f'\nstage {i}\n')
-        o.summary(top, sort, grouping(by), columns)
-    _written(rows, by, title, html, out)
+def _named(rows, plan):
+    "The same results, which name the plan that the model was divided by"
+    for o in rows.ranks if plan else (): o.about['parallel'] = plan
+    return rows
 
 # %% ../nbs/cli.ipynb #c3d20003
 def _trained(name, model, sample, recipe, peaks, device, divide, **how):
@@ -83,7 +75,7 @@ def _seed(plan):
 
 def _check_divided(name, parallel, train, **options):
     "Refuse what does not go with a divided model"
-    check_parallel(parallel)
+    check_model(name); check_parallel(parallel)
     if train and _staged(parallel): raise ValueError(f"parallel={parallel!r} divides forwards alone: "
         "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
     if parallel: check_unused('beside --parallel', **options)
@@ -151,7 +143,7 @@ def roofline(
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
     title = f'{model} on {device_name(device)}{_among(parallel)}'
-    if own_rank()==0: _summed_up(rows, top, sort, by, columns, title, html, out, _staged(parallel))
+    if own_rank()==0: print_result(_named(rows, parallel), top, sort, by, columns, title, html, out, _staged(parallel))
 
 # %% ../nbs/cli.ipynb #075d672e
 def _peaks_and_links(device, **asked):
@@ -181,10 +173,8 @@ def peaks(
     asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
     with num_threads(threads): p = (_peaks_and_links if links else measure_peaks)(device, **asked)
     if p is None: return
-    print(f'{device_name(device)}\n{p}\n\n{p.table()}', *p.notes(), sep='\n')
-    if save: print(f'saved  {p.save(save)}')
-    if html: write_page(p.plot(), html)
-    write_out(p, out, peaks_writers)
+    print_peaks(p, html, out)
+    if save: print(f'saved        {p.save(save)}')
 
 # %% ../nbs/cli.ipynb #b3574f04
 def _format(text):
@@ -239,7 +229,7 @@ def _estimate_language(model, names, dtype, top, sort, by, columns, html, out, m
         return _language_mesh(model, names[0], dtype, **kw, **over)
     if names[1:]: return _language_devices(model, names, dtype, out, **kw)
     rows = _language_rows(model, named_peaks(names[0], dtype), dtype, top, sort, by, columns, **kw)
-    _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
+    print_figure(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #a231befa
 def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, out, mesh, links, input, **options):
@@ -256,7 +246,7 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, 
     rows, said = _of_rank(found)
     rows.summary(top, sort, grouping(by), columns)
     for line in said: print(line)
-    _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
+    print_figure(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #e57a1111
 def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out, mesh, links, input, **options):
@@ -269,7 +259,7 @@ def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out
     rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
     rows.summary(top, sort, grouping(by), columns)
     for line in said: print(line)
-    _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
+    print_figure(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
 
 # %% ../nbs/cli.ipynb #14879df2
 def _check_over(names, mesh, over, asked, out):
@@ -326,7 +316,7 @@ def estimate(
     out:_out=None,
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
-    over = dict(links=links, microbatches=microbatches)
+    check_model(model); over = dict(links=links, microbatches=microbatches)
     asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
     view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12), columns=columns)
     check_view(**view, train=train); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
@@ -382,11 +372,13 @@ def ncu(
     kernels = found if launches else by_kernel(found)
     _print_kernels(kernels, top)
     if roof is None: return
-    _written(_rows_under(roof, kernels, file), None, f'{Path(file).name} under the roof of {peaks}', html, out)
+    rows = _rows_under(roof, kernels, file)
+    print_figure(rows, None, f'{Path(file).name} under the roof of {peaks}', html, out)
 
 # %% ../nbs/cli.ipynb #a0c5a564
 commands = dict(
-    roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep, compare=compare, ncu=ncu)   # name → function
+    roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep, compare=compare, show=show,
+    ncu=ncu)   # name → function
 
 def make_parser()->argparse.ArgumentParser:
     "One parser, with a subcommand for each of `commands`"

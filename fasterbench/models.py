@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['libraries', 'sources', 'ModelError', 'contained', 'own_line', 'run_model_code', 'Library', 'library_of',
            'model_builder', 'build_parts', 'build_with_sample', 'build_model', 'parse_shape', 'parse_input',
-           'parse_inputs', 'class_of', 'Source', 'source_of', 'load_parts', 'load_model', 'is_language', 'Input',
-           'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
+           'parse_inputs', 'class_of', 'Source', 'source_of', 'check_model', 'load_parts', 'load_model', 'is_language',
+           'Input', 'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
 
 # %% ../nbs/models.ipynb #d41f0a03
 import difflib, importlib.util, inspect, sys, sysconfig, traceback
@@ -22,6 +22,7 @@ from torch import nn
 from .core import as_text, first_line, held, model_dtype, resolve_dtype, to_dtype
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range
 from .samples import sample_of, timm_sample
+from .saved import check_kind
 from .timing import check_count
 
 # %% ../nbs/models.ipynb #a3998a27
@@ -338,6 +339,14 @@ def source_of(
     if not colon: return library_of(name), name
     return (first, rest) if first in libraries else ('code', name)
 
+# %% ../nbs/models.ipynb #aa5e5e03
+def check_model(
+    name:str # as in the table above
+):
+    "Refuse a file that a command wrote, where a model is asked for"
+    source, short = source_of(name)
+    if source=='config': check_kind(_config_path(short)[0], 'the config of a model')
+
 # %% ../nbs/models.ipynb #b402d714
 def _check_options(name, source, inputs, **options):
     "Refuse options that say nothing of the sample"
@@ -386,6 +395,7 @@ def load_parts(
 )->tuple: # model; sample; loss and optimizer, where one's own function returned them
     "A model by its name, a sample for it, and what it is trained with"
     source, short = source_of(name)
+    check_model(name)
     inputs = [inputs] if isinstance(inputs, str) else inputs
     asked, dtype = parse_inputs(inputs), None if dtype is None else resolve_dtype(dtype)
     options = dict(batch=batch, size=size, tokens=tokens)

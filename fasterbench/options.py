@@ -22,6 +22,7 @@ from .files import as_picture, check_ending, formats, pictures
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline, circumstances, group_key
+from .saved import check_kind
 from .tables import csv_value
 from .timing import check_count
 
@@ -179,6 +180,7 @@ def named_peaks(
     "The peaks of a machine that need not be there"
     if not name:
         raise ValueError("whose roof? Name a device of the datasheets or a file with peaks, as in --peaks H100-SXM")
+    check_kind(name, 'peaks')
     return peaks_of(name, dtype)
 
 # %% ../nbs/options.ipynb #fc042cc5

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'compare', 'whole_numbers', 'one_with_several', 'check_shape',
-           'loaded', 'sweep']
+           'loaded', 'print_sweep', 'sweep']
 
 # %% ../nbs/several.ipynb #2badd64a
 from fastcore.script import store_true
@@ -12,12 +12,13 @@ import torch
 from .compare import Comparison, ordered_pairs
 from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
-from .models import contained, load_parts, source_of, sources
+from .models import check_model, contained, load_parts, source_of, sources
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouping, input_option, out_option, roofs
 from .options import shown_writers, write_out
 from .recipe import check_recipe, with_labels
 from .results import Roofline, group_key
+from .saved import check_kind
 from .settings import num_threads
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .swept import Sweep, is_number, sweep_formats
@@ -39,6 +40,7 @@ def compare(
     "Compare two results row by row: what changed, and is it more than noise?"
     check_targets([a, b], out=out); check_out(out, comparison_writers)
     check_view('time', by, top); ordered_pairs(Comparison(), sort)
+    for path in (a, b): check_kind(path, 'a result')
     before, after, how = Roofline.load(a), Roofline.load(b), grouping(by)
     found = before.compare(after, None if how is None else group_key(how))
     found.summary(top, sort)
@@ -111,7 +113,9 @@ def _found(what, run, built, sample):
         raise
 
 # %% ../nbs/several.ipynb #b4df2d5e
-def _print_sweep(s):
+def print_sweep(
+    s:Sweep, # of any length
+):
     "The table, and where the whole crosses the ridge"
     s.summary()
     whole = Crossings(c for c in s.crossings() if c.name is None) if all(map(is_number, s.values)) else []
@@ -178,6 +182,7 @@ def sweep(
     out:out_option(sweep_writers)=None,
 ):
     "Profile or estimate a model at several values: how do time and bound change?"
+    check_model(model)
     check_targets([peaks, model], out=out); check_out(out, sweep_writers); check_threads(threads)
     values = _values(dtype, batch=batch, size=size, tokens=tokens)
     vary = one_with_several(**values); _one_roof(peaks, paper)
@@ -186,5 +191,5 @@ def sweep(
     one = values['dtype'][0] if values['dtype'] else None
     how = _estimating(vary, one) if paper else _profiling(device, warmup, steps)
     with num_threads(threads): found = _swept(model, input, vary, values, recipe, how, paper, peaks, train)
-    _print_sweep(found)
+    print_sweep(found)
     write_out(found, out, sweep_writers)
