@@ -98,9 +98,9 @@ def roofline(
     model:str,
     device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
     dtype:str=None, # of parameters and input (default: as the model is made; float32 for a model by its name)
-    batch:int=None, # samples in the input (default: 1)
-    size:int=None, # pixels a side (default: as in the published weights, or the config)
-    tokens:int=None, # of text, for a config (default: 128, or as many as there are positions)
+    batch:int=None, # samples in the input (default: 1, or as in one's own sample)
+    size:int=None, # pixels a side (default: as in the published weights, the config or one's own sample)
+    tokens:int=None, # of a sequence (default: 128, or as many as there are positions, or as in one's own sample)
     input:input_option=None,
     counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
     warmup:int=5, # forwards, or steps, before the timed ones
@@ -292,9 +292,10 @@ def estimate(
     peaks:str=None,
     dtype:str=None, # of parameters and arithmetic (default: bf16 for a language model, else as the model is made)
     weights:str=None, # format of the weight matrices, such as int4, or bytes an element (default: dtype)
-    batch:int=None, # samples or sequences (default: 1)
-    size:int=None, # pixels a side (default: as in the published weights, or the config)
-    tokens:int=None, # of text, for a config of no language model (default: 128, or as many as there are positions)
+    batch:int=None, # samples or sequences (default: 1, or as in one's own sample)
+    size:int=None, # pixels a side (default: as in the published weights, the config or one's own sample)
+    # of a sequence, for no language model (default: 128, or as many as there are positions, or as in one's own sample)
+    tokens:int=None,
     input:input_option=None,
     counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
     prompt:int=None, # tokens of a sequence in prefill (default: context)

@@ -12,7 +12,7 @@ import torch
 from .compare import Comparison, ordered_pairs
 from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
-from .models import check_model, contained, load_parts, source_of, sources
+from .models import check_model, contained, load_parts, sample_dims, source_of, sources
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouping, input_option, out_option, roofs
 from .options import shown_writers, write_out
@@ -68,8 +68,7 @@ def one_with_several(
     raise ValueError(f"one of {options} has several values, as in --batch 1,2,4; here {here}")
 
 # %% ../nbs/several.ipynb #bc599fc8
-varying = dict(   # option → dimensions of a sample; function that varies them
-    batch=((0,), sweep_batch), size=((-2, -1), sweep_resolution), tokens=((1,), sweep_length))
+varying = dict(batch=sweep_batch, size=sweep_resolution, tokens=sweep_length) # option → function that varies it
 
 def check_shape(
     sample, # of a call
@@ -77,7 +76,7 @@ def check_shape(
     value:int, # with which the sample was made
 ):
     "Refuse a sample in which the value is not where it is varied"
-    dims = varying[option][0]
+    dims = sample_dims[option][0]
     shapes = [[t.shape for t in tensors(o)] for o in (sample, resized(sample, dict.fromkeys(dims, value)))]
     if shapes[0]==shapes[1]: return
     raise ValueError(f"{option}={value}: dimension {', '.join(map(str, dims))} of the sample has another size, "
@@ -102,7 +101,7 @@ def loaded(
 def _runs(vary, values, per, **options):
     "A function of a model and a sample that gives a sweep"
     if vary=='dtype': return lambda model, sample: sweep_dtype(model, sample, values, per=per, **options)
-    return lambda model, sample: varying[vary][1](model, sample, values, **options)
+    return lambda model, sample: varying[vary](model, sample, values, **options)
 
 def _found(what, run, built, sample):
     "What a run gives; where a value fails, what was found before it is printed"
