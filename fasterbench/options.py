@@ -55,6 +55,14 @@ def _check_target(name, path):
     if new: real.unlink()
 
 # %% ../nbs/options.ipynb #bd46e8fb
+_endings = dict(html=('.html', '.htm'), save=('.json',))   # of files of one format, by the option
+
+def _check_one_format(name, path):
+    known, special = _endings.get(name), Path(path).exists() and not Path(path).is_file()   # a pipe, a folder
+    if known is None or special or Path(path).suffix.lower() in known: return
+    raise ValueError(f"{name}={path!r}: the ending is not {' or '.join(known)}, and --{name} writes "
+        f"{known[0].removeprefix('.').upper()}; --out writes other formats")
+
 def _paths(targets):
     "Pairs of an option and a path"
     for name,paths in targets.items():
@@ -68,7 +76,7 @@ def check_targets(
     taken = {os.path.realpath(o) for o in reads if o}
     for name,path in _paths(targets):
         if not path: continue
-        try: _check_target(name, path)
+        try: _check_one_format(name, path); _check_target(name, path)
         except OSError as e: raise ValueError(f"{name}={path!r} can't be written: {e.strerror}") from e
         if (real := os.path.realpath(path)) in taken: raise ValueError(f"{name}={path!r} is in use for something else")
         taken.add(real)
