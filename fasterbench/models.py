@@ -140,7 +140,6 @@ def _beside(where):
 def _module(where):
     "A module by its name or the path of its file, which is run anew"
     if not where.endswith('.py'): return run_model_code(f'loading {where}', import_module, where)
-    if not Path(where).is_file(): raise ValueError('there is no such file')
     spec = importlib.util.spec_from_file_location(f'fasterbench_own_{Path(where).stem}', where)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)   # dataclasses look for it there
     run_model_code(f'loading {where}', spec.loader.exec_module, module)
@@ -150,6 +149,8 @@ def _module(where):
 def _own_object(name):
     "What `package.module:name` or `file.py:name` stands for"
     where, _, attribute = name.rpartition(':')
+    if where.endswith('.py') and not Path(where).is_file():
+        raise ValueError(f"{name!r} can't be loaded: there is no file {where!r}")
     with _beside(where):
         try: module = _module(where)
         except ModelError: raise

@@ -14,10 +14,11 @@ from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, sources
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
-from .options import either, floating, forward_text, grouping, input_option, out_option, roofs
+from .options import either, floating, forward_text, grouping, input_option, named_peaks, out_option, roofs
 from .options import shown_writers, write_out
 from .recipe import check_recipe, with_labels
 from .results import Roofline, group_key
+from .roofline import check_peaks
 from .saved import check_kind
 from .settings import num_threads
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
@@ -129,6 +130,11 @@ def _one_roof(peaks, paper):
     if peaks is None and not paper: return
     if roofs(peaks)[1:]: raise ValueError(f"peaks={peaks!r}: a sweep stands under one roof")
 
+def _check_roof(peaks, device):
+    "Refuse the peaks of another machine for profiles, before anything is built"
+    try: check_peaks(named_peaks(peaks, torch.float32), device)
+    except ValueError as e: raise ValueError(f"{e}; a sweep runs nothing with --paper") from e
+
 def _values(dtype, **given): # option → values; `None`: not given
     "The values of each option, and of `--dtype`"
     numbers = {k: v and whole_numbers(k, v) for k,v in given.items()}
@@ -189,6 +195,8 @@ def sweep(
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = values['dtype'][0] if values['dtype'] else None
     how = _estimating(vary, one) if paper else _profiling(device, warmup, steps)
-    with num_threads(threads): found = _swept(model, input, vary, values, recipe, how, paper, peaks, train)
+    with num_threads(threads):
+        if peaks and not paper: _check_roof(peaks, how['device'])
+        found = _swept(model, input, vary, values, recipe, how, paper, peaks, train)
     print_sweep(found)
     write_out(found, out, sweep_writers)
