@@ -12,8 +12,8 @@ from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
 from . import __version__
-from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
-from .core import resolve_device, resolve_dtype
+from .core import DeviceError, any_console, as_text, call_args, device_name, forwarding, model_device
+from .core import model_dtype, resolve_device, resolve_dtype
 from .files import formats
 from .launch import check_parallel, divided, ending, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
@@ -60,15 +60,21 @@ def _among(plan): return f', {plan} on {launched()} ranks' if plan else ''
 _out = out_option(formats)
 
 # %% ../nbs/cli.ipynb #27e7a21c
-def _divider(name, built, plan, device):
+def _batch_of(sample):
+    "How many samples its first tensor holds; `None`: there is none"
+    first = next((o for o in call_args(sample)[0] if isinstance(o, torch.Tensor) and o.dim()), None)
+    return None if first is None else len(first)
+
+def _divider(name, built, sample, plan, device):
     "What divides a model by a plan, which is said; `None`: nothing does"
     if plan is None: return
-    said = plan_lines(plan, built, launched())
+    said = plan_lines(plan, built, launched(), _batch_of(sample))
     processes().exchange(what='divide the model')   # none waits in a collective for one that could not build its own
     if own_rank()==0: print(*said, '', sep='\n')
     what = f'dividing {name} by {plan}'
     return lambda model: run_model_code(what, divided, model.to(device), plan, device)
 
+# %% ../nbs/cli.ipynb #24212bc9
 def _seed(plan):
     "What the sample of this process is drawn with, where each has a batch of its own"
     return own_rank() if plan and plan_named(plan).own_batch else None
@@ -139,7 +145,7 @@ def roofline(
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts)
         built, sample, *made = load_parts(model, input or (), **of, dtype=dtype, seed=_seed(parallel))
         if compile or kernels: _compile(model, built)
-        how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, parallel, device)
+        how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, sample, parallel, device)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
     title = f'{model} on {device_name(device)}{_among(parallel)}'
