@@ -6,16 +6,17 @@
 __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'failure', 'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import argparse, inspect, os, sys, traceback
+import argparse, inspect, os, sys, traceback, warnings
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
+from tqdm import tqdm
 from . import __version__
 from .core import DeviceError, any_console, as_text, call_args, device_name, forwarding, model_device
 from .core import model_dtype, resolve_device, resolve_dtype
 from .files import formats
-from .launch import check_parallel, divided, ending, launched, one_voice, own_device, own_rank
+from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
 from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
@@ -444,12 +445,32 @@ def _though_unread():
             finally: out.flush()
 
 # %% ../nbs/cli.ipynb #0002b8df
+def _warned(message, category, filename, lineno, file=None, line=None):
+    "A warning as a line of the command"
+    kind = '' if category is UserWarning else f'{category.__name__}: '
+    text = f"fasterbench: warning: {kind}{as_text(' '.join(str(message).split()))}"
+    if sys.stderr is not None and first_to_say(text): tqdm.write(text, file=sys.stderr)   # above bars, if there are any
+
+@contextmanager
+def _warnings_as_lines(places):
+    "Warnings are lines, each once unless Python is told otherwise; `places`: as Python shows them, with file and line"
+    said = set()
+    def show(message, category, *where, **more):
+        again = (key := (str(message), category)) in said and not sys.warnoptions
+        said.add(key)
+        if not again: _warned(message, category, *where, **more)
+    with warnings.catch_warnings():
+        if not places: warnings.showwarning = show
+        yield
+
+# %% ../nbs/cli.ipynb #6523260a
 def main(argv:list|None=None):
     "The `fasterbench` command"
     with ending(), any_console(), _though_unread():
         args = vars(_parsed(argv))
         f, whole = commands[args.pop('command')], args.pop('traceback')
-        try: f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})
+        try:
+            with _warnings_as_lines(whole): f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})
         except (Exception, KeyboardInterrupt) as e:
             if whole and launched()==1: raise
             code, text = failure(e)
