@@ -407,7 +407,8 @@ def failure(
 )->tuple[int, str]: # exit code, text
     "What is said of an error: 2 and its words for a request that can't be met, 1 and its kind too for others"
     if isinstance(e, KeyboardInterrupt): return 130, 'fasterbench: interrupted\n'
-    text = '\n'.join(map(as_text, str(e).split('\n')))
+    said = f'{e.filename!r}: {e.strerror}' if isinstance(e, OSError) and e.filename and e.strerror else str(e)
+    text = '\n'.join(map(as_text, said.split('\n')))
     if isinstance(e, (ModelError, SweepError)): return 1, f'fasterbench: {text}; --traceback shows the rest\n'
     if isinstance(e, (ValueError, DeviceError, OSError, ModuleNotFoundError)): return 2, f'fasterbench: {text}\n'
     return 1, f'fasterbench: {type(e).__name__}: {text} (--traceback shows where)\n'
