@@ -7,11 +7,11 @@ __all__ = ['Case', 'square', 'tolerance', 'check_answer', 'Arithmetic', 'case_ra
            'settled', 'best_case', 'Ceiling', 'compute_ceiling']
 
 # %% ../nbs/hardware/arithmetic.ipynb #cf3c4842
-import math, time
+import itertools, math, time
 from functools import partial
 from typing import NamedTuple
 import torch
-from .core import si
+from .core import progress, si
 from .timing import time_for
 from .system import WrongAnswer, free_bytes
 from .kernels import Data, Kernel, _exact, kernels, result_dtype
@@ -185,7 +185,9 @@ def best_case(
     "The case with the highest rate on this machine, as far as the budget goes"
     on_cpu = arith.device.type=='cpu'
     room, refused = free_bytes(arith.device)/2, []
-    rate = partial(_first_look, arith, room, longest or (0.006 if on_cpu else 0.01), refused)
+    look = partial(_first_look, arith, room, longest or (0.006 if on_cpu else 0.01), refused)
+    tried = iter(progress(itertools.count(), f"kernels in {str(arith.dtype).removeprefix('torch.')}"))
+    def rate(c): next(tried); return look(c)
     if not on_cpu:   # libraries of kernels are loaded when they are first called
         for c in {c.kernel: c for c in reversed(arith.cases()[0])}.values(): rate(c)
     climb(rate, *arith.cases(), arith.layouts, 0.8*seconds)

@@ -6,49 +6,42 @@
 __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'failure', 'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import argparse, inspect, os, sys, traceback
+import argparse, inspect, os, sys, traceback, warnings
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
+from tqdm import tqdm
 from . import __version__
-from .core import DeviceError, any_console, as_text, device_name, forwarding, model_device, model_dtype
-from .core import resolve_device, resolve_dtype
-from .files import check_ending, formats
-from .launch import check_parallel, divided, ending, launched, one_voice, own_device, own_rank
+from .core import DeviceError, any_console, as_text, call_args, device_name, forwarding, model_device
+from .core import model_dtype, resolve_device, resolve_dtype
+from .files import formats
+from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
-from .models import ModelError, is_language, load_model, load_parts, run_model_code
+from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
 from .options import either, floating, forward_text, grouped, grouping, input_option, link_pairs, mesh_pairs
-from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out
 from .packages import Package
 from .plans import plan_lines, plan_named
 from .recipe import check_recipe, divided_step, with_labels
 from .roofline import RooflineAnalyzer, measure_peaks
 from .settings import num_threads
 from .several import compare, sweep, sweep_writers
+from .show import print_figure, print_peaks, print_result, show
 from .sweep import SweepError, estimates
 from .swept import Sweep
 from .tables import terminal_width
 from .timing import check_count
 
 # %% ../nbs/cli.ipynb #0b0b710c
-def _written(rows, by, title, html, out):
-    "Draw rows as text, and write them to files"
-    from fasterbench.plot import plot_roofline, text_roofline
-    groups = grouped(rows, by)
-    print(f'\n{text_roofline(groups, rows.peaks)}')
-    if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
-    for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
-
 def _staged(plan): return plan is not None and plan_named(plan).staged
 
-def _summed_up(rows, top, sort, by, columns, title, html, out, staged=False):
-    for i,o in enumerate(rows.ranks if staged else [rows]):
-        if staged: print(f'\nstage {i}\n')
-        o.summary(top, sort, grouping(by), columns)
-    _written(rows, by, title, html, out)
+def _named(rows, plan):
+    "The same results, which name the plan that the model was divided by"
+    for o in rows.ranks if plan else (): o.about['parallel'] = plan
+    return rows
 
 # %% ../nbs/cli.ipynb #c3d20003
 def _trained(name, model, sample, recipe, peaks, device, divide, **how):
@@ -68,22 +61,28 @@ def _among(plan): return f', {plan} on {launched()} ranks' if plan else ''
 _out = out_option(formats)
 
 # %% ../nbs/cli.ipynb #27e7a21c
-def _divider(name, built, plan, device):
+def _batch_of(sample):
+    "How many samples its first tensor holds; `None`: there is none"
+    first = next((o for o in call_args(sample)[0] if isinstance(o, torch.Tensor) and o.dim()), None)
+    return None if first is None else len(first)
+
+def _divider(name, built, sample, plan, device):
     "What divides a model by a plan, which is said; `None`: nothing does"
     if plan is None: return
-    said = plan_lines(plan, built, launched())
+    said = plan_lines(plan, built, launched(), _batch_of(sample))
     processes().exchange(what='divide the model')   # none waits in a collective for one that could not build its own
     if own_rank()==0: print(*said, '', sep='\n')
     what = f'dividing {name} by {plan}'
     return lambda model: run_model_code(what, divided, model.to(device), plan, device)
 
+# %% ../nbs/cli.ipynb #24212bc9
 def _seed(plan):
     "What the sample of this process is drawn with, where each has a batch of its own"
     return own_rank() if plan and plan_named(plan).own_batch else None
 
 def _check_divided(name, parallel, train, **options):
     "Refuse what does not go with a divided model"
-    check_parallel(parallel)
+    check_model(name); check_parallel(parallel)
     if train and _staged(parallel): raise ValueError(f"parallel={parallel!r} divides forwards alone: "
         "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
     if parallel: check_unused('beside --parallel', **options)
@@ -106,9 +105,9 @@ def roofline(
     model:str,
     device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
     dtype:str=None, # of parameters and input (default: as the model is made; float32 for a model by its name)
-    batch:int=None, # samples in the input (default: 1)
-    size:int=None, # pixels a side (default: as in the published weights, or the config)
-    tokens:int=None, # of text, for a config (default: 128, or as many as there are positions)
+    batch:int=None, # samples in the input (default: 1, or as in one's own sample)
+    size:int=None, # pixels a side (default: as in the published weights, the config or one's own sample)
+    tokens:int=None, # of a sequence (default: 128, or as many as there are positions, or as in one's own sample)
     input:input_option=None,
     counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
     warmup:int=5, # forwards, or steps, before the timed ones
@@ -147,11 +146,11 @@ def roofline(
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts)
         built, sample, *made = load_parts(model, input or (), **of, dtype=dtype, seed=_seed(parallel))
         if compile or kernels: _compile(model, built)
-        how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, parallel, device)
+        how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, sample, parallel, device)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
     title = f'{model} on {device_name(device)}{_among(parallel)}'
-    if own_rank()==0: _summed_up(rows, top, sort, by, columns, title, html, out, _staged(parallel))
+    if own_rank()==0: print_result(_named(rows, parallel), top, sort, by, columns, title, html, out, _staged(parallel))
 
 # %% ../nbs/cli.ipynb #075d672e
 def _peaks_and_links(device, **asked):
@@ -181,10 +180,8 @@ def peaks(
     asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
     with num_threads(threads): p = (_peaks_and_links if links else measure_peaks)(device, **asked)
     if p is None: return
-    print(f'{device_name(device)}\n{p}\n\n{p.table()}', *p.notes(), sep='\n')
-    if save: print(f'saved  {p.save(save)}')
-    if html: write_page(p.plot(), html)
-    write_out(p, out, peaks_writers)
+    print_peaks(p, html, out)
+    if save: print(f'saved        {p.save(save)}')
 
 # %% ../nbs/cli.ipynb #b3574f04
 def _format(text):
@@ -239,7 +236,7 @@ def _estimate_language(model, names, dtype, top, sort, by, columns, html, out, m
         return _language_mesh(model, names[0], dtype, **kw, **over)
     if names[1:]: return _language_devices(model, names, dtype, out, **kw)
     rows = _language_rows(model, named_peaks(names[0], dtype), dtype, top, sort, by, columns, **kw)
-    _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
+    print_figure(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #a231befa
 def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, out, mesh, links, input, **options):
@@ -256,7 +253,7 @@ def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, 
     rows, said = _of_rank(found)
     rows.summary(top, sort, grouping(by), columns)
     for line in said: print(line)
-    _written(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
+    print_figure(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
 
 # %% ../nbs/cli.ipynb #e57a1111
 def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out, mesh, links, input, **options):
@@ -269,7 +266,7 @@ def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out
     rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
     rows.summary(top, sort, grouping(by), columns)
     for line in said: print(line)
-    _written(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
+    print_figure(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
 
 # %% ../nbs/cli.ipynb #14879df2
 def _check_over(names, mesh, over, asked, out):
@@ -302,9 +299,10 @@ def estimate(
     peaks:str=None,
     dtype:str=None, # of parameters and arithmetic (default: bf16 for a language model, else as the model is made)
     weights:str=None, # format of the weight matrices, such as int4, or bytes an element (default: dtype)
-    batch:int=None, # samples or sequences (default: 1)
-    size:int=None, # pixels a side (default: as in the published weights, or the config)
-    tokens:int=None, # of text, for a config of no language model (default: 128, or as many as there are positions)
+    batch:int=None, # samples or sequences (default: 1, or as in one's own sample)
+    size:int=None, # pixels a side (default: as in the published weights, the config or one's own sample)
+    # of a sequence, for no language model (default: 128, or as many as there are positions, or as in one's own sample)
+    tokens:int=None,
     input:input_option=None,
     counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
     prompt:int=None, # tokens of a sequence in prefill (default: context)
@@ -326,7 +324,7 @@ def estimate(
     out:_out=None,
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
-    over = dict(links=links, microbatches=microbatches)
+    check_model(model); over = dict(links=links, microbatches=microbatches)
     asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
     view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12), columns=columns)
     check_view(**view, train=train); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
@@ -382,11 +380,13 @@ def ncu(
     kernels = found if launches else by_kernel(found)
     _print_kernels(kernels, top)
     if roof is None: return
-    _written(_rows_under(roof, kernels, file), None, f'{Path(file).name} under the roof of {peaks}', html, out)
+    rows = _rows_under(roof, kernels, file)
+    print_figure(rows, None, f'{Path(file).name} under the roof of {peaks}', html, out)
 
 # %% ../nbs/cli.ipynb #a0c5a564
 commands = dict(
-    roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep, compare=compare, ncu=ncu)   # name → function
+    roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep, compare=compare, show=show,
+    ncu=ncu)   # name → function
 
 def make_parser()->argparse.ArgumentParser:
     "One parser, with a subcommand for each of `commands`"
@@ -407,7 +407,8 @@ def failure(
 )->tuple[int, str]: # exit code, text
     "What is said of an error: 2 and its words for a request that can't be met, 1 and its kind too for others"
     if isinstance(e, KeyboardInterrupt): return 130, 'fasterbench: interrupted\n'
-    text = '\n'.join(map(as_text, str(e).split('\n')))
+    said = f'{e.filename!r}: {e.strerror}' if isinstance(e, OSError) and e.filename and e.strerror else str(e)
+    text = '\n'.join(map(as_text, said.split('\n')))
     if isinstance(e, (ModelError, SweepError)): return 1, f'fasterbench: {text}; --traceback shows the rest\n'
     if isinstance(e, (ValueError, DeviceError, OSError, ModuleNotFoundError)): return 2, f'fasterbench: {text}\n'
     return 1, f'fasterbench: {type(e).__name__}: {text} (--traceback shows where)\n'
@@ -445,12 +446,32 @@ def _though_unread():
             finally: out.flush()
 
 # %% ../nbs/cli.ipynb #0002b8df
+def _warned(message, category, filename, lineno, file=None, line=None):
+    "A warning as a line of the command"
+    kind = '' if category is UserWarning else f'{category.__name__}: '
+    text = f"fasterbench: warning: {kind}{as_text(' '.join(str(message).split()))}"
+    if sys.stderr is not None and first_to_say(text): tqdm.write(text, file=sys.stderr)   # above bars, if there are any
+
+@contextmanager
+def _warnings_as_lines(places):
+    "Warnings are lines, each once unless Python is told otherwise; `places`: as Python shows them, with file and line"
+    said = set()
+    def show(message, category, *where, **more):
+        again = (key := (str(message), category)) in said and not sys.warnoptions
+        said.add(key)
+        if not again: _warned(message, category, *where, **more)
+    with warnings.catch_warnings():
+        if not places: warnings.showwarning = show
+        yield
+
+# %% ../nbs/cli.ipynb #6523260a
 def main(argv:list|None=None):
     "The `fasterbench` command"
     with ending(), any_console(), _though_unread():
         args = vars(_parsed(argv))
         f, whole = commands[args.pop('command')], args.pop('traceback')
-        try: f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})
+        try:
+            with _warnings_as_lines(whole): f(**{k:v for k,v in args.items() if k in inspect.signature(f).parameters})
         except (Exception, KeyboardInterrupt) as e:
             if whole and launched()==1: raise
             code, text = failure(e)

@@ -22,6 +22,7 @@ from .files import as_picture, check_ending, formats, pictures
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline, circumstances, group_key
+from .saved import check_kind
 from .tables import csv_value
 from .timing import check_count
 
@@ -54,6 +55,14 @@ def _check_target(name, path):
     if new: real.unlink()
 
 # %% ../nbs/options.ipynb #bd46e8fb
+_endings = dict(html=('.html', '.htm'), save=('.json',))   # of files of one format, by the option
+
+def _check_one_format(name, path):
+    known, special = _endings.get(name), Path(path).exists() and not Path(path).is_file()   # a pipe, a folder
+    if known is None or special or Path(path).suffix.lower() in known: return
+    raise ValueError(f"{name}={path!r}: the ending is not {' or '.join(known)}, and --{name} writes "
+        f"{known[0].removeprefix('.').upper()}; --out writes other formats")
+
 def _paths(targets):
     "Pairs of an option and a path"
     for name,paths in targets.items():
@@ -67,7 +76,7 @@ def check_targets(
     taken = {os.path.realpath(o) for o in reads if o}
     for name,path in _paths(targets):
         if not path: continue
-        try: _check_target(name, path)
+        try: _check_one_format(name, path); _check_target(name, path)
         except OSError as e: raise ValueError(f"{name}={path!r} can't be written: {e.strerror}") from e
         if (real := os.path.realpath(path)) in taken: raise ValueError(f"{name}={path!r} is in use for something else")
         taken.add(real)
@@ -179,6 +188,7 @@ def named_peaks(
     "The peaks of a machine that need not be there"
     if not name:
         raise ValueError("whose roof? Name a device of the datasheets or a file with peaks, as in --peaks H100-SXM")
+    check_kind(name, 'peaks')
     return peaks_of(name, dtype)
 
 # %% ../nbs/options.ipynb #fc042cc5

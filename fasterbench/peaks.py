@@ -10,6 +10,7 @@ __all__ = ['ceiling_names', 'check_sizes', 'check_seconds', 'ceilings', 'once_mo
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
 import platform, re, time, warnings
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -214,11 +215,13 @@ def look(
     threads, nbytes = torch.get_num_threads(), int(bandwidth_mb*10**6) if bandwidth_mb else None
     with Others() as others:
         found, lacking = ceilings(names, device, matmul_size, warmup, steps)
-        memory, growth = memory_for(device, threads, nbytes)
-        rates, samples = bandwidths(memory, warmup=warmup, steps=steps)
-        found = {k: once_more(k, c, device) for k,c in found.items()}   # a second or more later
-        curve = rate_curve(memory, threads) if hierarchy else None
-        rates, samples = bandwidth_again(memory, rates, samples)
+        with closing(iter(progress(range(3 + bool(hierarchy)), 'memory'))) as part:   # each `next` begins one
+            next(part); memory, growth = memory_for(device, threads, nbytes)
+            next(part); rates, samples = bandwidths(memory, warmup=warmup, steps=steps)
+            next(part); found = {k: once_more(k, c, device) for k,c in found.items()}   # a second or more later
+            if hierarchy: next(part)
+            curve = rate_curve(memory, threads) if hierarchy else None
+            rates, samples = bandwidth_again(memory, rates, samples)
         levels = _levels(curve, device, threads, max(samples), device_name(device)) if hierarchy else ()
     used, disturbance = memory.nbytes, others.disturbance if device.type=='cpu' else None
     del memory

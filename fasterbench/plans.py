@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 from torch import nn
-from .core import walk
+from .core import so_many, walk
 
 # %% ../nbs/plans.ipynb #aad618a1
 class Plan(NamedTuple):
@@ -284,14 +284,20 @@ def plan_named(name:str)->Plan:
     if name not in plans: raise ValueError(f"parallel={name!r}: known are {', '.join(plans)}")
     return plans[name]
 
+def _batch_lines(batch, stages):
+    "How a batch goes through the stages of a pipeline"
+    n = microbatches(batch, stages) if batch is not None else 0
+    return [f"{n} microbatch{'es'*(n>1)} of {so_many(batch//n, 'sample')}"] if n else []
+
 def plan_lines(
     name:str, # of a plan
     model:nn.Module,
     ranks:int,
+    batch:int|None=None, # samples, of which a pipeline makes microbatches; `None`: not said
 )->list: # of text
     "What a plan does with a model that is still whole"
     whole = left_whole(model) if name=='tp' else {}
     plan = plan_named(name)
     parts = plan.parts(model, ranks)
-    parts = _stage_lines(parts) if plan.staged else by_name(parts, last=name!='tp')
+    parts = [*_stage_lines(parts), *_batch_lines(batch, ranks)] if plan.staged else by_name(parts, last=name!='tp')
     return [f'{name}, {ranks} ranks', *(f'  {o}' for o in parts), *(f'  left whole: {o}' for o in by_name(whole))]

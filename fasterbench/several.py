@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'compare', 'whole_numbers', 'one_with_several', 'check_shape',
-           'loaded', 'sweep']
+           'loaded', 'print_sweep', 'sweep']
 
 # %% ../nbs/several.ipynb #2badd64a
 from fastcore.script import store_true
@@ -12,12 +12,14 @@ import torch
 from .compare import Comparison, comparison_formats, ordered_pairs
 from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
-from .models import contained, load_parts, source_of, sources
+from .models import check_model, contained, load_parts, sample_dims, source_of, sources
 from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
-from .options import either, floating, forward_text, grouping, input_option, out_option, roofs
+from .options import either, floating, forward_text, grouping, input_option, named_peaks, out_option, roofs
 from .options import shown_writers, write_out
 from .recipe import check_recipe, with_labels
 from .results import Roofline, group_key
+from .roofline import check_peaks
+from .saved import check_kind
 from .settings import num_threads
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .swept import Sweep, is_number, sweep_formats
@@ -39,6 +41,7 @@ def compare(
     "Compare two results row by row: what changed, and is it more than noise?"
     check_targets([a, b], out=out); check_out(out, comparison_writers)
     check_view('time', by, top); ordered_pairs(Comparison(), sort)
+    for path in (a, b): check_kind(path, 'a result')
     before, after, how = Roofline.load(a), Roofline.load(b), grouping(by)
     found = before.compare(after, None if how is None else group_key(how))
     found.summary(top, sort)
@@ -66,8 +69,7 @@ def one_with_several(
     raise ValueError(f"one of {options} has several values, as in --batch 1,2,4; here {here}")
 
 # %% ../nbs/several.ipynb #bc599fc8
-varying = dict(   # option → dimensions of a sample; function that varies them
-    batch=((0,), sweep_batch), size=((-2, -1), sweep_resolution), tokens=((1,), sweep_length))
+varying = dict(batch=sweep_batch, size=sweep_resolution, tokens=sweep_length) # option → function that varies it
 
 def check_shape(
     sample, # of a call
@@ -75,7 +77,7 @@ def check_shape(
     value:int, # with which the sample was made
 ):
     "Refuse a sample in which the value is not where it is varied"
-    dims = varying[option][0]
+    dims = sample_dims[option][0]
     shapes = [[t.shape for t in tensors(o)] for o in (sample, resized(sample, dict.fromkeys(dims, value)))]
     if shapes[0]==shapes[1]: return
     raise ValueError(f"{option}={value}: dimension {', '.join(map(str, dims))} of the sample has another size, "
@@ -100,7 +102,7 @@ def loaded(
 def _runs(vary, values, per, **options):
     "A function of a model and a sample that gives a sweep"
     if vary=='dtype': return lambda model, sample: sweep_dtype(model, sample, values, per=per, **options)
-    return lambda model, sample: varying[vary][1](model, sample, values, **options)
+    return lambda model, sample: varying[vary](model, sample, values, **options)
 
 def _found(what, run, built, sample):
     "What a run gives; where a value fails, what was found before it is printed"
@@ -111,7 +113,9 @@ def _found(what, run, built, sample):
         raise
 
 # %% ../nbs/several.ipynb #b4df2d5e
-def _print_sweep(s):
+def print_sweep(
+    s:Sweep, # of any length
+):
     "The table, and where the whole crosses the ridge"
     s.summary()
     whole = Crossings(c for c in s.crossings() if c.name is None) if all(map(is_number, s.values)) else []
@@ -125,6 +129,11 @@ sweep_writers = shown_writers(dict.fromkeys(sweep_formats, Sweep.save))
 def _one_roof(peaks, paper):
     if peaks is None and not paper: return
     if roofs(peaks)[1:]: raise ValueError(f"peaks={peaks!r}: a sweep stands under one roof")
+
+def _check_roof(peaks, device):
+    "Refuse the peaks of another machine for profiles, before anything is built"
+    try: check_peaks(named_peaks(peaks, torch.float32), device)
+    except ValueError as e: raise ValueError(f"{e}; a sweep runs nothing with --paper") from e
 
 def _values(dtype, **given): # option → values; `None`: not given
     "The values of each option, and of `--dtype`"
@@ -178,6 +187,7 @@ def sweep(
     out:out_option(sweep_writers)=None,
 ):
     "Profile or estimate a model at several values: how do time and bound change?"
+    check_model(model)
     check_targets([peaks, model], out=out); check_out(out, sweep_writers); check_threads(threads)
     values = _values(dtype, batch=batch, size=size, tokens=tokens)
     vary = one_with_several(**values); _one_roof(peaks, paper)
@@ -185,6 +195,8 @@ def sweep(
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = values['dtype'][0] if values['dtype'] else None
     how = _estimating(vary, one) if paper else _profiling(device, warmup, steps)
-    with num_threads(threads): found = _swept(model, input, vary, values, recipe, how, paper, peaks, train)
-    _print_sweep(found)
+    with num_threads(threads):
+        if peaks and not paper: _check_roof(peaks, how['device'])
+        found = _swept(model, input, vary, values, recipe, how, paper, peaks, train)
+    print_sweep(found)
     write_out(found, out, sweep_writers)

@@ -11,6 +11,7 @@ __all__ = ['circumstance', 'Sharing', 'in_dtype', 'under', 'in_main', 'of_traini
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from traceback import walk_tb
 import torch
 from torch import nn
 from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress
@@ -113,10 +114,16 @@ class SweepError(RuntimeError):
         super().__init__(text)
         self.value, self.sweep = value, sweep
 
+def _kind(e):
+    "The kind of an error and a colon; nothing for a request that is refused here"
+    *_, (last, _) = walk_tb(e.__traceback__)
+    refused = isinstance(e, ValueError) and last.f_globals.get('__name__', '').startswith('fasterbench.')
+    return '' if refused else f'{type(e).__name__}: '
+
 def _failed(e, value, before):
     at = ', '.join(map(value_text, before.values))
     kept = f" (what was found before, at {at}, is this error's `sweep`)" if before else ''
-    return SweepError(f"{before.name}={value_text(value)}: {type(e).__name__}: {first_line(e)}{kept}", value, before)
+    return SweepError(f"{before.name}={value_text(value)}: {_kind(e)}{first_line(e)}{kept}", value, before)
 
 # %% ../nbs/analysis/sweep.ipynb #36f9df3b
 def check_values(name, values)->list:
