@@ -247,8 +247,9 @@ def own_error(
     e:Exception, # from a model's forward
 )->Exception:
     "The model's own error, without what `explain` adds"
-    again = type(e) is type(e.__cause__) and str(e.args[0]).endswith(as_text(first_line(e.__cause__)))
-    return e.__cause__ if again else e
+    cause = e.__cause__
+    again = type(e) is type(cause) and e.args and str(e.args[0]).endswith(as_text(first_line(cause)))
+    return cause if again else e
 
 # %% ../nbs/core/state.ipynb #06988d0a
 @patch

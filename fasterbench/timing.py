@@ -39,7 +39,7 @@ def noisy(self:Timing)->bool:
 @patch
 def __repr__(self:Timing):
     s = f"{si(self.median, 's')} median of {len(self.samples)}, IQR {si(self.iqr, 's')}, min {si(self.min, 's')}"
-    share = f"{self.iqr/self.median:.0%} of the median" if self.median else 'above a median of 0'
+    share = f"{100*self.iqr/self.median:.0f} % of the median" if self.median else 'above a median of 0'
     return s + (f" (noisy: the IQR is {share})" if self.noisy else '')
 
 # %% ../nbs/core/timing.ipynb #d8d86875
