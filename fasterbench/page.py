@@ -31,7 +31,7 @@ def opening(r:Roofline)->str:
         return f'Under this roof it takes at least {_roof_of(r)}.{took}'
     if r.time_s is None:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
-        return f'On paper a {r.what} takes at least {_roof_of(r)}{memory}.'
+        return f'Estimated: a {r.what} takes at least {_roof_of(r)}{memory}.'
     if r.totals: return r.answer
     allowed = f'the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}'
     return f"These {len(r)} rows take {si(r.time_s, 's')}; {allowed}."

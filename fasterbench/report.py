@@ -142,12 +142,12 @@ def phase_lines(r:Roofline)->list[str]:
     return [_phase_line(o, r) for o in by_phase(r)] + [more]*bool(again)
 
 # %% ../nbs/visualization/report.ipynb #7356e37e
-def _held_against(rows):
+def _caches_of(rows):
     "The caches that explain rows above the memory's roof, in words"
     caches = Counter(r.roof for r in rows if r.roof!='memory')
     each = ', '.join(f"{k} ({so_many(n, 'row')})" for k,n in caches.items())
     if not caches: return "the peaks hold no caches that could explain it"
-    return f"their data fit in a cache, whose roof they are held against: {each}"
+    return f"their data fit in a cache, with whose roof they are compared: {each}"
 
 def _row_lines(rows, t):
     "What is to be said of some of the rows; `t`: the totals, or `None`"
@@ -160,7 +160,7 @@ def _row_lines(rows, t):
                 "a tenth of their median"),
         (some,  f"paths        {so_many(len(some), 'row')} not called in every {what} as often as counted; "
                 f"the utilization is that of the {what}s with all calls"),
-        (above, f"↑            above the memory's roof: {_held_against(above)}")]
+        (above, f"↑            above the memory's roof: {_caches_of(above)}")]
     return [line for rows,line in said if rows]
 
 # %% ../nbs/visualization/report.ipynb #f264e2c3
