@@ -239,6 +239,7 @@ def positions(
 
 # %% ../nbs/counting/traffic.ipynb #9b4e49ed
 def arguments(func, args, kwargs)->dict: # name → what `func` was called with, or its default
+    "The arguments of a call, by name"
     def given(i, a): return args[i] if i<len(args) else kwargs.get(a.name, a.default_value)
     return {a.name: given(i, a) for i,a in enumerate(func._schema.arguments)}
 
