@@ -27,7 +27,9 @@ def span(t:torch.Tensor)->tuple: # bytes of an element, offset, shape and stride
     if is_strided(t): return element_size(t), t.storage_offset(), t.shape, t.stride()
     return in_a_row(covered_bytes(t))
 
-def in_a_row(nbytes)->tuple: return nbytes, 0, (), () # one element as large as that
+def in_a_row(nbytes:float)->tuple: # bytes
+    "The span of what has no strides: one element as large as that"
+    return nbytes, 0, (), ()
 
 def _part(size, offset, shape, strides): return size, offset, [(n, s) for n,s in zip(shape, strides) if n>1 and s]
 
@@ -64,7 +66,7 @@ def crossing_bytes(
 
 # %% ../nbs/counting/boundary.ipynb #4755bfc9
 class Frame:
-    "A call"
+    "A call, while it runs and after: what it did with memory from outside, and what it left to others"
     def __init__(self, start):
         self.start = start     # its number
         self.moves = {}        # storage from outside → what was done with it, as keys in order
@@ -182,7 +184,7 @@ def _only_new():
 @patch
 @contextmanager
 def around(self:Boundaries):
-    "A `Frame` while the block lasts, in which a call puts its `result`; what crossed is known after the outermost one"
+    "A context for one call: its `Frame`, which is given the `result`; what crossed is known after the outermost one"
     self.opened += 1
     outer, frame = self.frames[-1] if self.frames else None, Frame(self.opened)
     if outer and outer.own is None: outer.own = {at: dict(o) for at,o in outer.moves.items()}

@@ -21,7 +21,7 @@ class Connection(NamedTuple):
 # %% ../nbs/hardware/connections.ipynb #096d7368
 _whole = 'half of the sum of both directions, which it states'
 
-connections = dict( # → `Connection`
+connections = dict( # key → `Connection`
     nvlink2=Connection('NVLink', 150, 8, 'unverified', f'NVIDIA Tesla V100 data sheet: {_whole}'),
     nvlink3=Connection('NVLink', 300, 8, 'unverified', f'NVIDIA A100 Tensor Core GPU Data Sheet, June 2021: {_whole}'),
     nvlink4=Connection('NVLink', 450, 8, 'verified', f'NVIDIA Hopper Architecture, product page: {_whole}'),

@@ -8,7 +8,7 @@ __all__ = ['finite', 'positive', 'check_peaks']
 # %% ../nbs/hardware/consistency.ipynb #9be59cdc
 import math, numbers
 import torch
-from .core import resolve_dtype
+from .core import resolve_dtype, si
 from .timing import check_count
 from .system import Disturbance
 from .memory import MemoryLevel
@@ -64,9 +64,9 @@ def _levels_in_order(levels, memory):
     levels = tuple(map(_level, levels))
     if any(a.bandwidth<=b.bandwidth for a,b in zip(levels, levels[1:])):
         raise ValueError(f"memory_levels={levels!r}: from level to level the bandwidth falls")
-    last = levels[-1].bandwidth if levels else memory
+    last, rate = levels[-1].bandwidth if levels else memory, lambda v: si(v, 'B/s')
     if not 0.99<last/memory<1.01:
-        raise ValueError(f"memory_levels: the outermost has {last!r} byte/s, and peak_bandwidth is {memory!r}")
+        raise ValueError(f"memory_levels: the outermost has {rate(last)}, and peak_bandwidth is {rate(memory)}")
     return levels
 
 # %% ../nbs/hardware/consistency.ipynb #0a7bfff7
@@ -103,9 +103,11 @@ def _device(value):
 def _check_main_ceiling(p):
     k, top = p.name, p.compute_peaks.get(p.name)
     if top is None:
-        raise ValueError(f"compute_peaks={p.compute_peaks!r}: there is none in {k}, which peak_flops is for")
+        others = ', '.join(p.compute_peaks)
+        raise ValueError(f"compute_peaks has {others}: there is none in {k}, which peak_flops is for")
     if not 0.99<top/p.peak_flops<1.01:
-        raise ValueError(f"peak_flops={p.peak_flops!r}: in compute_peaks {k} has {top!r}")
+        given, own = si(p.peak_flops, 'FLOP/s'), si(top, 'FLOP/s')
+        raise ValueError(f"peak_flops={given}: in compute_peaks {k} has {own}")
     if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
         raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
 
@@ -116,10 +118,10 @@ def _check_best(p):
     rates = dict(sustained=p.sustained, samples={k: max(v) for k,v in p.samples.items()},
         compute_kernels={k: max(v.values()) for k,v in p.compute_kernels.items() if v},
         bandwidths=dict(bandwidth=max(p.bandwidths.values())) if p.bandwidths else {})
-    for name,best in rates.items():
-        for k,v in best.items():
-            if k not in peaks: raise ValueError(f"{name}: {v!r} in {k!r}, which has no peak")
-            if v>1.01*peaks[k]: raise ValueError(f"{name}: {v!r} in {k!r}, whose peak is {peaks[k]!r}")
+    for name,k,v in ((name, k, v) for name,best in rates.items() for k,v in best.items()):
+        rate = lambda v: si(v, 'B/s' if k=='bandwidth' else 'FLOP/s')
+        if k not in peaks: raise ValueError(f"{name}: {rate(v)} in {k!r}, which has no peak")
+        if v>1.01*peaks[k]: raise ValueError(f"{name}: {rate(v)} in {k!r}, whose peak is {rate(peaks[k])}")
 
 # %% ../nbs/hardware/consistency.ipynb #8c557ca2
 def _check_rates(p, put):

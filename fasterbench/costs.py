@@ -36,7 +36,7 @@ from .state import Run, explain, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #07c05e02
-aten = torch.ops.aten # torch's own operators
+aten = torch.ops.aten # the operators of torch itself, by name
 
 # %% ../nbs/counting/costs.ipynb #7250108e
 @dataclass
@@ -222,7 +222,7 @@ def go(self:CostMode, name:str):
 
 @patch
 def parted(self:CostMode):
-    "What is told where the parts of a backward pass begin; what it does then belongs to the module that made the nodes"
+    "For `backward_parts`: a function that puts what a part of a backward pass does at the module of its nodes"
     before = self.at
     def switch(name): self.at = before if name is None else name
     return switch

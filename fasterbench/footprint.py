@@ -120,7 +120,7 @@ def go(self:MemoryMode, name:str):
 
 @patch
 def here(self:MemoryMode)->str:
-    "The module that what happens belongs to"
+    "The module that runs now; in a backward pass, the one that made the node"
     node = None if self.nodes is None else torch._C._current_autograd_node()
     return self.at if node is None else self.nodes.owner(node)
 
@@ -337,7 +337,7 @@ def _rest(kinds, total):
     return named | dict(other=total - sum(named.values()))
 
 def allocator_of(device:torch.device): # torch's module of the type of device; `None`: its allocator tells nothing
-    "What says how much memory is held on a device"
+    "The functions of torch that tell how much memory is held on a device"
     memory = torch.get_device_module(device)
     return memory if hasattr(memory, 'max_memory_allocated') else None
 

@@ -117,6 +117,6 @@ def _observed(args, kwargs, out):
     return (2*int(observes) + 7*int(quantizes))*x.numel()
 
 # %% ../nbs/counting/gradient_losses.ipynb #2f7390ac
-# The same, with scale and zero point learned
+# Gradients of quantizing and back, where scale and zero point are learned
 learnable = '_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward'
 rule(learnable, '17 per gradient element')(by_input(7 + 1 + 5 + 4));

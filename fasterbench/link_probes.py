@@ -306,7 +306,8 @@ def measure_link(
     backend = backend_of(name, group, device)
     most = largest_message(group, device) if largest is None else largest
     samples, lacks = _timed(probes or link_probes.values(), group, device, most, seconds)
-    if not samples: raise RuntimeError(f"{backend} has no collective that could be timed: {lacks}")
+    why = '; '.join(f'{k}: {v}' for k,v in lacks.items())
+    if not samples: raise RuntimeError(f"{backend} has no collective that could be timed: {why}")
     rates = {k: max(bus_bytes(k, size, n)/s for size,s in v.items()) for k,v in samples.items()}
     latencies = {k: v[min(v)] for k,v in samples.items()}
     return Link(name, n, max(rates.values()), rates, latencies, samples, backend, way(group, device), 'measured', lacks)

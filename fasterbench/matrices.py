@@ -18,9 +18,17 @@ def batch(args)->tuple: # how many matrices the first argument is, and their row
     return prod(args[0].shape[:-2]), *args[0].shape[-2:]
 
 # %% ../nbs/counting/matrices.ipynb #9b01c8b2
-def lu_flops(m, n): return 2*m*n*min(m, n) - (m+n)*min(m, n)**2 + 2/3*min(m, n)**3 # LU factors of an m×n matrix
-def q_flops(m, n, k): return 4*m*n*k - 2*(m+n)*k**2 + 4/3*k**3   # n columns from k reflections
-def qr_flops(m, n): return q_flops(m, n, min(m, n))               # R and the reflections
+def lu_flops(m, n):
+    "LU factors of an m×n matrix"
+    return 2*m*n*min(m, n) - (m+n)*min(m, n)**2 + 2/3*min(m, n)**3
+
+def q_flops(m, n, k):
+    "Q of m rows and n columns, from k reflections"
+    return 4*m*n*k - 2*(m+n)*k**2 + 4/3*k**3
+
+def qr_flops(m, n):
+    "R of an m×n matrix, and the reflections"
+    return q_flops(m, n, min(m, n))
 
 # %% ../nbs/counting/matrices.ipynb #7becfcaf
 @matrix_rule('linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet')

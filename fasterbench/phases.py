@@ -58,7 +58,7 @@ class ToldGroups(list):
 # %% ../nbs/counting/phases.ipynb #b8f2d250
 @contextmanager
 def told_groups(optimizer, switch):
-    "While the block lasts, `switch` is called with the number of the group whose turn it is; `None`: of none"
+    "While the block lasts, `switch` is called with the number of each group at its turn, and with `None` afterwards"
     groups = optimizer.param_groups
     optimizer.param_groups = ToldGroups(groups, switch)
     try: yield
@@ -117,7 +117,7 @@ def left_gradients(step)->list: # of tensors
 # %% ../nbs/counting/phases.ipynb #40a4f55c
 @contextmanager
 def counted_part(mode, step, part):
-    "While a part of a step runs, `mode` knows which"
+    "While a part of a step runs, `mode` counts it at that part's place"
     if part=='free': mode.bounds.leave(left_gradients(step))
     with entered(mode, place_of(part, step)), ExitStack() as told:
         if part=='optimizer': told.enter_context(told_groups(step.optimizer, lambda i: mode.go(group_name(i))))

@@ -250,7 +250,8 @@ def _link_rows(self:HardwarePeaks):
 def notes(self:HardwarePeaks)->list[str]:
     "What is to be said beside the table: the best of each kind of kernel, disturbances, doubts"
     kinds = {k: sorted(v.items(), key=lambda o: -o[1]) for k,v in self.compute_kernels.items() if len(v)>1}
-    lines = [f"{k}: {', '.join(f'{n} {si(v)}' for n,v in kind)} FLOP/s" for k,kind in kinds.items()]
+    rate = lambda v: si(v, 'FLOP/s')
+    lines = [f"{k}: {', '.join(f'{n} {rate(v)}' for n,v in kind)}" for k,kind in kinds.items()]
     if self.disturbed: lines.append(f'disturbed: {self.disturbed}')
     if 'clock_hz' in self.gpu_before:
         now, most = self.gpu_before['clock_hz'], self.gpu_before.get('highest_clock_hz')
@@ -272,13 +273,16 @@ def table(self:HardwarePeaks,
     return tabulate(map(pick, rows), headers=pick(heads), tablefmt=fmt, disable_numparse=True, colalign=pick(align))
 
 # %% ../nbs/hardware/roof.ipynb #35ba7ea2
+def _when(date): return re.sub(r'T(\d\d:\d\d)[:.\d]*\+00:00$', r' \1 UTC', date or '')
+
 @patch
 def _where(self:HardwarePeaks):
-    versions = ', '.join(f'{k} {v}' for k,v in self.versions.items())
+    used = (k for k in self.versions if self.device!='cpu' or k not in ('CUDA', 'HIP', 'driver'))
+    versions = ', '.join(f'{k} {self.versions[k]}' for k in used)
     processors = f" on {so_many(self.cpus, 'processor')}" if self.cpus else ''
     threads = '' if self.threads is None else so_many(self.threads, 'thread') + processors
     memory = '' if self.memory_bytes is None else f'{si(self.memory_bytes, "B")} of memory'
-    return [o for o in (self.device_name, self.device, threads, memory, versions, self.date, self.source) if o]
+    return [o for o in (self.device_name, self.device, threads, memory, versions, _when(self.date), self.source) if o]
 
 # %% ../nbs/hardware/roof.ipynb #316753e9
 @patch

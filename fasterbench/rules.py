@@ -9,7 +9,7 @@ __all__ = ['registered', 'functional_libraries', 'free_libraries', 'sources', 'm
 from collections import defaultdict
 from functools import cache
 import torch
-from tabulate import tabulate
+from textwrap import wrap
 from torch.utils.flop_counter import flop_registry
 from . import elementwise, formulas, gradient_losses, gradient_products, gradients, matrices, products
 from . import quantized, updates
@@ -87,7 +87,7 @@ sources.update(dict.fromkeys(['moves data', 'creates', 'lookup'], 'no arithmetic
 # Kind of rule → what else it holds for
 more = {'1 per output element': ', and every operation that torch tags pointwise', 'free': ', and every view'}
 
-def _order(row): return not row[0][0].isdigit(), row[0].partition(' ')[2], len(row[0]), row[0]
+def _order(family): return not family[0].isdigit(), family.partition(' ')[2], len(family), family
 
 def cost_table()->str:
     "The families of operations, what they cost and by what source, and which they are"
@@ -95,9 +95,11 @@ def cost_table()->str:
     for (lib,n),r in rules.items(): groups[r.family].append(n if lib=='aten' else f'{lib}::{n}')
     of_torch = [str(p).removeprefix('aten.') for p in flop_registry if isinstance(p, torch._ops.OpOverloadPacket)]
     groups['product'] += [n for n in of_torch if ('aten', n) not in rules]
-    def row(k): return k, sources.get(k, 'terms of the definition'), ' '.join(sorted(groups[k])) + more.get(k, '')
-    rows = [row(k) for k in groups]
-    return tabulate(sorted(rows, key=_order), headers=['family', 'source', 'operations'], maxcolwidths=[None, 25, 66])
+    def part(k):
+        ops = ' '.join(sorted(groups[k])) + more.get(k, '')
+        lines = wrap(ops, 76, break_long_words=False, break_on_hyphens=False)
+        return '\n    '.join([f"{k} ({sources.get(k, 'terms of the definition')}):", *lines])
+    return '\n'.join(map(part, sorted(groups, key=_order)))
 
 # %% ../nbs/counting/rules.ipynb #38f5aa49
 def _checked(op, what, value):

@@ -179,7 +179,7 @@ def _processor_seconds(
 
 # %% ../nbs/hardware/system.ipynb #98e81214
 class Others:
-    "A context that finds out what others take of the processors meanwhile; again and again adds up"
+    "A context that finds out what others take of the processors while it lasts; entered again, it adds to what it has"
     def __init__(self,
         own=time.process_time, # returns seconds that this process worked
         clock=time.perf_counter, # returns seconds

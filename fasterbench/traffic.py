@@ -123,8 +123,13 @@ def flat(x)->list|tuple:
     if not isinstance(x, (list, tuple)): return ()
     return [t for o in x if isinstance(o, (torch.Tensor, list, tuple)) for t in flat(o)]
 
-def first(out)->torch.Tensor: return out if isinstance(out, torch.Tensor) else out[0] # the first tensor of a result
-def numel(x)->int: return sum(t.numel() for t in flat(x)) # elements; 0: no tensor
+def first(out)->torch.Tensor:
+    "The first tensor of a result"
+    return out if isinstance(out, torch.Tensor) else out[0]
+
+def numel(x)->int: # elements; 0: no tensor
+    "Elements of all tensors in `x`"
+    return sum(t.numel() for t in flat(x))
 
 # %% ../nbs/counting/traffic.ipynb #8bb9791d
 class Move(NamedTuple):
@@ -234,6 +239,7 @@ def positions(
 
 # %% ../nbs/counting/traffic.ipynb #9b4e49ed
 def arguments(func, args, kwargs)->dict: # name → what `func` was called with, or its default
+    "The arguments of a call, by name"
     def given(i, a): return args[i] if i<len(args) else kwargs.get(a.name, a.default_value)
     return {a.name: given(i, a) for i,a in enumerate(func._schema.arguments)}
 
