@@ -386,7 +386,7 @@ def ncu(
 # %% ../nbs/cli.ipynb #a0c5a564
 commands = dict(
     roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep, compare=compare, show=show,
-    ncu=ncu)   # name → function
+    ncu=ncu)   # the functions behind the commands, by name
 
 def make_parser()->argparse.ArgumentParser:
     "One parser, with a subcommand for each of `commands`"
@@ -405,7 +405,7 @@ def make_parser()->argparse.ArgumentParser:
 def failure(
     e:BaseException
 )->tuple[int, str]: # exit code, text
-    "What is said of an error: 2 and its words for a request that can't be met, 1 and its kind too for others"
+    "The exit code and the text for an error: 2 for a request that can't be met, 1 for anything else"
     if isinstance(e, KeyboardInterrupt): return 130, 'fasterbench: interrupted\n'
     said = f'{e.filename!r}: {e.strerror}' if isinstance(e, OSError) and e.filename and e.strerror else str(e)
     text = '\n'.join(map(as_text, said.split('\n')))

@@ -269,10 +269,15 @@ def answer(self:Comparison)->str:
     return f'{_models(self)}: {_forwards(self)}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
 
 # %% ../nbs/results/compare.ipynb #2c9bc7a9
+_held = dict(weight_bytes='weights', cache_bytes='cache') # bytes among the circumstances → what they are
+
+def _fact(k, v): return (_held[k], f'{v:,.0f} B') if k in _held and v is not None else (k, str(v))
+
 def _facts(r):
     "The circumstances of a result, one by one, as words"
     about = {k: v for k,v in r.about.items() if k!='date'}
-    facts = dict(kind=r.kind) | {k: str(v) for k,v in about.items() if not isinstance(v, dict)}
+    plain = {k: v for k,v in about.items() if not isinstance(v, dict)}
+    facts = dict(kind=r.kind) | dict(_fact(k, v) for k,v in plain.items())
     for k,v in about.items():
         if isinstance(v, dict): facts |= {f'{k}, {o}': str(w) for o,w in v.items()}
     if r.totals: facts[f'{r.what}s'] = str(len(r.totals.forward.samples))

@@ -47,7 +47,7 @@ class Placed(NamedTuple):
     def side(self)->str: return 'compute' if self.arithmetic_s>=self.memory_s else 'memory'
 
 def placed_rows(rows, peaks)->Placed|None: # `None`: nothing is known of them
-    "Rows together"
+    "What rows do together, and what the roof allows for it"
     known = known_rows(rows)
     if not known or len(known)<len(rows): return None
     ceilings = {ceiling_for(r, peaks) for r in known if r.flops}
@@ -76,7 +76,7 @@ def _interpolated(c): return '' if c.at is None else f'{c.at:.4g}'
 def _between(c): return '' if c.after is None else f'{value_text(c.last)} and {value_text(c.first)}'
 def _affine(c): return '' if c.at is None else {True: 'yes', False: 'no', None: 'no third value'}[c.affine]
 
-crossing_columns = (   # of `Crossing`
+crossing_columns = (   # of a table of crossings
     Column('name', 'name', '', 'of the row', _name),
     Column('before', 'bound', '', 'side at the first values'),
     Column('after', 'then', '', 'side behind', lambda c: c.after or 'never crosses'),

@@ -139,7 +139,10 @@ spare = 'over_s used bytes_ratio flops_ratio type change'.split()
 # %% ../nbs/visualization/differences.ipynb #d252c65d
 def columns_of(c:Comparison)->list: # of `Column`
     "The columns that a table of pairs shows"
-    return [pair_columns[k] for k in shown if k!='phase' or any(p.phase not in (None, p.name) for p in c)]
+    def there(k):
+        if k in ('used', 'over_s'): return not (c.forward_a.exact and c.forward_b.exact)   # of two estimates: not known
+        return k!='phase' or any(p.phase not in (None, p.name) for p in c)
+    return [pair_columns[k] for k in shown if there(k)]
 
 def ordered_pairs(
     c:Comparison,

@@ -117,9 +117,10 @@ def _in(library, name): return name.partition('.')[0] in libraries[library].name
 def _unknown(name, there):
     "What is said of a name that no library has"
     if name.endswith('.py'): return f'{name!r} is a file: its models are named as {name}:function'
-    said = [f"{k}{_near(name, libraries[k].names())}" for k in there]
+    near = {k: _near(name, libraries[k].names()).removeprefix('; ') for k in there}
+    said = [f'{k} ({of})' if of else k for k,of in near.items()]
     lacking = [f"{k} is not installed: {libraries[k].install}" for k in libraries if k not in there]
-    return '; '.join([f"{name!r} is not a model of {'; nor of '.join(said)}" if said else repr(name), *lacking])
+    return '; '.join([f"{name!r} is not a model of {', nor of '.join(said)}" if said else repr(name), *lacking])
 
 # %% ../nbs/models.ipynb #c9d3fc28
 def library_of(

@@ -244,9 +244,9 @@ def floating(
     dtype:str|None, # its name; `None`: not given
 )->torch.dtype|None:
     "The dtype that was asked for, if any"
-    dtype = None if dtype is None else resolve_dtype(dtype)
-    if dtype is None or dtype.is_floating_point: return dtype
-    raise ValueError(f"dtype={dtype}: parameters and input are floating point")
+    found = None if dtype is None else resolve_dtype(dtype)
+    if found is None or found.is_floating_point: return found
+    raise ValueError(f"dtype={dtype!r}: parameters and input are floating point")
 
 def forward_text(
     name:str, # that the model was asked for by
