@@ -62,8 +62,9 @@ def _level(o):
 def _levels_in_order(levels, memory):
     if not isinstance(levels, (list, tuple)): raise ValueError(f"memory_levels={levels!r} is no list of levels")
     levels = tuple(map(_level, levels))
-    if any(a.bandwidth<=b.bandwidth for a,b in zip(levels, levels[1:])):
-        raise ValueError(f"memory_levels={levels!r}: from level to level the bandwidth falls")
+    for a,b in zip(levels, levels[1:]):
+        if a.bandwidth<=b.bandwidth: raise ValueError(f"memory_levels: {a.name} has {a.bandwidth:g} byte/s, {b.name} "
+            f"{b.bandwidth:g}: from level to level the bandwidth falls")
     last = levels[-1].bandwidth if levels else memory
     if not 0.99<last/memory<1.01:
         raise ValueError(f"memory_levels: the outermost has {last!r} byte/s, and peak_bandwidth is {memory!r}")
