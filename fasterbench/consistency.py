@@ -62,9 +62,11 @@ def _level(o):
 def _levels_in_order(levels, memory):
     if not isinstance(levels, (list, tuple)): raise ValueError(f"memory_levels={levels!r} is no list of levels")
     levels = tuple(map(_level, levels))
-    if any(a.bandwidth<=b.bandwidth for a,b in zip(levels, levels[1:])):
-        raise ValueError(f"memory_levels={levels!r}: from level to level the bandwidth falls")
-    last, rate = levels[-1].bandwidth if levels else memory, lambda v: si(v, 'B/s')
+    def rate(v): return si(v, 'B/s')
+    for a,b in zip(levels, levels[1:]):
+        if a.bandwidth<=b.bandwidth: raise ValueError(f"memory_levels: {a.name} has {rate(a.bandwidth)}, {b.name} "
+            f"{rate(b.bandwidth)}: from level to level the bandwidth falls")
+    last = levels[-1].bandwidth if levels else memory
     if not 0.99<last/memory<1.01:
         raise ValueError(f"memory_levels: the outermost has {rate(last)}, and peak_bandwidth is {rate(memory)}")
     return levels

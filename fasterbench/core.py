@@ -32,7 +32,7 @@ def _torch_device(device):
     except (RuntimeError, TypeError) as e:
         raise ValueError(f"device={device!r:.60} is not a device that torch knows") from e
     if dev.type!='meta': return dev
-    raise ValueError(f"device={device!r}: nothing runs on the meta device, so nothing can be measured there; "
+    raise ValueError(f"device={str(device)!r}: nothing runs on the meta device, so nothing can be measured there; "
                      "fasterbench.costs.count_costs counts FLOPs and bytes on it")
 
 # %% ../nbs/core/core.ipynb #ba57a802
@@ -45,11 +45,11 @@ def resolve_device(
     dev = _torch_device(device)
     if dev.type=='cpu': return torch.device('cpu')
     if acc is None or acc.type!=dev.type:
-        raise DeviceError(f"device={device!r} was asked for, but torch {torch.__version__} finds only "
+        raise DeviceError(f"device={str(device)!r} was asked for, but torch {torch.__version__} finds only "
                           f"{acc or 'the CPU'} on this machine")
     n = torch.accelerator.device_count()
     if dev.index is not None and dev.index>=n:
-        raise DeviceError(f"device={device!r} was asked for, but there are {n} {dev.type} devices, counted from 0")
+        raise DeviceError(f"device={str(device)!r} was asked for, but there are {n} {dev.type} devices, counted from 0")
     return dev if dev.index is not None else torch.device(dev.type, torch.accelerator.current_device_index())
 
 # %% ../nbs/core/core.ipynb #d901c3e3

@@ -431,7 +431,7 @@ def on_paper(
     more:tuple=(), # what else may lead to tensors of the model
     divide=None, # a function that divides a model among ranks, in place; `None`: it stays whole
 ):
-    "A copy of `model` without data, in evaluation mode, what gives a call's arguments, and its `Paper`"
+    "A copy of `model` without data, in evaluation mode, a function that gives arguments of a call, and a `Paper`"
     _check(model)
     with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng():
         with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide)

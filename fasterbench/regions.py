@@ -35,7 +35,7 @@ def compiled(m:nn.Module)->bool:
     return known or getattr(type(m), 'runs_compiled', False)   # a class may say so of itself
 
 def one_region(m:nn.Module)->bool:
-    "Is a call of `m` a compiled, scripted or graphed region, or one on several devices, that is not to be seen into?"
+    "Is a call of `m` a compiled, scripted or graphed region, or one on several devices, that is not looked into?"
     return compiled(m) or graphed(m) or isinstance(m, nn.DataParallel) and len(m.device_ids)>1
 
 # %% ../nbs/core/regions.ipynb #283ba30d
