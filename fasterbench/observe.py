@@ -295,7 +295,9 @@ def other_paths(
 def warn_other_path(costs, forwards, what='forward'):
     "One warning if timed forwards or steps made other calls than the counted one; `what`: what was timed"
     def called(o): return quoted(o if isinstance(o, str) else with_phase(o.name, o.phase))
-    odd = [f"{called(o)} in {k}" for o,k in other_paths(costs, forwards).items()]
+    n = len(forwards.paths)
+    odd = [f"{called(o)} in {n - k}" for o,k in other_paths(costs, forwards).items()]
     some = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
-    if odd: warnings.warn(f"not all of the {len(forwards.paths)} timed {what}s took the path of the counted one: "
-        f"as often as counted they called {some}; the utilization of these rows is of those {what}s", stacklevel=3)
+    if odd: warnings.warn(f"not all of the {n} timed {what}s took the path of the counted one: "
+        f"more or less often than counted they called {some}; the utilization of these rows is of the other {what}s",
+        stacklevel=3)
