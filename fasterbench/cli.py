@@ -20,9 +20,10 @@ from .launch import check_parallel, divided, ending, first_to_say, launched, one
 from .launch import process_group, processes
 from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
 from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
-from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
-from .options import either, floating, forward_text, grouped, grouping, input_option, link_pairs, mesh_pairs
-from .options import named_peaks, out_option, peaks_writers, result_writers, roofs, write_out
+from .options import announce, check_counts, check_out, check_targets, check_threads
+from .options import check_unused, check_view, either, floating, forward_text, grouped
+from .options import grouping, input_option, link_pairs, mesh_pairs, named_peaks
+from .options import out_option, peaks_writers, result_writers, roofs, write_out
 from .packages import Package
 from .plans import plan_lines, plan_named
 from .recipe import check_recipe, divided_step, with_labels
@@ -139,8 +140,8 @@ def roofline(
     check_out(out); check_threads(threads); check_view(sort, by, top, columns, train)
     check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
-    recipe = check_recipe(train, loss, optimizer, lr, clip)
-    _check_compiled(train, isolate, compile, kernels)
+    recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels)
+    if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
     with num_threads(threads), process_group(device) if parallel else nullcontext():
         torch.manual_seed(0)
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts)
@@ -178,6 +179,7 @@ def peaks(
     device, dtypes = own_device(device) if links else resolve_device(device), dtype.split(',')
     if device.type!='cuda': check_unused(f'on {device}', allow_tf32=allow_tf32)
     asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
+    if own_rank()==0: announce('measuring the machine')
     with num_threads(threads): p = (_peaks_and_links if links else measure_peaks)(device, **asked)
     if p is None: return
     print_peaks(p, html, out)

@@ -119,8 +119,10 @@ def _unknown(name, there):
     if name.endswith('.py'): return f'{name!r} is a file: its models are named as {name}:function'
     near = {k: _near(name, libraries[k].names()).removeprefix('; ') for k in there}
     said = [f'{k} ({of})' if of else k for k,of in near.items()]
-    lacking = [f"{k} is not installed: {libraries[k].install}" for k in libraries if k not in there]
-    return '; '.join([f"{name!r} is not a model of {', nor of '.join(said)}" if said else repr(name), *lacking])
+    lacking = ', '.join(f'{k} ({libraries[k].install})' for k in libraries if k not in there)
+    lacks = f"not installed: {lacking}"*bool(lacking)
+    if not said: return f"where {name!r} would be looked for is {lacks}"
+    return '; '.join([f"{name!r} is not a model of {', nor of '.join(said)}", lacks][:1 + bool(lacking)])
 
 # %% ../nbs/models.ipynb #c9d3fc28
 def library_of(
@@ -212,6 +214,9 @@ def build_parts(
     name = name or getattr(builder, '__name__', repr(builder))
     made = _built(builder, name)
     model, sample, *more = made if isinstance(made, tuple) and 2<=len(made)<=4 else (made, None)
+    if more and not (more[0] is None or callable(more[0])): raise ValueError(
+        f"{name} returned {type(more[0]).__name__} behind model and sample: "
+        "a loss stands there, a function of the output")
     if isinstance(model, nn.Module): return model, sample, *more
     raise ValueError(f"{name} returned {type(made).__name__}: neither a torch.nn.Module nor `model, sample`")
 
@@ -303,6 +308,7 @@ def _config_path(name):
 def _config_model(name, device=None):
     "The model of `config.json` or `config.json:Class`"
     from fasterbench.language import load_config
+    if not Path(_config_path(name)[0]).is_file(): raise ValueError(f"{_config_path(name)[0]!r}: there is no such file")
     if not find_spec('transformers'):
         raise ValueError(f"{name!r} is a config of transformers, which is not installed: "
             "pip install 'transformers>=5'")

@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['result_writers', 'peaks_writers', 'input_option', 'check_unused', 'check_threads', 'check_targets', 'write_page',
            'check_out', 'write_out', 'shown_page', 'shown_writers', 'grouping', 'grouped', 'check_view', 'named_peaks',
-           'roofs', 'pairs', 'mesh_pairs', 'link_pairs', 'either', 'check_counts', 'floating', 'forward_text',
-           'repeated', 'out_option']
+           'roofs', 'pairs', 'mesh_pairs', 'link_pairs', 'either', 'check_counts', 'announce', 'floating',
+           'forward_text', 'repeated', 'out_option']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
-import csv, io, os, tempfile
+import csv, io, os, sys, tempfile
 from pathlib import Path
 from fastcore import script
 from typing import Annotated
@@ -238,6 +238,13 @@ def check_counts(least:int, **counts): # name → number; `None`: not given
     "Refuse numbers that are too small"
     for k,v in counts.items():
         if v is not None: check_count(k, v, least)
+
+# %% ../nbs/options.ipynb #8baad3b7
+def announce(
+    what:str, # the command does
+):
+    "Say on standard error what a command does that takes its time"
+    if sys.stderr is not None: print(f'fasterbench: {what} …', file=sys.stderr, flush=True)
 
 # %% ../nbs/options.ipynb #96f4de41
 def floating(

@@ -95,6 +95,7 @@ def _overhead_line(t):
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
     beside = f"{so_many(n, t.what)} without it beside, median {si(t.plain.median, 's')}"
+    if lo==hi: return f"overhead     of the instrumentation {t.overhead_pct:.1f} %, of unknown noise ({beside})"
     if lo<=0<=hi: return f"overhead     of the instrumentation cannot be told from 0: {lo:.1f} to {hi:.1f} % ({beside})"
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {lo:.1f} to {hi:.1f} %"
     return f"{known} ({beside}){_many_calls(t)}"

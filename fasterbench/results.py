@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from importlib import import_module
 from numbers import Integral
+from pathlib import Path
 import torch
 from fastcore.basics import patch
 from torch import nn
@@ -59,6 +60,8 @@ class Roofline(list, metaclass=Viewed):
         ranks:tuple=(), # of a profile on several ranks: the `Roofline` of each
     ):
         if kind not in kinds: raise ValueError(f"kind={kind!r}: known are {', '.join(kinds)}")
+        if isinstance(rows, (str, Path)):
+            raise TypeError(f"rows={str(rows)!r:.60}: rows are a list; `Roofline.load` reads them from a file")
         super().__init__(rows)
         self.kind, self.peaks, self.totals, self.about, self.memory = kind, peaks, totals, dict(about or {}), memory
         self.boundaries, self.ranks = boundaries, ranks

@@ -10,6 +10,7 @@ import json, shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from .compare import Comparison
 from .files import size_limit
 from .results import Roofline
 from .roof import HardwarePeaks
@@ -24,7 +25,8 @@ class Kind(NamedTuple):
 kinds = {   # format, as a file says it → `Kind`
     'fasterbench roofline': Kind('a result', Roofline.load),
     'fasterbench peaks': Kind('peaks', HardwarePeaks.load),
-    'fasterbench sweep': Kind('a sweep', Sweep.load)}
+    'fasterbench sweep': Kind('a sweep', Sweep.load),
+    'fasterbench comparison': Kind('a comparison', Comparison.load)}
 
 # %% ../nbs/saved.ipynb #d16dbb8d
 def _said(path):
@@ -59,5 +61,5 @@ def kind_of(
     "What a file holds; one that was not written here is refused"
     if found := saved_kind(path): return found
     with open(path, 'rb'): pass   # is it there?
-    raise ValueError(f"{str(path)!r} holds nothing that a command wrote: "
+    raise ValueError(f"{str(path)!r} holds nothing that a command wrote, or not all of it: "
         f"it is no JSON that says one of the formats {', '.join(map(repr, kinds))}")

@@ -13,9 +13,10 @@ from .compare import Comparison, comparison_formats, ordered_pairs
 from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, sources
-from .options import check_counts, check_out, check_targets, check_threads, check_unused, check_view
-from .options import either, floating, forward_text, grouping, input_option, named_peaks, out_option, roofs
-from .options import shown_writers, write_out
+from .options import announce, check_counts, check_out, check_targets, check_threads
+from .options import check_unused, check_view, either, floating, forward_text, grouping
+from .options import input_option, named_peaks, out_option, roofs, shown_writers
+from .options import write_out
 from .recipe import check_recipe, with_labels
 from .results import Roofline, group_key
 from .roofline import check_peaks
@@ -120,7 +121,7 @@ def print_sweep(
     s.summary()
     whole = Crossings(c for c in s.crossings() if c.name is None) if all(map(is_number, s.values)) else []
     with any_console():
-        if whole: print(f'\n{whole}')
+        if whole: print(f'\nWhere the bound of the whole changes:\n\n{whole}')
 
 # %% ../nbs/several.ipynb #75ac4572
 # Ending of a file → function of a sweep and the path
@@ -197,6 +198,7 @@ def sweep(
     how = _estimating(vary, one) if paper else _profiling(device, warmup, steps)
     with num_threads(threads):
         if peaks and not paper: _check_roof(peaks, how['device'])
+        if not paper: announce(f'measuring {model} at {len(values[vary])} values of {vary}')
         found = _swept(model, input, vary, values, recipe, how, paper, peaks, train)
     print_sweep(found)
     write_out(found, out, sweep_writers)

@@ -14,7 +14,7 @@ from .page import heading
 from .results import Roofline
 from .roof import HardwarePeaks
 from .saved import kind_of
-from .several import print_sweep, sweep_writers
+from .several import comparison_writers, print_sweep, sweep_writers
 
 # %% ../nbs/show.ipynb #f3f5b19f
 def print_figure(
@@ -72,23 +72,29 @@ def _show_sweep(found, out, **view):
     print_sweep(found)
     write_out(found, out, sweep_writers)
 
+def _show_comparison(c, out, top, sort, **view):
+    check_unused('to a comparison', **view)
+    c.summary(either(top, 20), either(sort, 'difference'))
+    write_out(c, out, comparison_writers)
+
 # %% ../nbs/show.ipynb #7bfd27a9
 shown = {   # what a file holds → function that shows it; endings that it is written to
     'a result': (_show_result, result_writers),
     'peaks': (_show_peaks, peaks_writers),
-    'a sweep': (_show_sweep, sweep_writers)}
+    'a sweep': (_show_sweep, sweep_writers),
+    'a comparison': (_show_comparison, comparison_writers)}
 
 # %% ../nbs/show.ipynb #660debce
 def show(
-    file:str, # JSON that a command wrote with --out or --save: a result, peaks, or a sweep
-    top:int=None, # rows of a result to print (default: 20, of an estimate 12)
+    file:str, # JSON that a command wrote with --out or --save: a result, peaks, a sweep, or a comparison
+    top:int=None, # rows of a result, or pairs, to print (default: 20, of an estimate 12)
     sort:str=None, # order of these: as in the model, or a column: time, over, roof, flops, name, … (default: time)
     by:str=None, # rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names
     columns:str=None, # of a result, to print, such as name,time_s,bound (default: by the kind of result)
     html:str=None, # write the plot of a result or of peaks to this file, as a page of its own
     out:out_option(formats)=None,
 ):
-    "Show again what a command saved: a result, what a machine can do, or a sweep"
+    "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison"
     check_targets([file], html=html, out=out)
     kind = kind_of(file)
     view, writers = shown[kind.what]

@@ -110,16 +110,19 @@ def parameters(self:Step)->list:
 def _free(parameters):
     for p in parameters: p.grad = None
 
+# %% ../nbs/core/step.ipynb #037a8bba
+_alone = "the loss is called with the output alone (lambda out: F.cross_entropy(out, target) has a target of its own)"
+
+def _explain_loss(e, out):
+    "Raise what a loss raised, with what it was called with"
+    if type(e) is not TypeError: raise e
+    raise TypeError(f"{_alone}, here {shaped(out)}: {first_line(e)}") from e
+
 # %% ../nbs/core/step.ipynb #e5e700d6
 @patch
 def clipped(self:Step)->list:
     "The parameters whose gradients are clipped: the optimizer's, or without one the model's"
     return _parameters_of(self.optimizer) if self.optimizer is not None else [*held(self.model, '_parameters')]
-
-def _explain_loss(e, out):
-    "Raise what a loss raised, with what it was called with"
-    if type(e) is not TypeError: raise e
-    raise TypeError(f"the loss is called with the output alone, here {shaped(out)}: {first_line(e)}") from e
 
 @patch
 def _lose(self:Step, part):
