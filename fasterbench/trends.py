@@ -61,7 +61,7 @@ def throughput_lines(go, s)->list: # of traces; empty: how many samples a forwar
 
 # %% ../nbs/visualization/trends.ipynb #609d2350
 def way(points:list)->list: # of (value, `Swept`)-like triples: value, intensity in FLOP/B, rate in FLOP/s
-    "What has a place on logarithmic axes"
+    "Those of the points that logarithmic axes have a place for"
     return [(v, x, y) for v,x,y in points if x and y and math.isfinite(x)]
 
 def whole_way(s)->list: # as `way`
