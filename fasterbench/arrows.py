@@ -36,7 +36,7 @@ def drawn_pairs(
 
 # %% ../nbs/visualization/arrows.ipynb #85118764
 arrow_colours = dict(faster=hues[2], slower=hues[1], shorter=hues[2], longer=hues[1], over=hues[2], under=hues[1],
-    same=rest, unknown=rest) # change → colour
+    same=rest, unknown=rest) # colour of an arrow, by how its pair changed
 
 def told(
     p, # a pair of rows, `Change`
@@ -91,7 +91,7 @@ def _ceiling_trace(go, name, top, bandwidth, start, hi):
 
 
 # %% ../nbs/visualization/arrows.ipynb #58b9dc69
-head = 7 # pixels: half of an arrow's head
+head = 7 # half of the width of an arrow's head, in pixels
 
 def _placer(s, xr, yr, lines, pairs):
     "What names have to avoid: the roofs, the arrows and their heads; `lines`: traces"

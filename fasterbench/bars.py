@@ -26,7 +26,8 @@ def bar_blocks(
     left = [r for b in blocks[most-1:] for r in b.members]
     return blocks[:most-1] + [Block(joined(f'{len(left)} other rows', left), left)]
 
-def are_others(block:Block)->bool: return block.row.name==f'{len(block.members)} other rows' # not a row or equal rows
+def are_others(block:Block)->bool: # is it of all rows that have no bar?
+    return block.row.name==f'{len(block.members)} other rows'
 
 # %% ../nbs/visualization/bars.ipynb #57819e58
 def bar_text(

@@ -16,7 +16,7 @@ from .rows import RooflinePoint
 from .tables import more_rows
 
 # %% ../nbs/visualization/display.ipynb #dfe0abf9
-# Of all that is shown in a notebook
+# The rules for what results show in a notebook, as CSS
 style = '''<style>
 .fasterbench { font-size: .9em; line-height: 1.4; } .fasterbench p { margin: .2em 0 .5em; }
 .fasterbench .wide { overflow-x: auto; } .fasterbench table { border-collapse: collapse; color: inherit; }

@@ -67,7 +67,7 @@ def facts(r:Roofline)->dict: # name → words
 _keys = """name phase modules operations type calls flops bytes_moved arithmetic_intensity achieved_gflops bound
     roof utilization_pct roof_time_s time_s time_pct over_s link_bytes link_time_s
     waiting_s moving_s hidden_s waits_for rank_s warm_s cold_s""".split()
-page_columns = {columns[k].name: columns[k] for k in _keys} # heading → `Column`
+page_columns = {columns[k].name: columns[k] for k in _keys} # the columns of a page's table, by their headings
 
 # %% ../nbs/visualization/page.ipynb #4faae31c
 def _text(o): return as_text(o, markup=True)

@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['Entry', 'signature', 'as_field', 'stub', 'entries', 'undocumented', 'anchor', 'as_markdown', 'module_text',
-           'source_url', 'all_entries', 'elsewhere', 'silent_names', 'checks_only', 'without_checks', 'made_names',
-           'used_names', 'makers', 'needed', 'with_setup', 'shown_ranks', 'standing_alone', 'contents', 'exported_to',
-           'in_page_order', 'written', 'ReferenceProc', 'fold_checks', 'pages_of_modules', 'link_targets', 'linked',
-           'LinksProc', 'wrapped', 'wrap_outputs', 'badges', 'BadgesProc']
+           'source_url', 'all_entries', 'home', 'elsewhere', 'silent_names', 'checks_only', 'without_checks',
+           'made_names', 'used_names', 'makers', 'needed', 'with_setup', 'shown_ranks', 'standing_alone', 'contents',
+           'exported_to', 'beside_signatures', 'in_page_order', 'written', 'ReferenceProc', 'fold_checks', 'ChecksProc',
+           'pages_of_modules', 'link_targets', 'linked', 'LinksProc', 'wrapped', 'wrap_outputs', 'badges', 'BadgesProc']
 
 # %% ../nbs/reference.ipynb #e2cd82bb
 import ast, builtins, dis, re, textwrap
+from collections import Counter
 from functools import lru_cache
 from importlib import import_module
 from os.path import relpath
@@ -48,6 +49,7 @@ def _comment(source, node):
 def _dedent(text, n): return re.sub(rf'\n {{{n}}}', '\n', text)
 
 # %% ../nbs/reference.ipynb #bd82a267
+_private = re.compile(r'(?<=\w)=_\w+(?=\s*[,)])') # a default that has no place in the reference
 _self = re.compile(r'\(self(?::(?:\([^)]*\)|[^,()\s]+))?,?[ ]*')
 
 def signature(
@@ -60,7 +62,7 @@ def signature(
     if body.lineno==node.lineno or source.splitlines()[body.lineno-1][:body.col_offset].strip():
         head += _comment(source, node.body[-1])   # the body is on the same line, and the comment behind it
     head = re.sub(r':\s*(#[^\n]*)?$', lambda m: f' {m[1]}' if m[1] else '', head)
-    return _self.sub('(', _dedent(head, node.col_offset), count=1)
+    return _private.sub('=…', _self.sub('(', _dedent(head, node.col_offset), count=1))
 
 # %% ../nbs/reference.ipynb #84ae6370
 def _docstring(node): return ast.get_docstring(node) or ''
@@ -79,6 +81,36 @@ def _method(source, node):
     sig, doc = signature(source, node), _docstring(node).split('\n')[0]
     return sig + (f'\n    "{doc}"' if doc else '')
 
+# %% ../nbs/reference.ipynb #eae8dd58
+def _default(node):
+    "The text of a field's default; `None`: it has none"
+    v, empty = node.value, dict(dict='{}', list='[]')
+    called = ast.unparse(v.func) if isinstance(v, ast.Call) else ''
+    if called.startswith('_'): return empty.get(ast.unparse(node.annotation), '…')
+    if called!='field': return v and ast.unparse(v)
+    told = {o.arg: ast.unparse(o.value) for o in v.keywords}
+    made = told.get('default_factory')
+    return told.get('default', made and empty.get(made, f'{made}()'))
+
+# %% ../nbs/reference.ipynb #e1de2524
+def _field(source, node):
+    "A field with its comment, and with its default in place of what makes it"
+    text, said, v = ast.get_source_segment(source, node), _comment(source, node), node.value
+    if not isinstance(v, ast.Call): return text + said
+    head = text.removesuffix(ast.get_source_segment(source, v)).rstrip(' =')
+    equals = ' = ' if f'{head} =' in text else '='
+    new = head if _default(node) is None else head + equals + _default(node)
+    return f'{new} {said.lstrip()}'.rstrip()
+
+def _aligned(lines):
+    "Comments of short fields stand in the column that most have"
+    one = [o for o in lines if ' # ' in o and not re.search(r'\n|^def ', o)]
+    (at, n), = Counter(o.index(' # ') for o in one).most_common(1) or [(0, 0)]
+    def moved(o):
+        code, _, said = o.partition(' # ')
+        return f'{code.rstrip():{at}} # {said}' if o in one and n>2 else o
+    return [*map(moved, lines)]
+
 # %% ../nbs/reference.ipynb #dee0da41
 def _is_shown(node):
     made = '__init__', '__call__'
@@ -86,8 +118,7 @@ def _is_shown(node):
 
 def _member(source, node):
     "A line of a class, without a method's body; `None`: it is not shown"
-    is_field = isinstance(node, (ast.AnnAssign, ast.Assign))
-    if is_field: return ast.get_source_segment(source, node) + _comment(source, node)
+    if isinstance(node, ast.AnnAssign) and _public(node.target.id): return _field(source, node)
     if not _is_shown(node): return None
     return as_field(source, node) if _is_property(node) else _method(source, node)
 
@@ -98,8 +129,8 @@ def stub(
     "A class without the bodies of its methods"
     bases = ', '.join(map(ast.unparse, node.bases))
     head = f"class {node.name}{f'({bases})' if bases else ''}:"
-    lines = (_member(source, o) for o in node.body)
-    return '\n'.join([head, *(o for o in lines if o)]).replace('\n', '\n    ')
+    lines = [m for o in node.body if (m := _member(source, o))]
+    return '\n'.join([head, *_aligned(lines)]).replace('\n', '\n    ')
 
 # %% ../nbs/reference.ipynb #b5a4e477
 def _owners(node):
@@ -165,7 +196,8 @@ def as_markdown(
     kind = f'*{e.kind}*' if e.kind in ('property', 'value') else ''
     link = f'[source]({url}){{.source-link}}' if url else ''
     text = '' if e.code.endswith(f'# {e.text}') else e.text   # a property's
-    parts = f'### {e.name} {{#{anchor(e.name)}}}', f'{kind} {link}'.strip(), _block(e), text, more
+    place = f'#{anchor(e.name)}' + ' .unnumbered .unlisted'*('.' in e.name)   # members are not in the page's contents
+    parts = f'### {e.name} {{{place}}}', f'{kind} {link}'.strip(), _block(e), text, more
     return '\n\n'.join(filter(None, parts))
 
 # %% ../nbs/reference.ipynb #0833ee8a
@@ -191,13 +223,29 @@ def all_entries()->dict: # module → list of `Entry`
     names = sorted(p.stem for p in get_config().lib_path.glob('*.py') if not p.stem.startswith('_'))
     return {o: entries(module_text(o)) for o in names}
 
+@lru_cache
+def home(
+    module:str, # in which a name is used
+    name:str,
+)->str: # the module that defines it; empty: none of the package
+    "Where a module has a name from"
+    if name in {o.name for o in all_entries().get(module, [])}: return module
+    lib = get_config().lib_path.name
+    for o in ast.walk(ast.parse(module_text(module))):
+        of = (getattr(o, 'module', None) or '').removeprefix(f'{lib}.')
+        if isinstance(o, ast.ImportFrom) and of in all_entries() and name in [k.asname or k.name for k in o.names]:
+            return home(of, name)
+    return ''
+
+# %% ../nbs/reference.ipynb #96812012
 def elsewhere(
     e:Entry,
     module:str, # that defines it
 )->str: # Markdown; empty: nothing
     "What other modules add to a class"
     if e.kind!='class': return ''
-    named = [o.name for k,v in all_entries().items() if k!=module for o in v if o.name.startswith(f'{e.name}.')]
+    added = [(k, o.name) for k,v in all_entries().items() if k!=module for o in v if o.name.startswith(f'{e.name}.')]
+    named = [name for k,name in added if home(k, e.name)==module]
     return f"Defined on other pages: {', '.join(f'`{o}`' for o in named)}." if named else ''
 
 # %% ../nbs/reference.ipynb #8bc71cac
@@ -355,6 +403,30 @@ def exported_to(
     of = [c.directives_['default_exp'] for c in nb.cells if _has(c, 'default_exp')]
     return of[0][0] if of else None
 
+# %% ../nbs/reference.ipynb #5c4d3b03
+def _uses(c, e):
+    "Is one of an entry's names in a cell of code?"
+    return any(re.search(rf"\b{re.escape(o.rpartition('.')[2])}\b", c.source) for o in e.name.split(', '))
+
+def _below(cells, c):
+    "How many of the cells stand above an example: up to the last signature that it uses, or to the example before"
+    n = len(cells)
+    while n and (e := cells[n-1].get('entry_')) and not _uses(c, e): n -= 1
+    return n if n and (cells[n-1].get('entry_') or cells[n-1].get('moved_')) else len(cells)
+
+def beside_signatures(
+    cells:list, # those of a signature have its `Entry` as `entry_`, those before an example `setup_`
+)->list: # of cells
+    "An example behind several signatures goes up to the last of them that it uses"
+    res = []
+    for c in cells:
+        own, n = [c], len(res)
+        if c.cell_type=='code' and not c.get('setup_'):
+            while res and res[-1].get('setup_'): own.insert(0, res.pop())
+            n, c.moved_ = _below(res, c), _below(res, c)<len(res)
+        res[n:n] = own
+    return res
+
 # %% ../nbs/reference.ipynb #7a4aa1fd
 def _introduction(cells):
     "The texts before the first heading and the first code, and the cells after them; a cell is divided at a heading"
@@ -396,6 +468,7 @@ def _example(c, known, ranks, made):
     "The cells of an example at the top, which know what those before it make"
     *before, c.source = standing_alone(c.source, made, known, ranks)
     shown = [*(mk_cell(o) for o in before), c]
+    for o in shown[:-1]: o.setup_ = True
     for o in shown if not ranks else (): known.update(makers(o.source))
     return shown
 
@@ -408,6 +481,7 @@ class ReferenceProc(Processor):
             own = entries(c.source) if _has(c, 'export', 'exports') else []
             found += own
             shown = [_plain(as_markdown(e, source_url(module, e), elsewhere(e, module))) for e in own]
+            for o,e in zip(shown, own): o.entry_ = e
             if not _has(c, 'export', 'exports', 'default_exp'): shown = [c]
             if _has(c, 'top') and shown==[c]:
                 _take_along(cells)
@@ -416,13 +490,28 @@ class ReferenceProc(Processor):
             for o in shown: o.top_ = _has(c, 'top')
             if c.id in said: c.source = shown_ranks(c.source, said[c.id][0])
             cells += shown
-        self.nb.cells[:] = in_page_order(cells, contents(found))
+        self.nb.cells[:] = beside_signatures(in_page_order(cells, contents(found)))
 
 # %% ../nbs/reference.ipynb #95258e78
+_folded = '#| code-fold: true\n#| code-summary: "Checks"\n'
+
 def fold_checks(cell):
     "Fold a cell that checks more than it shows"
     if cell.cell_type!='code' or cell.get('outputs') or 'code-fold' in cell.source: return
-    if checks_only(cell.source): cell.source = f'#| code-fold: true\n#| code-summary: "Checks"\n{cell.source}'
+    if checks_only(cell.source): cell.source = _folded + cell.source
+
+# %% ../nbs/reference.ipynb #cbabe20e
+def _folds(c): return c.cell_type=='code' and c.source.startswith(_folded) and f'{_folded}# on ' not in c.source
+
+class ChecksProc(Processor):
+    "Cells of checks are folded, neighbours together"
+    def cell(self, cell): fold_checks(cell)
+    def end(self):
+        cells = []
+        for c in self.nb.cells:
+            if cells and _folds(cells[-1]) and _folds(c): cells[-1].source += f'\n\n{c.source.removeprefix(_folded)}'
+            else: cells.append(c)
+        self.nb.cells[:] = cells
 
 # %% ../nbs/reference.ipynb #916308c5
 _commands = 'cli', 'options', '__main__', 'reference'

@@ -11,7 +11,7 @@ import math
 from itertools import cycle
 from .core import as_text, plain, si
 from .chart import log_range
-from .labels import Frame, Placer, place, spots_around, text_size
+from .labels import Frame, Placer, linear_ticks, place, spots_around, text_size
 from .marks import colours, hues
 from .roofs import roof_line
 from .sheets import hover_look, left, log_axis, modebar_look, name_shapes, right
@@ -61,7 +61,7 @@ def throughput_lines(go, s)->list: # of traces; empty: how many samples a forwar
 
 # %% ../nbs/visualization/trends.ipynb #609d2350
 def way(points:list)->list: # of (value, `Swept`)-like triples: value, intensity in FLOP/B, rate in FLOP/s
-    "What has a place on logarithmic axes"
+    "Those of the points that logarithmic axes have a place for"
     return [(v, x, y) for v,x,y in points if x and y and math.isfinite(x)]
 
 def whole_way(s)->list: # as `way`
@@ -171,10 +171,16 @@ def _powers(traces, unit):
     return log_axis([low, high]) | dict(automargin=True, ticktext=[si(10.**k, unit, 1) for k in range(low, high+1)])
 
 # %% ../nbs/visualization/trends.ipynb #72848acb
+def _device_panel(go, s):
+    "The bars of devices, with round times below them"
+    memory, compute = device_bars(go, s)
+    most = max((a + b for a,b in zip(memory.x, compute.x)), default=0.)
+    ticks = linear_ticks(most, 's') if most else {}
+    return 'time at the roof', [memory, compute], _axis(rangemode='tozero', **ticks), _axis()
+
 def panels(go, s, top:int)->list: # of (title, traces, x axis, y axis)
     "What the figure shows, from top to bottom"
-    bars = _axis(ticksuffix='s', rangemode='tozero'), _axis()
-    if s.kind=='devices': return [('time at the roof', device_bars(go, s), *bars)]
+    if s.kind=='devices': return [_device_panel(go, s)]
     times = time_lines(go, s)
     found = [(f'time of a {s.what}', times, _values_axis(s), _powers(times, 's'))]
     rate = throughput_lines(go, s)
