@@ -373,7 +373,7 @@ def profile_kernels(self:RooflineAnalyzer,
 @patch
 def _kernels_told(self:RooflineAnalyzer, made, peaks, about, breaks, memory=None):
     "The result; gives its warnings"
-    rows, about = made.rows(peaks), about | dict(graph_breaks=[' '.join(o) for o in breaks])
+    rows, about = made.rows(peaks), about | dict(graph_breaks=[', in '.join(o) for o in breaks])
     totals = sum_rows(rows, made.forwards, made.costs, made.what)
     self.results, self.costs = Roofline(rows, 'kernels', peaks, totals, about, memory), made.costs
     warn_unknown(made.costs)

@@ -18,7 +18,7 @@ class Crossing(NamedTuple):
     "Where a row crosses the ridge"
     name:str|None      # label of the row; `None`: the whole
     before:str         # bound at the smaller values: `"memory"` or `"compute"`
-    after:str|None     # bound at the larger values; `None`: it never crosses
+    after:str|None     # bound at the larger values; `None`: it does not cross at these values
     last:float|None    # last value of the sweep before the crossing
     first:float|None   # first value of the sweep after it
     at:float|None      # interpolated value between; `None`: the roof is another at the two values
@@ -79,7 +79,7 @@ def _affine(c): return '' if c.at is None else {True: 'yes', False: 'no', None: 
 crossing_columns = (   # of a table of crossings
     Column('name', 'name', '', 'of the row', _name),
     Column('before', 'bound', '', 'side at the first values'),
-    Column('after', 'then', '', 'side behind', lambda c: c.after or 'never crosses'),
+    Column('after', 'then', '', 'side behind', lambda c: c.after or 'not in this sweep'),
     Column('between', 'between', '', 'neighbouring values', _between),
     Column('at', 'interpolated', '1', 'along straight lines of work and bytes', _interpolated),
     Column('affine', 'affine', '', 'does a third value lie on these lines?', _affine))

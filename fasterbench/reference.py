@@ -191,12 +191,13 @@ def as_markdown(
     e:Entry,
     url:str='', # of its source; empty: no link
     more:str='', # what is said below
+    listed:bool=True, # in the page's contents?
 )->str:
     "A name's place in the reference"
     kind = f'*{e.kind}*' if e.kind in ('property', 'value') else ''
     link = f'[source]({url}){{.source-link}}' if url else ''
     text = '' if e.code.endswith(f'# {e.text}') else e.text   # a property's
-    place = f'#{anchor(e.name)}' + ' .unnumbered .unlisted'*('.' in e.name)   # members are not in the page's contents
+    place = f'#{anchor(e.name)}' + ' .unnumbered .unlisted'*(not listed)
     parts = f'### {e.name} {{{place}}}', f'{kind} {link}'.strip(), _block(e), text, more
     return '\n\n'.join(filter(None, parts))
 
@@ -247,6 +248,11 @@ def elsewhere(
     added = [(k, o.name) for k,v in all_entries().items() if k!=module for o in v if o.name.startswith(f'{e.name}.')]
     named = [name for k,name in added if home(k, e.name)==module]
     return f"Defined on other pages: {', '.join(f'`{o}`' for o in named)}." if named else ''
+
+def _listed(e, module):
+    "Is a name in its page's contents? A method is where its class is of another page"
+    of, dot, _ = e.name.partition('.')
+    return not dot or home(module, of)!=module
 
 # %% ../nbs/reference.ipynb #8bc71cac
 def silent_names()->list: # of texts: module and name
@@ -480,7 +486,8 @@ class ReferenceProc(Processor):
         for c in self.nb.cells:
             own = entries(c.source) if _has(c, 'export', 'exports') else []
             found += own
-            shown = [_plain(as_markdown(e, source_url(module, e), elsewhere(e, module))) for e in own]
+            about = [(e, source_url(module, e), elsewhere(e, module), _listed(e, module)) for e in own]
+            shown = [_plain(as_markdown(*o)) for o in about]
             for o,e in zip(shown, own): o.entry_ = e
             if not _has(c, 'export', 'exports', 'default_exp'): shown = [c]
             if _has(c, 'top') and shown==[c]:
