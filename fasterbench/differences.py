@@ -16,7 +16,7 @@ from .compare import Comparison, _change, _signed, _times, differ, taken
 from .core import any_console, as_text, si, so_many, write_file
 from .display import framed, html_cell, in_columns
 from .files import _list, _object, _one_of, _refuse, _whole, _words
-from .files import as_json, as_picture, check_ending, pictures
+from .files import as_json, as_picture, check_ending, check_format, pictures
 from .matching import Pair, hows
 from .page import figure_page
 from .phases import phases
@@ -328,10 +328,7 @@ def _check_once(pairs, a, b):
 # %% ../nbs/visualization/differences.ipynb #19315cbc
 def _read(d):
     "The comparison of what a file holds; anything else is refused"
-    if not isinstance(d, dict) or d.get('format')!=_format:
-        raise ValueError(f"it does not say that its format is {_format!r}")
-    if d.get('version')!=_format_version:
-        raise ValueError(f"its version is {d.get('version')!r:.60}, and this fasterbench reads {_format_version}")
+    check_format(d, _format, (_format_version,))
     a, b = (Roofline.from_record(d.get(side)) for side in 'ab')
     return Comparison(_check_once(_list(_pair_of(a, b))('pairs', d.get('pairs')), a, b), a, b)
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['dtypes', 'later_fields', 'row_fields', 'projection_fields', 'totals_fields', 'memory_fields', 'size_limit', 'formats',
-           'pictures', 'as_json', 'as_picture', 'check_ending']
+           'pictures', 'check_format', 'as_json', 'as_picture', 'check_ending']
 
 # %% ../nbs/results/files.ipynb #70746e59
 import json, math
@@ -233,18 +233,27 @@ def _rank(place, v): return _made(_object(place, v, _one)) # of another rank
 
 _result = dict(format=_words, version=_whole) | _one | dict(ranks=_list(_maybe(_rank), tuple))
 
+# %% ../nbs/results/files.ipynb #847728f2
+def check_format(
+    d, # what a JSON file holds
+    name:str, # of the format that is asked for
+    versions:tuple, # that can be read
+):
+    "Refuse what is of another format, or of a version that can't be read"
+    said = d.get('format') if isinstance(d, dict) else None
+    if said!=name:
+        raise ValueError(f"it does not say that its format is {name!r}" + (f", but {said!r:.60}" if said else ''))
+    v = d.get('version')
+    if type(v) is not int or v not in versions:
+        raise ValueError(f"its version is {v!r:.60}, and this fasterbench reads {', '.join(map(str, versions))}")
+
 # %% ../nbs/results/files.ipynb #89554758
 @patch(cls_method=True)
 def from_record(cls:Roofline,
     d, # what `record` gave
 )->Roofline:
     "The result of a record; anything else is refused"
-    said = d.get('format') if isinstance(d, dict) else None
-    if said!=_format:
-        raise ValueError(f"it does not say that its format is {_format!r}" + (f", but {said!r:.60}" if said else ''))
-    v = d.get('version')
-    if type(v) is not int or v not in _readable:
-        raise ValueError(f"its version is {v!r:.60}, and this fasterbench reads {', '.join(map(str, _readable))}")
+    check_format(d, _format, _readable)
     _about('about', d.get('about', {}))
     read = _object('', d, _result)
     res, ranks = _made(read), read.get('ranks', ())

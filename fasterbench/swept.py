@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from .columns import Column, of_step, picked
 from .core import any_console, as_text, si, write_file
 from .display import framed, in_columns
-from .files import as_json
+from .files import as_json, check_ending, check_format
 from .operations import arithmetic_intensity
 from .results import Roofline
 from .roof import HardwarePeaks, paired, refuse_constant
@@ -380,9 +380,7 @@ def save(self:Sweep,
     path:str|Path, # of the file; its ending is one of `sweep_formats`
 )->Path:
     "Write the sweep to a file, all of it or nothing"
-    end = Path(path).suffix.lower()
-    if end not in sweep_formats: raise ValueError(f"path={str(path)!r}: known endings are {', '.join(sweep_formats)}")
-    return write_file(path, sweep_formats[end](self))
+    return write_file(path, sweep_formats[check_ending(path, sweep_formats)](self))
 
 # %% ../nbs/results/swept.ipynb #782339f2
 _readers = dict(   # field → type of what it holds
@@ -400,10 +398,7 @@ def _check_fields(d):
 # %% ../nbs/results/swept.ipynb #df8ee07a
 def _read(d):
     "The sweep of what a file holds; anything else is refused"
-    if not isinstance(d, dict) or d.get('format')!=_format:
-        raise ValueError(f"it does not say that its format is {_format!r}")
-    if d.get('version')!=_format_version:
-        raise ValueError(f"its version is {d.get('version')!r:.60}, and this fasterbench reads {_format_version}")
+    check_format(d, _format, (_format_version,))
     _check_fields(d)
     about = {k: d[k] for k in ('values', 'name', 'per', 'items', 'unit')}
     return Sweep(map(Roofline.from_record, d['results']), **about)
