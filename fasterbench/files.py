@@ -14,12 +14,14 @@ from numbers import Integral, Real
 from pathlib import Path
 import torch
 from fastcore.basics import patch
+from .collectives import Collective
 from .consistency import finite
 from .core import as_text, write_file
 from .page import as_html
 from .peaks import HardwarePeaks
 from .projection import Projection
 from .footprint import Footprint
+from .links import bus_factors
 from .phases import Place, phases
 from .results import Roofline, kinds
 from .roof import paired, refuse_constant
@@ -68,7 +70,7 @@ def _list(read, kind=list):
 # that files of earlier versions do not have
 later_fields = 'phase', 'recomputed', 'what', 'memory', 'boundaries', 'boundary_bytes', 'fused_roof_time_s', \
     'eager_bytes', 'modules', 'operations', 'link_bytes', 'link_time_s', 'waiting_s', 'waits_for', 'hidden_s', \
-    'rank_s', 'ranks'
+    'rank_s', 'ranks', 'collectives'
 
 def _object(place, v, readers):
     "An object with just these keys, each value read"
@@ -89,6 +91,12 @@ def _by_rank(place, v): # rank → seconds
     if not isinstance(v, dict): _refuse(place, v, 'an object')
     if odd := [k for k in v if not k.isdecimal()]: _refuse(f'a key of {place}', odd[0], 'a rank')
     return {int(k): _amount(f'{place}[{k!r}]', s) for k,s in v.items()}
+
+_of_collective = dict(kind=_one_of([*bus_factors]), group=_words, ranks=_whole, nbytes=_amount, calls=_whole)
+
+def _collectives(place, v): # `Collective` → calls
+    found = _list(lambda place, o: _object(place, o, _of_collective))(place, v)
+    return Counter({Collective(o['kind'], o['group'], o['ranks'], o['nbytes']): o['calls'] for o in found})
 
 def _samples(place, v): # seconds; there are many, and nearly always they are in order
     good = isinstance(v, list) and all(type(o) is float and math.isfinite(o) for o in v)
@@ -116,7 +124,7 @@ row_fields = dict(name=_words, type=_words, flops=_amount, bytes_moved=_amount, 
     called_s=_some, samples=_samples, unknown=_counter, phase=_maybe(_one_of(phases)), recomputed=_amount,
     boundary_bytes=_least, fused_roof_time_s=_least, eager_bytes=_least,
     modules=_list(_words, tuple), operations=_list(_words, tuple), link_bytes=_amount, link_time_s=_least,
-    waiting_s=_least, waits_for=_by_rank, hidden_s=_some, rank_s=_list(_some, tuple))
+    waiting_s=_least, waits_for=_by_rank, hidden_s=_some, rank_s=_list(_some, tuple), collectives=_collectives)
 # Field of a projected row → how it is checked
 projection_fields = row_fields | dict(was_bound=_maybe(_bound), was_roof_time_s=_least)
 # Field of the totals → how it is checked
@@ -164,7 +172,8 @@ def _row_record(place, r):
     known = {RooflinePoint: row_fields, Projection: projection_fields}.get(type(r))
     if known is None:
         raise ValueError(f"{place} is of the class {type(r).__name__}: rows are RooflinePoint or Projection")
-    return {k: _plain(getattr(r, k)) for k in known}
+    sent = [{**{k: getattr(o, k) for k in _of_collective if k!='calls'}, 'calls': n} for o,n in r.collectives.items()]
+    return {k: _plain(getattr(r, k)) for k in known} | dict(collectives=_plain(sent))
 
 # %% ../nbs/results/files.ipynb #767c4214
 def _edge_record(boundaries):

@@ -49,10 +49,10 @@ def _check_target(name, path):
     real = Path(os.path.realpath(path))   # of a link, what it leads to
     if not real.parent.is_dir(): raise ValueError(f"{name}={path!r}: there is no such folder")
     if real.is_dir(): raise ValueError(f"{name}={path!r} is a folder")
-    new = not real.exists()
-    if not new and not real.is_file(): return   # a pipe
-    with open(real, 'a'), tempfile.NamedTemporaryFile(dir=real.parent): pass
-    if new: real.unlink()
+    if real.is_file():
+        with open(real, 'a'): pass
+    elif real.exists(): return   # a pipe
+    with tempfile.NamedTemporaryFile(dir=real.parent): pass   # and not the file itself: other processes look, too
 
 # %% ../nbs/options.ipynb #bd46e8fb
 _endings = dict(html=('.html', '.htm'), save=('.json',))   # of files of one format, by the option

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 import torch
+from collections import Counter
 from fastcore.basics import patch
+from .collectives import Collective
 from .core import resolve_dtype
+from .links import bus_bytes
 from .operations import arithmetic_intensity, place
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .roof import peaks_of
-from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, warn_no_ceiling
+from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, quoted, roof_name
+from .rows import under_link, warn_no_ceiling
 
 # %% ../nbs/analysis/projection.ipynb #7fa1f9a0
 @dataclass
@@ -30,20 +34,19 @@ class Projection(RooflinePoint):
     def over_s(self)->None: return None # its time is of another machine than its roof
 
 # %% ../nbs/analysis/projection.ipynb #393c48c8
-def _link_s(r, peaks)->float|None: # seconds; `None`: there is no link of its group
-    "The least time of a row's collectives over the links of other peaks"
+def _messages(r, peaks)->Counter: # `Collective` → calls
+    "A row's collectives; a file from before they were kept has their sum, which is taken as messages of one size"
     link = next((o for o in peaks.links if o.group==r.group), None)
-    if link is None: return None
-    latency_s, bandwidth = link.of_kind(r.type)
-    return max(r.calls*latency_s, r.link_bytes/bandwidth)
+    if r.collectives or link is None: return r.collectives
+    share = bus_bytes(r.type, 1, link.ranks)
+    return Counter({Collective(r.type, r.group, link.ranks, r.link_bytes/r.calls/share if share else 0): r.calls})
 
 def _over_link(r, peaks):
     "A row of collectives over the link of its group"
-    s = _link_s(r, peaks)
     return Projection(name=r.name, type=r.type, phase=r.phase, calls=r.calls, flops=0, bytes_moved=0, time_s=r.time_s,
-        time_pct=r.time_pct, arithmetic_intensity=None, achieved_gflops=None, utilization_pct=None,
-        bound='undefined' if s is None else 'link', roof=None if s is None else f'link {r.group}', roof_time_s=s,
-        link_time_s=s, link_bytes=r.link_bytes, fused_roof_time_s=s, was_bound=r.bound, was_roof_time_s=r.roof_time_s)
+        time_pct=r.time_pct, arithmetic_intensity=None, achieved_gflops=None, link_bytes=r.link_bytes,
+        collectives=r.collectives, was_bound=r.bound, was_roof_time_s=r.roof_time_s,
+        **under_link(_messages(r, peaks), peaks, None))
 
 # %% ../nbs/analysis/projection.ipynb #4b712202
 def _projected(r, peaks, dtype):
@@ -57,8 +60,9 @@ def _projected(r, peaks, dtype):
     at = place(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
     side, roof_s = (at.bound, at.roof_time_s) if at else ('undefined', None)
     edge = None if r.boundary_bytes is None else r.boundary_bytes*(nbytes/r.bytes_moved if r.bytes_moved else 1)
+    roof = at and roof_name(SimpleNamespace(dtype=other, bytes_moved=nbytes), peaks, r.flops/ceiling, False)
     return Projection(name=r.name, type=r.type, phase=r.phase, recomputed=r.recomputed, calls=r.calls, params=r.params,
-        unknown=r.unknown, dtype=other, boundary_bytes=edge,
+        unknown=r.unknown, dtype=other, roof=roof, collectives=r.collectives, boundary_bytes=edge,
         fused_roof_time_s=fused_s(r.flops/ceiling, edge, peaks) if known else None,
         flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, time_s=r.time_s, time_pct=r.time_pct,
         arithmetic_intensity=ai, achieved_gflops=None, bound=side, utilization_pct=None, roof_time_s=roof_s,

@@ -194,7 +194,8 @@ def _exchanged(rows): # fields of `RooflinePoint`
     "What rows exchange with other ranks, as one"
     whom = sum((Counter(r.waits_for) for r in rows), Counter())
     return dict(link_bytes=sum(r.link_bytes for r in rows), link_time_s=_link_s(rows), rank_s=_on_ranks(rows),
-        waiting_s=_known(rows, 'waiting_s'), hidden_s=_known(rows, 'hidden_s'), waits_for=dict(whom))
+        waiting_s=_known(rows, 'waiting_s'), hidden_s=_known(rows, 'hidden_s'), waits_for=dict(whom),
+        collectives=sum((r.collectives for r in rows), Counter()))
 
 # %% ../nbs/results/results.ipynb #f39553c1
 def joined(

@@ -66,6 +66,7 @@ class RooflinePoint:
     waits_for:dict = field(default_factory=dict, repr=False) # of collectives: rank → seconds of waiting for it
     hidden_s:float|None = field(default=None, repr=False)    # of collectives: seconds that they ran beside other work
     rank_s:tuple = field(default=(), repr=False)           # seconds on each rank; `None` for one that has no such row
+    collectives:Counter = field(default_factory=Counter, repr=False) # `Collective` → calls
 
 # %% ../nbs/results/rows.ipynb #14381520
 beside_kernels = 'compiled code' # the type of such a row
@@ -235,17 +236,18 @@ def link_of(
     return min(filter(of, peaks.links), key=lambda o: o.group!=collective.group, default=None)
 
 def link_s(
-    cost, # `ModuleCost` of collectives
+    collectives:Counter, # `Collective` → calls
     peaks:HardwarePeaks,
 )->float|None: # seconds; `None`: a link is not known
     "The least time of collectives, one after the other"
-    links = [(link_of(o, peaks), o, n) for o,n in cost.collectives.items()]
-    return None if any(l is None for l,*_ in links) else sum(n*l.time_s(o.kind, o.nbytes) for l,o,n in links)
+    links = [(link_of(o, peaks), o, n) for o,n in collectives.items()]
+    if not links or any(l is None for l,*_ in links): return None
+    return sum(n*l.time_s(o.kind, o.nbytes) for l,o,n in links)
 
 # %% ../nbs/results/rows.ipynb #2d7eaecf
-def under_link(cost, peaks, run_s)->dict: # fields of `RooflinePoint`
-    "Where collectives stand under the roof of their group's link"
-    s, group = link_s(cost, peaks), next(iter(cost.collectives)).group
+def under_link(collectives, peaks, run_s)->dict: # fields of `RooflinePoint`
+    "Where collectives stand under the roof of their group's link; an empty `Counter`: they are not known"
+    s, group = link_s(collectives, peaks), next((o.group for o in collectives), None)
     if s is None: return _nowhere
     return dict(bound='link', utilization_pct=utilization_pct(s, run_s) if run_s else None, roof_time_s=s,
         roof=f'link {group}', cache_time_s=s, fused_roof_time_s=s, link_time_s=s)
@@ -269,7 +271,7 @@ def under_roof(
     run_s:float|None, # seconds that the work took; `None`: not run
 )->dict: # fields of `RooflinePoint`
     "Where work stands under `peaks`"
-    if cost.collectives: return under_link(cost, peaks, run_s)
+    if cost.collectives: return under_link(cost.collectives, peaks, run_s)
     ceiling = ceiling_for(cost, peaks)
     if cost.unknown or ceiling is None: return _nowhere
     at, arithmetic_s = place(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth), cost.flops/ceiling
@@ -300,7 +302,7 @@ def roofline_point(
         time_pct=100*time_s/forward_s if samples else None, working_set=cost.working_set,
         ran=sum(ran) if ran else None, called_s=called_s, samples=samples, unknown=cost.unknown,
         boundary_bytes=cost.own_boundary, eager_bytes=cost.eager_bytes, link_bytes=cost.link_bytes,
-        **under_roof(cost, peaks, run_s))
+        collectives=cost.collectives, **under_roof(cost, peaks, run_s))
 
 # %% ../nbs/results/rows.ipynb #3a82003c
 def link_intensities(
