@@ -6,7 +6,8 @@
 __all__ = ['Ended', 'ended_ranks', 'run_ranks', 'ranks_magic', 'load_ipython_extension']
 
 # %% ../nbs/core/ranks.ipynb #d5254494
-import os, socket, subprocess, sys, tempfile, time
+import os, signal, socket, sys, tempfile, time
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,37 +40,43 @@ class Ended(NamedTuple):
     err:str  # what it wrote to standard error
 
 # %% ../nbs/core/ranks.ipynb #d515e7fe
-def _start(script, rank, n, port, folder):
-    "A process for one rank"
+def _run(script, rank, n, port):
+    "What the process of one rank does: it runs the script, and writes to files beside it"
+    for number,what in ((1, 'out'), (2, 'err')):
+        with open(script.parent/f'{rank}.{what}', 'w') as f: os.dup2(f.fileno(), number)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     said = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=n, LOCAL_WORLD_SIZE=n, MASTER_ADDR='localhost', MASTER_PORT=port)
-    env = dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=os.pathsep.join(p for p in sys.path if p),
-        **{k: str(v) for k,v in said.items()})
-    out, err = (open(folder/f'{rank}.{o}', 'w') for o in ('out', 'err'))
-    with out, err: return subprocess.Popen([sys.executable, script], env=env, stdout=out, stderr=err)
+    os.environ.update({k: str(v) for k,v in said.items()}, OMP_NUM_THREADS='1')
+    exec(compile(script.read_text(), script, 'exec'), dict(__name__='__main__'))
 
 def _ended(processes, folder, end):
     "What became of processes; those that are not over at the time `end` are killed"
     for p in processes:
-        try: p.wait(max(end - time.monotonic(), 0.1))
-        except subprocess.TimeoutExpired: p.kill(); p.wait()
-    def text(rank, what): return (folder/f'{rank}.{what}').read_text()
-    return [Ended(p.returncode, text(i, 'out'), text(i, 'err')) for i,p in enumerate(processes)]
+        p.join(max(end - time.monotonic(), 0.1))
+        if p.exitcode is None: p.kill(); p.join()
+    def text(rank, what): return f.read_text() if (f := folder/f'{rank}.{what}').exists() else ''
+    return [Ended(p.exitcode, text(i, 'out'), text(i, 'err')) for i,p in enumerate(processes)]
 
 # %% ../nbs/core/ranks.ipynb #8ee57e40
 def ended_ranks(
     code:str, # Python
     n:int=2, # processes
     timeout:float=120., # seconds; who is not over then is killed
+    joined:bool=True, # do they form the group before the code runs?
 )->list: # of `Ended`
     "Run `code` in processes that form a group, and tell what became of each"
     with tempfile.TemporaryDirectory() as d:
         folder, script = Path(d), Path(d)/'script.py'
-        script.write_text(_before + code + _after)
-        port, end = _free_port(), time.monotonic() + timeout
-        processes = [_start(script, i, n, port, folder) for i in range(n)]
-        try: return _ended(processes, folder, end)
+        script.write_text(_before + code + _after if joined else code)
+        port, end, method = _free_port(), time.monotonic() + timeout, get_context('forkserver')
+        method.set_forkserver_preload(['torch', 'torch.distributed'])   # once, for all that are forked from it
+        processes = [method.Process(target=_run, args=(script, i, n, port), daemon=True) for i in range(n)]
+        try:
+            for p in processes: p.start()
+            return _ended(processes, folder, end)
         finally:
-            for p in processes: p.kill()
+            for p in processes:
+                if p.pid: p.kill()
 
 # %% ../nbs/core/ranks.ipynb #9eeca3f6
 def run_ranks(
