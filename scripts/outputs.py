@@ -1,75 +1,106 @@
-"""Does a notebook run, and are its saved outputs what its cells show?
+"""Saved outputs are documentation: they are made again by this script, and belong to the cell that they stand below.
 
-Texts are compared as they are; of a figure its traces' names and its notes. What is measured differs from run to run:
-a cell with the directive `#| measured` has to show the same kinds of outputs only.
+Each cell that shows something carries a stamp: a hash of its source, of the cells before it that it depends on, and of what it
+shows. So a cell that was changed after its output was made is seen on any machine, without running it.
 
-    python scripts/outputs.py NOTEBOOK…
+    python scripts/outputs.py                      # which cells are behind
+    python scripts/outputs.py --refresh            # run the notebooks that have such cells again, and save what they show
+    python scripts/outputs.py --refresh costs cli  # these notebooks, whatever their stamps say
 """
-import json, os, re, signal, sys
-from itertools import groupby
-from pathlib import Path
+import ast, builtins, hashlib, json, os, re, sys
 
-top = Path(__file__).resolve().parent.parent
-figure = 'application/vnd.plotly.v1+json'
+from execnb.nbio import read_nb, write_nb
+from fastcore.script import Param, call_parse, store_true
+from IPython.core.inputtransformer2 import TransformerManager
+from nbdev.clean import clean_nb
+from notebooks import apart, bound_names, notebooks, ran, top
 
-def kind_and_text(output):
-    "What an output is, and what can be read of it"
-    if output['output_type']=='stream': return output['name'], ''.join(output['text'])
-    data = output.get('data', {})
-    if figure in data:
-        drawn = data[figure]
-        notes = [o.get('text') for o in drawn['layout'].get('annotations', [])]
-        notes += [o['label']['text'] for o in drawn['layout'].get('shapes', []) if 'label' in o]
-        return figure, '\n'.join(map(str, [*(o.get('name') for o in drawn['data']), *notes]))
-    kind = next((k for k in ('text/html', 'text/markdown', 'text/plain') if k in data), 'other')
-    return kind, ''.join(data.get(kind, ''))
+key = 'stamp'   # of a cell's metadata; settings.ini lets it pass nbdev_clean
 
-def shown(cell):
-    "What a cell shows: kinds and texts, with what was printed piece by piece as one"
-    some = [o for o in cell.get('outputs', []) if o.get('data') or o['output_type']=='stream' and o['name']!='stderr']
-    found = [kind_and_text(o) for o in some]
-    return [(kind, ''.join(text for _,text in group)) for kind,group in groupby(found, key=lambda o: o[0])]
+def parsed(source):
+    "A cell's code as Python has it; magics are calls"
+    return ast.parse(TransformerManager().transform_cell(source))
 
-def first_difference(old, new):
-    "The first line in which two texts differ, in words"
-    lines = zip([*old.split('\n'), '(no more)'], [*new.split('\n'), '(no more)'])
-    was, now = next((a, b) for a,b in lines if a!=b)
-    return f'saved: {was[:100]}\n       now:   {now[:100]}'
+def used_names(tree): return {o.id for o in ast.walk(tree) if isinstance(o, ast.Name)} - {*dir(builtins), 'get_ipython'}
 
-def stale(cell, saved, now):
-    "How what a cell shows differs from what was saved, in words, or `None`"
-    measured = re.search(r'(?m)^#\| *measured', ''.join(cell['source']))
-    if measured and not (saved and now): return None   # it may have had nothing to say
-    if [k for k,_ in saved]!=[k for k,_ in now]:
-        return f"saved: {', '.join(k for k,_ in saved) or 'nothing'}; now: {', '.join(k for k,_ in now) or 'nothing'}"
-    return None if measured else next((first_difference(a, b) for (_,a),(_,b) in zip(saved, now) if a!=b), None)
+def changed_names(tree):
+    "The names to which a cell gives values, or whose objects it may change: `x.n = 1`, `x[0] = 1`, `x.append(1)`"
+    def root(o):
+        while isinstance(o, (ast.Attribute, ast.Subscript, ast.Call)): o = o.func if isinstance(o, ast.Call) else o.value
+        return {o.id} if isinstance(o, ast.Name) else set()
+    found = set(bound_names(ast.unparse(tree)))
+    for o in ast.walk(tree):
+        if isinstance(getattr(o, 'ctx', None), ast.Store) and not isinstance(o, ast.Name): found |= root(o)
+        if isinstance(o, ast.Expr) and isinstance(o.value, ast.Call): found |= root(o.value.func)
+    return found
 
-def run(path):
-    "The notebook's cells after a run of all of them; `None` for those that are not run"
-    from execnb.shell import CaptureShell
-    from nbdev.frontmatter import FrontmatterProc
-    from nbdev.process import NBProcessor
-    sys.path.insert(0, str(top))
-    os.environ['IN_TEST'] = '1'   # as nbdev's own tests have it
-    signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without
-    os.chdir(path.parent)
-    nb, shell = NBProcessor(path, procs=FrontmatterProc, process=True).nb, CaptureShell(path)
-    def skipped(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.source
-    for o in nb.cells: o.outputs = []   # a cell that shows nothing would keep what was saved
-    try: shell.run_all(nb, exc_stop=True, preproc=skipped)
-    except BaseException as e: raise RuntimeError(shell.prettytb(fname=path)) from e
-    return [None if skipped(c) else c for c in nb.cells]
+def sources(cells):
+    "For each cell of code the sources that its output depends on: its own, and those before it that its names lead to"
+    trees = [parsed(c.source) if c.cell_type=='code' else None for c in cells]
+    uses, changes = ([f(t) if t else set() for t in trees] for f in (used_names, changed_names))
+    def needed(i):
+        wanted, found = set(uses[i]), [i]
+        for j in range(i-1, -1, -1):
+            if changes[j] & wanted: found.insert(0, j); wanted |= uses[j]
+        return '\n'.join(cells[j].source for j in found)
+    return [needed(i) if t else '' for i,t in enumerate(trees)]
 
-def problem(path, any_output=False):
-    "What is wrong with a notebook, in words, or `None`; its cells may show anything where that is not compared"
-    path = Path(path).resolve()
-    saved = json.loads(path.read_text())['cells']
-    if any_output: return run(path) and None
-    found = [(old, stale(old, shown(old), shown(new))) for old,new in zip(saved, run(path), strict=True) if new]
-    said = [f'{"".join(old["source"]).strip()[:60]!r}\n       {odd}' for old,odd in found if odd]
-    return 'saved outputs are not what these cells show:\n     ' + '\n     '.join(said) if said else None
+def stamp(source, outputs):
+    "A hash of what a cell depends on, and of what it shows"
+    return hashlib.sha256((source + json.dumps(outputs, sort_keys=True)).encode()).hexdigest()[:16]
 
-if __name__=='__main__':
-    found = {p: problem(p) for p in sys.argv[1:]}
-    print(*(f"{p}: {o or 'as saved'}" for p,o in found.items()), sep='\n')
-    sys.exit(any(found.values()))
+def behind(path):
+    "The cells whose saved outputs are not of their source as it is now"
+    cells = read_nb(path).cells
+    for c,source in zip(cells, sources(cells)):
+        if c.get('outputs') and c.metadata.get(key)!=stamp(source, c.outputs): yield c
+
+home = re.compile(r'/(root|home|work|tmp|Users)/[\w.+-]+')
+address = re.compile(r'<(function|bound method) | at 0x[0-9a-f]{6}')
+
+def problems(path):
+    "What is wrong with the saved outputs of a notebook, in words"
+    for c in behind(path): yield f'behind its cell, or another: {c.source.strip()[:70]!r}'
+    outputs = [o for c in read_nb(path).cells for o in c.get('outputs', [])]
+    text = json.dumps(outputs)
+    for what,found in (('a path', home.search(text)), ('where an object is', address.search(text))):
+        if found: yield f'an output shows {what}: {found.group()}'
+    if any(o['output_type']=='error' for o in outputs): yield 'an output is an error'
+
+def kept(output):
+    "Is it part of the page? Bars of progress and warnings of libraries are not"
+    return output['output_type']!='stream' or output['name']!='stderr'
+
+def make_again(path):
+    "Run a notebook, with all drawn examples, and save what its cells show; the processor's seconds that it took"
+    os.environ['FASTERBENCH_ALL'] = '1'
+    made, seconds = apart(ran, path)
+    nb = read_nb(path)
+    for c,outputs in zip(nb.cells, made, strict=True):
+        if c.cell_type=='code': c.outputs = [o for o in outputs or [] if kept(o)]
+    clean_nb(nb)
+    for c,source in zip(nb.cells, sources(nb.cells)):
+        if c.get('outputs'): c.metadata[key] = stamp(source, c.outputs)
+    write_nb(nb, path)
+    return seconds
+
+def asked_for(names):
+    "The notebooks of these names, such as `costs` or `tutorials/roofline`"
+    for name in names:
+        found = [p for p in notebooks() if f'/{p.relative_to(top).with_suffix("").as_posix()}'.endswith(f'/{name}')]
+        if not found: sys.exit(f'{name!r}: no notebook in nbs has this name')
+        yield from found
+
+@call_parse
+def main(
+    names:Param('notebooks, such as costs or tutorials/roofline', nargs='*'), # none: those with cells that are behind
+    refresh:store_true=False, # run them and save what they show, instead of saying what is wrong
+):
+    "Which saved outputs are not of their cells as they are now? Or make them again"
+    paths = [*asked_for(names)] or [p for p in notebooks() if not refresh or any(behind(p))]
+    if refresh:
+        for p in paths: print(f'{p.relative_to(top)}: {make_again(p):.0f} s of the processor', flush=True)
+        return
+    found = [f'{p.relative_to(top)}: {o}' for p in paths for o in problems(p)]
+    print(*found, f'{len(found)} saved outputs are not in order', sep='\n')
+    sys.exit(bool(found))

@@ -1,0 +1,69 @@
+"""Runs a notebook in a process of its own, with what it exports taken from the package instead of defined again.
+
+So what its other cells see is what people import: a name that a module lacks, because only a cell beside it has imported it,
+is missed here as it would be missed there. The process is forked from one that has torch and what else takes long loaded already, and the package not.
+"""
+import ast, json, os, resource, signal, symtable, sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from traceback import TracebackException
+
+from nbdev.process import NBProcessor, Processor
+
+top = Path(__file__).resolve().parent.parent
+loaded_before = ['torch', 'torch.distributed', 'torch._dynamo', 'torch.utils.flop_counter', 'torchvision', 'numpy', 'pandas',
+    'plotly.graph_objects', 'hypothesis', 'nbdev.process', 'execnb.shell', 'fastcore.test']
+
+def notebooks():
+    "The notebooks of this project, as nbdev finds them"
+    return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
+
+def is_method(node):
+    "A function that `@patch` puts into a class, and not into the module"
+    return isinstance(node, ast.FunctionDef) and any('patch' in ast.unparse(o) for o in node.decorator_list)
+
+def bound_names(source):
+    "The names that a piece of code gives values to at its top level"
+    found = symtable.symtable(source, 'cell', 'exec').get_symbols()
+    methods = {o.name for o in ast.parse(source).body if is_method(o)}
+    return [o.get_name() for o in found if (o.is_assigned() or o.is_imported()) and o.get_name() not in methods]
+
+class FromPackage(Processor):
+    "Puts an import of what an exported cell defines in that cell's place"
+    def _default_exp_(self, cell, module): self.module = module
+    def _export_(self, cell, module=None):
+        names = ', '.join(bound_names(cell.source))
+        cell.source = f'from fasterbench.{module or self.module} import {names}' if names else ''
+    _exporti_ = _exports_ = _export_
+
+def never_run(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.source
+
+def failure(e, shell, path):
+    "Which cell failed, and how: the traceback begins in the cell"
+    told = TracebackException.from_exception(e)
+    at = next((i for i,o in enumerate(told.stack) if o.filename.startswith('<ipython-input')), 0)
+    told.stack[:] = told.stack[at:]
+    return f"{path.name}, cell {shell._cell_idx - 1}:\n{''.join(told.format())}"
+
+def ran(path):
+    "The cells of a notebook with what a run of them shows, and the processor's seconds that the run took"
+    from execnb.shell import CaptureShell
+    from nbdev.frontmatter import FrontmatterProc
+    os.environ['IN_TEST'] = '1'   # as nbdev's own tests have it
+    os.environ.pop('COLUMNS', None)   # tables are as wide as they are without a terminal
+    signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without
+    os.chdir(path.parent)
+    nb, shell = NBProcessor(path, procs=[FrontmatterProc, FromPackage], process=True).nb, CaptureShell(path)
+    for o in nb.cells: o.outputs = []   # a cell that shows nothing would keep what was saved
+    try: shell.run_all(nb, exc_stop=True, preproc=never_run)
+    except BaseException as e: raise RuntimeError(failure(e, shell, path)) from None
+    used = [resource.getrusage(o) for o in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    shown = json.loads(json.dumps([None if never_run(c) else c.outputs for c in nb.cells]))
+    return shown, sum(o.ru_utime + o.ru_stime for o in used)
+
+def apart(f, *args, timeout=900):
+    "What `f(*args)` returns in a process of its own, forked from one that has loaded what takes long to load"
+    method = get_context('forkserver')
+    method.set_forkserver_preload(loaded_before)
+    with ProcessPoolExecutor(1, mp_context=method) as pool: return pool.submit(f, *args).result(timeout)

@@ -1,0 +1,39 @@
+"Options of the tests, and what they share"
+import os, re, subprocess, sys
+from pathlib import Path
+
+import pytest
+
+top = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(top/'scripts'))
+os.environ.setdefault('OMP_NUM_THREADS', '1')   # tests run side by side, and assert counts, not times
+
+def pytest_addoption(parser):
+    parser.addoption('--all', action='store_true', help='whole what is a sample otherwise')
+    parser.addoption('--changed', action='store_true', help='what the changes since the last commit can reach, nearest first')
+
+def pytest_configure(config):
+    if config.getoption('all'): os.environ['FASTERBENCH_ALL'] = '1'   # for notebooks
+    import fasterbench
+    if Path(fasterbench.__file__).resolve().parent!=top/'fasterbench':
+        raise pytest.UsageError(f'fasterbench is {fasterbench.__file__}, and not of this checkout: pip install -e .')
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption('changed'): return
+    from reach import distances
+    far = distances()
+    def distance(item): return min((far[o] for o in far if o in item.nodeid), default=None)
+    config.hook.pytest_deselected(items=[o for o in items if distance(o) is None])
+    items[:] = sorted((o for o in items if distance(o) is not None), key=distance)
+
+@pytest.fixture
+def whole(request): return request.config.getoption('all')
+
+@pytest.fixture
+def script():
+    "Runs a script of this repository in a process of its own; how it failed is the test's message"
+    def run(*args, **kwargs):
+        done = subprocess.run([sys.executable, *args], cwd=top, capture_output=True, text=True, **kwargs)
+        if done.returncode: pytest.fail(done.stdout[-4000:] + done.stderr[-2000:], pytrace=False)
+        return done.stdout
+    return run

@@ -1,0 +1,13 @@
+"Every notebook runs to its end, with the cells marked `#|notest` too, against the package as it is imported"
+import pytest
+from notebooks import apart, notebooks, ran, top
+
+most_seconds = 40   # of the processor, for a notebook
+
+@pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
+def test_notebook(path):
+    wrong = None
+    try: _, seconds = apart(ran, path)
+    except RuntimeError as e: wrong = str(e)
+    if wrong: pytest.fail(wrong, pytrace=False)
+    assert seconds<most_seconds, f'{path.name} takes {seconds:.0f} s of the processor, and {most_seconds} are allowed'
