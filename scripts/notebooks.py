@@ -3,7 +3,7 @@
 So what its other cells see is what people import: a name that a module lacks, because only a cell beside it has imported it,
 is missed here as it would be missed there. The process is forked from one that has torch and what else takes long loaded already, and the package not.
 """
-import ast, json, os, resource, signal, symtable, sys
+import ast, json, os, re, resource, signal, symtable, sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,7 +21,7 @@ def notebooks():
 
 def is_method(node):
     "A function that `@patch` puts into a class, and not into the module"
-    return isinstance(node, ast.FunctionDef) and any('patch' in ast.unparse(o) for o in node.decorator_list)
+    return isinstance(node, ast.FunctionDef) and any(re.match(r'patch\b', ast.unparse(o)) for o in node.decorator_list)
 
 def bound_names(source):
     "The names that a piece of code gives values to at its top level"
