@@ -8,6 +8,7 @@ __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'f
 # %% ../nbs/cli.ipynb #8f05811c
 import argparse, inspect, os, sys, traceback, warnings
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 import torch
@@ -431,10 +432,13 @@ def _parsed(argv):
 class _Output:
     "Standard output whose reader may leave (`| head`): what is printed then is lost, and the command goes on"
     def __init__(self, out): self.out = out
-    def __getattr__(self, name): return getattr(self.out, name)
-    def _tried(self, f, *args):
-        try: return f(*args)
+    def __getattr__(self, name):
+        found = getattr(self.out, name)
+        return partial(self._tried, found) if name=='reconfigure' else found   # it flushes
+    def _tried(self, f, *args, **kwargs):
+        try: return f(*args, **kwargs)
         except BrokenPipeError: os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
+        return f(*args, **kwargs)
     def write(self, text): return self._tried(self.out.write, text)
     def flush(self): return self._tried(self.out.flush)
 
