@@ -40,6 +40,11 @@ class FromPackage(Processor):
 
 def never_run(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.source
 
+def passed_over(cell):
+    "Does this run leave the cell out? Those marked `#|nightly` run where all is checked"
+    from fasterbench.dev.examples import whole
+    return never_run(cell) or ('nightly' in cell.directives_ and not whole())
+
 def failure(e, shell, path):
     "Which cell failed, and how: the traceback begins in the cell"
     told = TracebackException.from_exception(e)
@@ -64,7 +69,7 @@ def ran(path):
     os.chdir(path.parent)
     nb, shell = NBProcessor(path, procs=[FrontmatterProc, FromPackage], process=True).nb, CaptureShell(path)
     for o in nb.cells: o.outputs = []   # a cell that shows nothing would keep what was saved
-    try: shell.run_all(nb, exc_stop=True, preproc=never_run)
+    try: shell.run_all(nb, exc_stop=True, preproc=passed_over)
     except BaseException as e: raise RuntimeError(failure(e, shell, path)) from None
     shown = json.loads(json.dumps([None if never_run(c) else c.outputs for c in nb.cells]))
     return shown, process_time()*pace()

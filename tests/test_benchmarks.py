@@ -10,7 +10,7 @@ def test_gpu_script_runs_on_a_cpu(script, tmp_path):
 
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"
-    script('-W', 'ignore', 'benchmarks/attack.py', '--sample', '400' if whole else '4', '--verbose')
+    script('-W', 'ignore', 'benchmarks/attack.py', '--sample', '400' if whole else '2', '--verbose')
 
 @pytest.mark.skipif(not shutil.which('gcc'), reason='there is no gcc here')
 def test_multiply_adds_in_c(tmp_path):
