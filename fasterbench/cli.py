@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 from . import __version__
 from .core import DeviceError, any_console, as_text, call_args, device_name, forwarding, model_device
-from .core import model_dtype, resolve_device, resolve_dtype
+from .core import model_dtype, resolve_device, resolve_dtype, write_file
 from .files import formats
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
@@ -28,6 +28,7 @@ from .options import out_option, peaks_writers, result_writers, roofs, write_out
 from .packages import Package
 from .plans import plan_lines, plan_named
 from .recipe import check_recipe, divided_step, with_labels
+from .roof import peaks_json
 from .roofline import RooflineAnalyzer, measure_peaks
 from .settings import num_threads
 from .several import compare, sweep, sweep_writers
@@ -184,7 +185,7 @@ def peaks(
     with num_threads(threads): p = (_peaks_and_links if links else measure_peaks)(device, **asked)
     if p is None: return
     print_peaks(p, html, out)
-    if save: print(f'saved        {p.save(save)}')
+    if save: print(f'saved        {write_file(save, peaks_json(p))}')   # a pipe has any name
 
 # %% ../nbs/cli.ipynb #b3574f04
 def _format(text):

@@ -4,24 +4,23 @@
 
 # %% auto #0
 __all__ = ['changes', 'pair_columns', 'shown', 'spare', 'change_colours', 'comparison_formats', 'columns_of', 'ordered_pairs',
-           'pairs_table', 'as_html_table', 'comparison_json']
+           'pairs_table', 'as_html_table', 'PairPlaces', 'comparison_json', 'SavedComparison', 'comparison_of']
 
 # %% ../nbs/visualization/differences.ipynb #4d2e4b7f
-import json
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 from fastcore.basics import patch
+from .codec import check_ending, check_format, decoded, encoded, fitting, json_line, json_lines, load_json
+from .codec import many, part, refuse
 from .columns import Column, kind_of, picked
 from .compare import Comparison, _change, _signed, _times, differ, taken
 from .core import any_console, as_text, si, so_many, write_file
 from .display import framed, html_cell, in_columns
-from .files import _list, _object, _one_of, _refuse, _whole, _words
-from .files import as_json, as_picture, check_ending, check_format, pictures
+from .files import as_json, result_of, shown_formats
 from .matching import Pair, hows
-from .page import figure_page
 from .phases import phases
 from .results import Roofline
-from .roof import paired, refuse_constant
 from .tables import lines_of, markdown_text, terminal_width, text_or_file
 from .timing import check_count
 
@@ -283,21 +282,25 @@ def plot(self:Comparison,
 # %% ../nbs/visualization/differences.ipynb #ee741a24
 _format, _format_version = 'fasterbench comparison', 1
 
+@dataclass
+class PairPlaces:
+    "Which rows make a pair, as a file has it"
+    how:Literal[hows]
+    name:str
+    a:list[int] # positions in the first result
+    b:list[int] # positions in the second
+
 def comparison_json(c:Comparison)->str:
     "A comparison as JSON: both results, and the positions of each pair's rows"
     at = [{id(r): i for i,r in enumerate(side)} for side in (c.a, c.b)]
     def places(rows, side): return [at[side][id(r)] for r in rows]
-    pairs = [dict(how=p.how, name=p.name, a=places(p.rows_a, 0), b=places(p.rows_b, 1)) for p in c]
-    parts = dict(format=json.dumps(_format), version=_format_version, a=as_json(c.a).strip(), b=as_json(c.b).strip())
-    said = ',\n'.join(json.dumps(p, ensure_ascii=False) for p in pairs)
-    lines = [*(f'"{k}": {v}' for k,v in parts.items()), f'"pairs": [\n{said}\n]']
-    return paired('{' + ',\n'.join(lines) + '}\n')
+    pairs = [PairPlaces(p.how, p.name, places(p.rows_a, 0), places(p.rows_b, 1)) for p in c]
+    head = dict(format=json_line(_format), version=_format_version, a=as_json(c.a).strip(), b=as_json(c.b).strip())
+    return fitting(json_lines(head, 'pairs', [json_line(encoded(p)) for p in pairs]), c, many)
 
 # %% ../nbs/visualization/differences.ipynb #f20b6be0
 comparison_formats = { # ending → function of a `Comparison` that gives the file's text or bytes
-    '.json': comparison_json, '.csv': Comparison.to_csv, '.md': Comparison.to_markdown,
-    '.html': lambda c: figure_page(c.plot(), repr(c), c._repr_html_()),
-    **{end: partial(as_picture, kind=end[1:]) for end in pictures}}
+    '.json': comparison_json, '.csv': Comparison.to_csv, '.md': Comparison.to_markdown, **shown_formats}
 
 @patch
 def save(self:Comparison,
@@ -307,16 +310,17 @@ def save(self:Comparison,
     return write_file(path, comparison_formats[check_ending(path, comparison_formats)](self))
 
 # %% ../nbs/visualization/differences.ipynb #08736586
-def _pair_of(a, b):
-    "A reader of a pair of rows of `a` and `b`"
-    def among(rows):
-        def row(place, i): return rows[_whole(place, i)] if _whole(place, i)<len(rows) else _refuse(place, i, 'a row')
-        return _list(row)
-    known = dict(how=_one_of(hows), name=_words, a=among(a), b=among(b))
-    def read(place, v):
-        v = _object(place, v, known)
-        return _change(Pair(v['how'], v['name'], v['a'], v['b']), a, b)
-    return read
+@dataclass
+class SavedComparison:
+    "What a file has of a comparison"
+    a:Annotated[Roofline, part(result_of)]
+    b:Annotated[Roofline, part(result_of)]
+    pairs:list[PairPlaces]
+
+def _rows_at(where, places, rows):
+    for i,n in enumerate(places):
+        if n>=len(rows): refuse(f'{where}[{i}]', n, 'a row')
+    return [rows[n] for n in places]
 
 def _check_once(pairs, a, b):
     "Refuse pairs that have a row twice, or lack one"
@@ -326,17 +330,19 @@ def _check_once(pairs, a, b):
     return pairs
 
 # %% ../nbs/visualization/differences.ipynb #19315cbc
-def _read(d):
+def comparison_of(
+    d, # what a file holds
+)->Comparison:
     "The comparison of what a file holds; anything else is refused"
-    check_format(d, _format, (_format_version,))
-    a, b = (Roofline.from_record(d.get(side)) for side in 'ab')
-    return Comparison(_check_once(_list(_pair_of(a, b))('pairs', d.get('pairs')), a, b), a, b)
+    o = decoded(SavedComparison, check_format(d, _format, (_format_version,)))
+    def pair(i, p):
+        rows = (_rows_at(f'pairs[{i}].{side}', getattr(p, side), getattr(o, side)) for side in 'ab')
+        return _change(Pair(p.how, p.name, *rows), o.a, o.b)
+    return Comparison(_check_once([pair(*p) for p in enumerate(o.pairs)], o.a, o.b), o.a, o.b)
 
 @patch(cls_method=True)
 def load(cls:Comparison,
     path:str|Path, # of a JSON file that `save` wrote
 )->Comparison:
     "The comparison in a file"
-    try: return _read(json.loads(Path(path).read_text(encoding='utf-8'), parse_constant=refuse_constant))
-    except (ValueError, RecursionError) as e:
-        raise ValueError(as_text(f"{str(path)!r} holds no comparison: {e}")) from e
+    return load_json(path, 'comparison', comparison_of, many)

@@ -92,19 +92,14 @@ def __str__(self:Link):
     return f"{self.group}: {self.ranks} ranks, {si(self.bandwidth, 'B/s')} each way"
 
 # %% ../nbs/hardware/links.ipynb #eacba36e
-def _link(o):
-    "A link, or what JSON made of one"
-    if isinstance(o, Link): return o
-    if not isinstance(o, dict): raise ValueError(f"links: {o!r} is no link")
-    samples = {k: {int(size): s for size,s in of.items()} for k,of in o.get('samples', {}).items()}
-    return Link(**o|dict(samples=samples))
-
 def as_links(
-    links, # `Link`s, or what JSON made of them
+    links:list|tuple, # of `Link`
 )->tuple: # of `Link`
     "Links of several groups; two of one group are refused"
     if not isinstance(links, (list, tuple)): raise ValueError(f"links={links!r} is no list of links")
-    links = tuple(map(_link, links))
+    links = tuple(links)
+    for o in links:
+        if not isinstance(o, Link): raise ValueError(f"links: {o!r} is no link")
     names = [o.group for o in links]
     twice = [o for i,o in enumerate(names) if o in names[:i]]
     if twice: raise ValueError(f"there are two links of the group {twice[0]!r}")

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['result_writers', 'peaks_writers', 'input_option', 'check_unused', 'check_threads', 'check_targets', 'write_page',
-           'check_out', 'write_out', 'shown_page', 'shown_writers', 'grouping', 'grouped', 'check_view', 'named_peaks',
-           'roofs', 'pairs', 'mesh_pairs', 'link_pairs', 'either', 'check_counts', 'announce', 'floating',
-           'forward_text', 'repeated', 'out_option']
+           'check_out', 'write_out', 'grouping', 'grouped', 'check_view', 'named_peaks', 'roofs', 'pairs', 'mesh_pairs',
+           'link_pairs', 'either', 'check_counts', 'announce', 'floating', 'forward_text', 'repeated', 'out_option']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
 import csv, io, os, sys, tempfile
@@ -15,10 +14,11 @@ from fastcore import script
 from typing import Annotated
 import torch
 from torch import nn
+from .codec import check_ending, pictures
 from .columns import ordered, picked
 from .core import resolve_dtype, write_file
 from .datasheets import sheet_named
-from .files import as_picture, check_ending, formats, pictures
+from .files import as_picture, formats
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline, circumstances, group_key
@@ -115,7 +115,7 @@ peaks_writers = {
     '.json': HardwarePeaks.save,
     '.html': lambda p, path: write_file(path, figure_page(p.plot())),
     '.csv': _peaks_csv,
-    '.md': lambda p, path: write_file(path, p.table('github') + '\n'),
+    '.md': HardwarePeaks.save,
     **{end: _as_picture(end[1:]) for end in pictures}}
 
 # %% ../nbs/options.ipynb #ebaa7348
@@ -136,20 +136,6 @@ def write_out(
     for path in paths or ():
         writers[check_ending(path, writers)](o, path)
         print(f'saved        {path}')
-
-# %% ../nbs/options.ipynb #fa8c902d
-def shown_page(
-    o, # with a figure and a table in HTML: a `Comparison` or a `Sweep`
-    path:str|Path,
-)->Path:
-    "Write what is shown of something as a page of its own, without network"
-    return write_file(path, figure_page(o.plot(), repr(o), o._repr_html_()))
-
-def shown_writers(
-    texts:dict, # ending → function of what is written and the path
-)->dict:
-    "The writers of something that has a figure and tables"
-    return {**texts, '.html': shown_page, **{end: _as_picture(end[1:]) for end in pictures}}
 
 # %% ../nbs/options.ipynb #f8f2b98d
 def grouping(

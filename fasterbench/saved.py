@@ -6,12 +6,12 @@
 __all__ = ['kinds', 'Kind', 'saved_kind', 'check_kind', 'kind_of']
 
 # %% ../nbs/saved.ipynb #7eb2f118
-import json, shlex
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from .codec import many, read_json
 from .compare import Comparison
-from .files import size_limit
 from .results import Roofline
 from .roof import HardwarePeaks
 from .swept import Sweep
@@ -31,8 +31,8 @@ kinds = {   # format, as a file says it → `Kind`
 # %% ../nbs/saved.ipynb #d16dbb8d
 def _said(path):
     "The format that a file says, if it is JSON that says one"
-    if not Path(path).is_file() or Path(path).stat().st_size>size_limit: return None
-    try: d = json.loads(Path(path).read_bytes())
+    if not Path(path).is_file(): return None
+    try: d = read_json(path, many)
     except (ValueError, RecursionError): return None   # no JSON
     return d.get('format') if isinstance(d, dict) else None
 

@@ -15,7 +15,7 @@ from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, sources
 from .options import announce, check_counts, check_out, check_targets, check_threads
 from .options import check_unused, check_view, either, floating, forward_text, grouping
-from .options import input_option, named_peaks, out_option, roofs, shown_writers
+from .options import input_option, named_peaks, out_option, roofs
 from .options import write_out
 from .recipe import check_recipe, with_labels
 from .results import Roofline, group_key
@@ -125,7 +125,7 @@ def print_sweep(
 
 # %% ../nbs/several.ipynb #75ac4572
 # Ending of a file → function of a sweep and the path
-sweep_writers = shown_writers(dict.fromkeys(sweep_formats, Sweep.save))
+sweep_writers = dict.fromkeys(sweep_formats, Sweep.save)
 
 def _one_roof(peaks, paper):
     if peaks is None and not paper: return

@@ -6,8 +6,9 @@
 __all__ = ['shown', 'print_figure', 'print_result', 'print_peaks', 'show']
 
 # %% ../nbs/show.ipynb #9ce38e69
+from .codec import check_ending
 from .core import as_text
-from .files import check_ending, formats
+from .files import formats
 from .options import check_out, check_targets, check_unused, check_view, either, grouped, grouping
 from .options import out_option, peaks_writers, result_writers, write_out, write_page
 from .page import heading
@@ -29,7 +30,7 @@ def print_figure(
     groups = grouped(rows, by)
     if rows.peaks: print(f'\n{text_roofline(groups, rows.peaks)}')
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
-    for path in out or (): write_out(groups if check_ending(path) in ('.csv', '.md') else rows, [path])
+    for path in out or (): write_out(groups if check_ending(path, formats) in ('.csv', '.md') else rows, [path])
 
 # %% ../nbs/show.ipynb #7edc6072
 def print_result(

@@ -4,21 +4,22 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'spare', 'sweep_formats', 'Swept', 'known_rows', 'balance', 'Sweep',
-           'value_text', 'is_number', 'plain_value', 'sweep_json']
+           'value_text', 'is_number', 'plain_value', 'SavedSweep', 'sweep_json', 'sweep_of']
 
 # %% ../nbs/results/swept.ipynb #cb77741e
-import json
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
+from typing import Annotated
 from fastcore.basics import patch
+from .codec import check_ending, check_format, decoded, fitting, json_line, json_lines, load_json, many, part
 from .columns import Column, of_step, picked
 from .core import any_console, as_text, si, write_file
 from .display import framed, in_columns
-from .files import as_json, check_ending, check_format
+from .files import as_json, result_of, shown_formats
 from .operations import arithmetic_intensity
 from .results import Roofline
-from .roof import HardwarePeaks, paired, refuse_constant
+from .roof import HardwarePeaks
 from .rows import ceiling_for, main_dtype, memory_pct, no_ceiling
 from .tables import as_csv, as_frame, lines_of, markdown_text, terminal_width, text_or_file
 
@@ -363,17 +364,28 @@ def crossings(self:Sweep)->list: # of `Crossing`
 # %% ../nbs/results/swept.ipynb #80f2304d
 _format, _format_version = 'fasterbench sweep', 1
 
+def _value(where, v): return v if isinstance(v, str) else decoded(float, v, where)
+
+@dataclass
+class SavedSweep:
+    "What a file has of a sweep"
+    name:str
+    unit:str
+    items:str
+    values:list[Annotated[float|str, _value]]
+    per:list[float|None]
+    results:list[Annotated[Roofline, part(result_of)]]
+
 def sweep_json(s:Sweep)->str:
     "A sweep as JSON, one result after the other"
     head = dict(format=_format, version=_format_version, name=s.name, unit=s.unit, items=s.items,
         values=[plain_value(v) for v in s.values], per=s.per)
-    parts = [f'{json.dumps(k)}: {json.dumps(v, ensure_ascii=False, allow_nan=False)}' for k,v in head.items()]
-    results = ',\n'.join(as_json(r).strip() for r in s)
-    return paired('{' + ',\n'.join([*parts, f'"results": [\n{results}\n]']) + '}\n')
+    results = [as_json(r).strip() for r in s]
+    return fitting(json_lines({k: json_line(v) for k,v in head.items()}, 'results', results), s, many)
 
 # %% ../nbs/results/swept.ipynb #7f0c8eb8
-sweep_formats = { # ending → function that gives the text
-    '.json': sweep_json, '.csv': Sweep.to_csv, '.md': Sweep.to_markdown}
+sweep_formats = { # ending → function of a `Sweep` that gives the file's text or bytes
+    '.json': sweep_json, '.csv': Sweep.to_csv, '.md': Sweep.to_markdown, **shown_formats}
 
 @patch
 def save(self:Sweep,
@@ -382,31 +394,16 @@ def save(self:Sweep,
     "Write the sweep to a file, all of it or nothing"
     return write_file(path, sweep_formats[check_ending(path, sweep_formats)](self))
 
-# %% ../nbs/results/swept.ipynb #782339f2
-_readers = dict(   # field → type of what it holds
-    name=str, unit=str, items=str, values=list, per=list, results=list)
-
-def _check_fields(d):
-    "Refuse fields that are not as `sweep_json` writes them"
-    for k,kind in _readers.items():
-        if not isinstance(d.get(k), kind): raise ValueError(f"{k}={d.get(k)!r:.60} is no {kind.__name__}")
-    for v in d['values']:
-        if not isinstance(v, str) and not is_number(v): raise ValueError(f"values: {v!r:.60} is no number and no text")
-    for v in d['per']:
-        if v is not None and not is_number(v): raise ValueError(f"per: {v!r:.60} is no number")
-
 # %% ../nbs/results/swept.ipynb #df8ee07a
-def _read(d):
+def sweep_of(
+    d, # what a file holds
+)->Sweep:
     "The sweep of what a file holds; anything else is refused"
-    check_format(d, _format, (_format_version,))
-    _check_fields(d)
-    about = {k: d[k] for k in ('values', 'name', 'per', 'items', 'unit')}
-    return Sweep(map(Roofline.from_record, d['results']), **about)
+    return Sweep(**vars(decoded(SavedSweep, check_format(d, _format, (_format_version,)))))
 
 @patch(cls_method=True)
 def load(cls:Sweep,
     path:str|Path, # of a JSON file that `save` wrote
 )->Sweep:
     "The sweep in a file"
-    try: return _read(json.loads(Path(path).read_text(encoding='utf-8'), parse_constant=refuse_constant))
-    except (ValueError, RecursionError) as e: raise ValueError(as_text(f"{str(path)!r} holds no sweep: {e}")) from e
+    return load_json(path, 'sweep', sweep_of, many)
