@@ -360,5 +360,3 @@ def forwarding(
             if name in m.__all__: return getattr(m, name)
         raise AttributeError(f"module 'fasterbench.{module}' has no attribute {name!r}")
     return getattr_
-
-__getattr__ = forwarding('core', 'regions', 'settings', 'snapshot', 'state')

@@ -16,7 +16,7 @@ from fastcore.basics import patch
 import torch
 from tabulate import tabulate
 from .architectures import attention_noted, build_on_meta, causal_pairs, load_config, paper_cache
-from .core import forwarding, plain, resolve_dtype, si
+from .core import plain, resolve_dtype, si
 from .costs import Costs, count_forward, warn_unknown, weights_in
 from .operations import element_bytes
 from .peaks import HardwarePeaks
@@ -257,6 +257,3 @@ def phase_table(
     why = "prefill: attention is no operation of its own in this model, so its causal part is not known"
     said = [f"{o.name}: {' '.join(line.split())}" for o in (e.prefill, e.decode) for line in o.left_out]
     return '\n'.join([table, *[why]*(not known), *said])
-
-# %% ../nbs/analysis/language.ipynb #f878054f
-__getattr__ = forwarding('language', 'architectures')

@@ -18,7 +18,7 @@ from .alone import flushing_bytes, time_alone
 from .compare import Comparison
 from .compiled import join_compiled
 from .distributed import agreement, groups_used, together, with_ranks
-from .core import Call, as_text, call_args, device_name, forwarding, held
+from .core import Call, as_text, call_args, device_name, held
 from .core import model_device, model_dtype, resolve_device, resolve_dtype, si, so_many
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output, framed
@@ -346,6 +346,3 @@ def estimate(self:RooflineAnalyzer,
     warn_unknown(self.costs)
     warn_no_ceiling(rows, peaks)
     return rows if over is None else self.on_mesh(rows, counted[0], *over)
-
-# %% ../nbs/analysis/roofline.ipynb #0df1c893
-__getattr__ = forwarding('roofline', 'rows', 'columns', 'report', 'projection', 'observe', 'alone', 'compiled')

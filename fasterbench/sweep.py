@@ -14,7 +14,7 @@ from dataclasses import replace
 from traceback import walk_tb
 import torch
 from torch import nn
-from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress
+from .core import first_line, is_strided, mapped, model_dtype, progress
 from .core import resolve_dtype, tensors, to_dtype
 from .costs import warn_unknown
 from .kernels import measurable
@@ -322,6 +322,3 @@ def _under_each(a, roofs, dtype, weights):
             warn_unknown(counted[kind][0])
         return a.placed(counted[kind], peaks, dtype)
     return one
-
-# %% ../nbs/analysis/sweep.ipynb #9ac75daa
-__getattr__ = forwarding('sweep', 'swept', 'crossings')

@@ -8,7 +8,6 @@ from house import circles, drawn
 from notebooks import notebooks, top
 
 known_circles = [o.split() for o in (
-    'collectives core graphs regions settings shards snapshot state twin',
     '''across arrows bars beside chart columns compare differences display files footprint marks matching page peaks plot
         projection report results roof roofs rows sheets tables utilization''',
     'compiled_kernels compiled_steps mesh_steps paper_steps roofline training',
