@@ -6,7 +6,8 @@
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
            'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
            'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'in_cell', 'si', 'plain', 'so_many',
-           'as_text', 'first_line', 'any_console', 'write_file', 'worked_in', 'progress', 'forwarding']
+           'as_text', 'is_number', 'value_text', 'first_line', 'any_console', 'write_file', 'worked_in', 'progress',
+           'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from tqdm import tqdm
-from numbers import Number
+from numbers import Number, Real
 from types import CellType, FunctionType
 
 # %% ../nbs/core/core.ipynb #6adadb9f
@@ -290,6 +291,16 @@ def as_text(
     "`text` on one line, with all that a terminal or a browser would obey written out"
     shown = ''.join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
     return html.escape(shown, quote=False) if markup else shown
+
+# %% ../nbs/core/core.ipynb #f9d6dc05
+def is_number(value)->bool:
+    "Is it a number, and no truth value?"
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+def value_text(value)->str:
+    "A value as it is shown"
+    if isinstance(value, int) and not isinstance(value, bool): return f'{value:,}'
+    return as_text(value).removeprefix('torch.')
 
 # %% ../nbs/core/core.ipynb #3353d8b5
 def first_line(e:BaseException)->str:

@@ -10,7 +10,7 @@ __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'compare', 'whole_n
 from fastcore.script import store_true
 import torch
 from .compare import Comparison, comparison_formats, ordered_pairs
-from .core import any_console, resolve_device, tensors
+from .core import any_console, is_number, resolve_device, tensors
 from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, sources
 from .options import announce, check_counts, check_out, check_targets, check_threads
@@ -23,7 +23,7 @@ from .roofline import check_peaks
 from .saved import check_kind
 from .settings import num_threads
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
-from .swept import Sweep, is_number, sweep_formats
+from .swept import Sweep, sweep_formats
 from .timing import check_count
 
 # %% ../nbs/several.ipynb #df1f00ab

@@ -15,7 +15,7 @@ from traceback import walk_tb
 import torch
 from torch import nn
 from .core import first_line, is_strided, mapped, model_dtype, progress
-from .core import resolve_dtype, tensors, to_dtype
+from .core import resolve_dtype, tensors, to_dtype, value_text
 from .costs import warn_unknown
 from .kernels import measurable
 from .peaks import HardwarePeaks
@@ -24,7 +24,7 @@ from .roof import arithmetic_dtype, dtype_name, named_dtype, peaks_of
 from .roofline import RooflineAnalyzer, measured_peaks, paper_request
 from .rows import main_dtype, under_roof
 from .settings import tf32_allowed
-from .swept import Sweep, value_text
+from .swept import Sweep
 from .timing import check_count
 
 # %% ../nbs/analysis/sweep.ipynb #e1b17dda
