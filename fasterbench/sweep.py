@@ -21,9 +21,10 @@ from .kernels import measurable
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .roof import arithmetic_dtype, dtype_name, named_dtype, peaks_of
-from .roofline import RooflineAnalyzer, measured_peaks, paper_request
+from .roofline import RooflineAnalyzer
 from .rows import main_dtype, under_roof
 from .settings import tf32_allowed
+from .subject import measured_peaks, paper_request
 from .swept import Sweep
 from .timing import check_count
 
