@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
            'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
-           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'in_cell', 'si', 'plain', 'so_many',
-           'as_text', 'is_number', 'value_text', 'first_line', 'any_console', 'write_file', 'worked_in', 'progress',
-           'forwarding']
+           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'captured_in', 'in_cell', 'si',
+           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'any_console', 'write_file',
+           'worked_in', 'progress', 'forwarding']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
@@ -236,7 +236,7 @@ def captured(f:FunctionType)->tuple: # cells, defaults by position, defaults by 
     "What comes with a function"
     return f.__closure__, f.__defaults__, f.__kwdefaults__
 
-def _captured_in(sample)->list: # cells, defaults by position, defaults by name, of one function after the other
+def captured_in(sample)->list: # cells, defaults by position, defaults by name, of one function after the other
     "What comes with the functions in a sample"
     return [o for f in leaves(sample) if isinstance(f, FunctionType) for o in captured(f)]
 

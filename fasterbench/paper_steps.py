@@ -25,10 +25,10 @@ from .results import Roofline, circumstances
 from .rows import roofline_point
 from .shards import is_dtensor
 from .snapshot import reach
-from .step import Step, _check_optimizer, _clipping, check_training, loss_of, own_casts
+from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
 from .subject import counted_device
 from .training import done_by, in_step, kind_in, step_memory
-from .twin import _rebound, deep_stack
+from .twin import deep_stack, rebound
 from .utilization import language_facts
 
 # %% ../nbs/analysis/paper_steps.ipynb #a52c6b64
@@ -79,14 +79,14 @@ def _leading_to(model, memo, o):
     "`o`, with the copy in the place of the model"
     live = {id(m) for m in walk(model).values()}
     try:
-        with deep_stack(8), torch.no_grad(): return copy.deepcopy(_rebound(o, memo, live), memo)
+        with deep_stack(8), torch.no_grad(): return copy.deepcopy(rebound(o, memo, live), memo)
     except Exception as e: raise ValueError(f"a {type(o).__name__} can't be copied: {first_line(e)}") from e
 
 class PaperStep(Step):
     "A model without data, and what makes a training step of it"
     def __init__(self, model, calls, interrupts, loss=None, optimizer=None, clip=None):
         self.model, self.calls, self.interrupts, self.optimizer = model, calls, interrupts, optimizer
-        self.loss, self.clip = loss_of if loss is None else loss, _clipping(clip)
+        self.loss, self.clip = loss_of if loss is None else loss, clipping(clip)
         self.snapshot = self.scaler = None
     def reset(self): self.sample = self.calls()
     def call(self): return self.sample
@@ -102,7 +102,7 @@ def check_paper(model, loss, optimizer, clip):
 
 def _checked(optimizer, twin, device):
     "An optimizer of a model without data, if it is one, working as on a device"
-    _check_optimizer(twin, optimizer, model_device(twin), {id(t) for t in reach(twin)[1]})
+    check_optimizer(twin, optimizer, model_device(twin), {id(t) for t in reach(twin)[1]})
     as_on(optimizer, device)
     return optimizer
 

@@ -361,7 +361,9 @@ def mesh_of(self:RooflineAnalyzer,
     return model_mesh(self.model, mesh, links, peaks, train)
 
 @patch
-def dividing(self:RooflineAnalyzer, layout:Layout): return tensor_parallel(layout.tp) # a context: divide copies
+def dividing(self:RooflineAnalyzer, layout:Layout):
+    "A context that gives what divides a copy of the model among the ranks of a mesh; `None`: it stays whole"
+    return tensor_parallel(layout.tp)
 
 @patch
 def on_mesh(self:RooflineAnalyzer,
