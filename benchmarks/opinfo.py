@@ -21,7 +21,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from tqdm import tqdm
 
-from fasterbench.costs import CostMode, covered_bytes
+from fasterbench.costs import CostMode
+from fasterbench.traffic import covered_bytes
 from report import write_result
 
 here = Path(__file__).parent
