@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .core import is_strided, tensors
 from .snapshot import parts
 from .traffic import covered_bytes, distinct_elements, element_size, flat
-from .twin import _unwrapped
+from .twin import unwrapped
 
 # %% ../nbs/counting/boundary.ipynb #1cb72425
 def span(t:torch.Tensor)->tuple: # bytes of an element, offset, shape and strides
@@ -207,7 +207,7 @@ def _bare(t):
 def _given_back(result):
     "The tensors in what a call returned"
     if type(result) is torch.Tensor: return [_bare(result)]
-    return [o for t in tensors(result) for o in _unwrapped(_bare(t))]
+    return [o for t in tensors(result) for o in unwrapped(_bare(t))]
 
 # %% ../nbs/counting/boundary.ipynb #8699a5d3
 @patch

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'stands_for', 'op_dtype', 'is_fused', 'has_kernel',
            'whole_rule', 'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'hides', 'unbounded', 'in_order',
-           'count_forward', 'counted', 'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in']
+           'count_forward', 'counted', 'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in', 'register_cost']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
 import re, warnings
@@ -21,19 +21,22 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import Boundaries
 from .collectives import row_name, wait_for, watching_collectives
-from .core import forwarding, held, model_device, tensors
+from .core import held, model_device, tensors
 from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
 from .paper import in_parts, on_paper, resolved, without_data
 from .regions import eager, visible, watching
 from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
-from .rules import functional_libraries, rule_for
+from .rules import functional_libraries, register_cost, rule_for
 from .settings import one_at_a_time
 from .shards import alike as done_alike, is_dtensor, own_part, placing, without_issue
 from .snapshot import written_by
 from .state import Run, explain, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
+
+# %% ../nbs/counting/costs.ipynb #86caf33b
+_all_ = ['register_cost']
 
 # %% ../nbs/counting/costs.ipynb #07c05e02
 aten = torch.ops.aten # the operators of torch itself, by name
@@ -541,7 +544,3 @@ def weights_in(
     try: yield
     finally:
         for k in new: del weight_sizes[k]
-
-# %% ../nbs/counting/costs.ipynb #61d5c628
-__getattr__ = forwarding('costs', 'traffic', 'registry', 'elementwise', 'formulas', 'matrices', 'products',
-    'quantized', 'updates', 'rules')

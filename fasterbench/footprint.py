@@ -26,8 +26,8 @@ from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
 from .shards import placing
 from .snapshot import parts
-from .step import _parameters_of
-from .twin import _unwrapped
+from .step import optimizer_parameters
+from .twin import unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for
@@ -130,7 +130,7 @@ def _given(x): return [t for t in tree_leaves(x) if isinstance(t, torch.Tensor)]
 @patch
 def pieces(self:MemoryMode, t)->list:
     "The storages of a tensor, or of those that it consists of, as far as they are on the device"
-    strided = [p for o in _unwrapped(t) for p in ([o] if is_strided(o) else parts(o) or [])]
+    strided = [p for o in unwrapped(t) for p in ([o] if is_strided(o) else parts(o) or [])]
     return [p.untyped_storage() for p in strided if p.device==self.device]
 
 @patch
@@ -247,7 +247,7 @@ class Watched:
         for t in tensors(sample): self.mode.was_there(t)
         self.name_kinds()
     def parameters(self):
-        return [*held(self.model, '_parameters'), *(_parameters_of(self.optimizer) if self.optimizer else ())]
+        return [*held(self.model, '_parameters'), *(optimizer_parameters(self.optimizer) if self.optimizer else ())]
 
 # %% ../nbs/counting/footprint.ipynb #4b184bfd
 @patch
