@@ -18,7 +18,8 @@ from tabulate import tabulate
 from torch import nn
 
 from fasterbench import observe, timing
-from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer, project
+from fasterbench.results import project
+from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
 
 levels = [('L2', 2**20, 4e11), ('DRAM', 2**34, 1e11)]
 peaks = HardwarePeaks(1e12, 1e11, compute_peaks=dict(float32=1e12, bfloat16=4e12), memory_levels=levels)

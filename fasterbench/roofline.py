@@ -15,7 +15,6 @@ from fastcore.basics import patch
 from numbers import Number
 from torch import nn
 from .alone import flushing_bytes, time_alone
-from .compare import Comparison
 from .compiled import join_compiled
 from .distributed import agreement, groups_used, together, with_ranks
 from .core import Call, as_text, call_args, device_name, forwarding, held
@@ -31,7 +30,7 @@ from .peaks import HardwarePeaks, arithmetic_dtype, clear_peaks_cache, measure_p
 from .recheck import recheck
 from .regions import visible
 from .roof import peaks_of
-from .results import Roofline, Viewed, circumstances
+from .results import Comparison, Roofline, Viewed, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind
 from .rows import roofline_point, sum_rows, warn_no_ceiling
 from .settings import float32_precision, one_at_a_time, tf32_allowed

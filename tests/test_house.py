@@ -9,8 +9,6 @@ from notebooks import notebooks, top
 
 known_circles = [o.split() for o in (
     'collectives core graphs regions settings shards snapshot state twin',
-    '''across arrows bars beside chart columns compare differences display files footprint marks matching page peaks plot
-        projection report results roof roofs rows sheets tables utilization''',
     'compiled_kernels compiled_steps mesh_steps paper_steps roofline training',
     'crossings swept trends', 'language meshes parallel')]
 
@@ -39,6 +37,11 @@ def fresh(code):
     ('fasterbench.roofline, fasterbench.plot', ['plotly'])])
 def test_imports_stay_light(imports, absent):
     assert fresh(f'import sys, {imports}; print([m for m in {absent} if m in sys.modules])')=='[]'
+
+def test_methods_are_there_in_a_new_process():
+    code = """from fasterbench.results import Comparison, Roofline
+print(Roofline([]).table().split()[0], 'summary' in dir(Roofline), 'plot' in dir(Comparison))"""
+    assert fresh(code)=='name True True'
 
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
 def test_lines_and_cells_are_short(path): assert not [*too_long(path)]
