@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['dtypes', 'later_fields', 'row_fields', 'projection_fields', 'totals_fields', 'memory_fields', 'size_limit', 'formats',
-           'pictures', 'check_format', 'as_json', 'as_picture', 'check_ending']
+           'pictures', 'result_record', 'check_format', 'result_of', 'as_json', 'read_result', 'as_picture',
+           'check_ending']
 
 # %% ../nbs/results/files.ipynb #70746e59
 import json, math
@@ -13,18 +14,16 @@ from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
 import torch
-from fastcore.basics import patch
 from .collectives import Collective
 from .consistency import finite
-from .core import as_text, write_file
+from .columns import kinds
+from .core import as_text
 from .page import as_html
-from .peaks import HardwarePeaks
 from .projection import Projection
 from .footprint import Footprint
 from .links import bus_factors
 from .phases import Place, phases
-from .results import Roofline, kinds
-from .roof import paired, refuse_constant
+from .roof import HardwarePeaks, paired, refuse_constant
 from .rows import RooflinePoint, Totals
 from .system import Disturbance
 from .tables import as_csv, as_markdown
@@ -190,11 +189,10 @@ def _one_record(r):
     return dict(kind=r.kind, about=r.about, peaks=r.peaks and r.peaks.record(), totals=totals, memory=memory,
         boundaries=_edge_record(r.boundaries), rows=[_row_record(f'rows[{i}]', o) for i,o in enumerate(r)])
 
-@patch
-def record(self:Roofline)->dict: # words, numbers, lists and dicts
+def result_record(r)->dict: # of a `Roofline`: words, numbers, lists and dicts
     "Everything, as JSON has it; among the results of all ranks `None` stands for this one"
-    ranks = [None if o is self else _one_record(o) for o in self.ranks]
-    return dict(format=_format, version=_format_version) | _one_record(self) | dict(ranks=ranks)
+    ranks = [None if o is r else _one_record(o) for o in r.ranks]
+    return dict(format=_format, version=_format_version) | _one_record(r) | dict(ranks=ranks)
 
 # %% ../nbs/results/files.ipynb #82933dc2
 def _check_row(place, r):
@@ -236,9 +234,9 @@ _one = dict(kind=_one_of(kinds), about=_about, peaks=_maybe(_read_peaks),
     memory=_maybe(lambda place, v: Footprint(**_object(place, v, memory_fields))), boundaries=_maybe(_edges),
     rows=_list(_read_row))
 
-def _made(read): return Roofline(**{k: read[k] for k in _one if k in read})
+def _made(read, make): return make(**{k: read[k] for k in _one if k in read})
 
-def _rank(place, v): return _made(_object(place, v, _one)) # of another rank
+def _rank(place, v): return _object(place, v, _one) # of another rank
 
 _result = dict(format=_words, version=_whole) | _one | dict(ranks=_list(_maybe(_rank), tuple))
 
@@ -257,17 +255,17 @@ def check_format(
         raise ValueError(f"its version is {v!r:.60}, and this fasterbench reads {', '.join(map(str, versions))}")
 
 # %% ../nbs/results/files.ipynb #89554758
-@patch(cls_method=True)
-def from_record(cls:Roofline,
-    d, # what `record` gave
-)->Roofline:
+def result_of(
+    d, # what `result_record` gave
+    make, # `Roofline`, which is made
+): # a `Roofline`
     "The result of a record; anything else is refused"
     check_format(d, _format, _readable)
     _about('about', d.get('about', {}))
     read = _object('', d, _result)
-    res, ranks = _made(read), read.get('ranks', ())
+    res, ranks = _made(read, make), read.get('ranks', ())
     if ranks.count(None)>1: _refuse('ranks', d['ranks'], 'a list in which this result stands once')
-    res.ranks = tuple(res if o is None else o for o in ranks)
+    res.ranks = tuple(res if o is None else _made(o, make) for o in ranks)
     return res
 
 # %% ../nbs/results/files.ipynb #becacebc
@@ -276,11 +274,11 @@ size_limit = 2**26 # bytes of a file
 def _json(o): return json.dumps(o, ensure_ascii=False, allow_nan=False)
 
 def as_json(
-    r:Roofline,
+    r, # `Roofline`
 )->str:
     "A result as JSON, one row a line"
-    d = r.record()
-    Roofline.from_record(d)
+    d = result_record(r)
+    result_of(d, type(r))
     rows = ',\n'.join(map(_json, d.pop('rows')))
     text = ',\n'.join([*(f'{_json(k)}: {_json(v)}' for k,v in d.items()), f'"rows": [\n{rows}\n]'])
     text = paired('{' + text + '}\n')
@@ -301,12 +299,14 @@ def _read_text(path):
     return data.decode('utf-8')
 
 # %% ../nbs/results/files.ipynb #3b9dc110
-@patch(cls_method=True)
-def load(cls:Roofline,
+def read_result(
     path:str|Path, # of a JSON file that `save` wrote
-)->Roofline:
+    make, # `Roofline`, which is made
+): # a `Roofline`
     "The result in a file"
-    try: return cls.from_record(json.loads(_read_text(path), parse_constant=refuse_constant, object_pairs_hook=_once))
+    try:
+        d = json.loads(_read_text(path), parse_constant=refuse_constant, object_pairs_hook=_once)
+        return result_of(d, make)
     except json.JSONDecodeError as e: raise ValueError(as_text(
         f"{str(path)!r} holds no roofline: it is no JSON, the one format that is read again ({e})")) from e
     except (ValueError, RecursionError) as e: raise ValueError(as_text(f"{str(path)!r} holds no roofline: {e}")) from e
@@ -344,11 +344,3 @@ def check_ending(
     if end not in pictures or find_spec('kaleido'): return end
     raise ValueError(f"path={str(path)!r}: pictures are written by kaleido, which is not installed: "
         "pip install kaleido")
-
-# %% ../nbs/results/files.ipynb #d41f0c01
-@patch
-def save(self:Roofline,
-    path:str|Path, # of the file; its ending is one of `formats`
-)->Path:
-    "Write the result to a file, all of it or nothing"
-    return write_file(path, formats[check_ending(path)](self))

@@ -27,6 +27,7 @@ from .regions import eager, visible, watching
 from .shards import placing
 from .snapshot import parts
 from .step import optimizer_parameters
+from .tables import framed
 from .twin import unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
@@ -91,7 +92,6 @@ def _repr_pretty_(self:Footprint, p, cycle): p.text(str(self))
 
 @patch
 def _repr_html_(self:Footprint):
-    from fasterbench.display import framed
     return framed(f'<p><b>{as_text(self.heading(), markup=True)}</b></p>', self.table('html'))
 
 # %% ../nbs/counting/footprint.ipynb #75959526

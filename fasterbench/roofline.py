@@ -14,7 +14,6 @@ from pathlib import Path
 from fastcore.basics import patch
 from torch import nn
 from .alone import flushing_bytes, time_alone
-from .compare import Comparison
 from .compiled import join_compiled
 from .compiled_kernels import kernel_profile
 from .compiled_steps import step_kernel_profile
@@ -30,7 +29,7 @@ from .paper_steps import step_estimate
 from .peaks import HardwarePeaks, clear_peaks_cache, measure_peaks
 from .recheck import recheck
 from .regions import visible
-from .results import Roofline, circumstances
+from .results import Comparison, Roofline, circumstances
 from .roof import peaks_of
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind
 from .rows import roofline_point, sum_rows, warn_no_ceiling

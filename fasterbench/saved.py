@@ -10,9 +10,8 @@ import json, shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from .compare import Comparison
 from .files import size_limit
-from .results import Roofline
+from .results import Comparison, Roofline
 from .roof import HardwarePeaks
 from .swept import Sweep
 
