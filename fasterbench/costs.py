@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'stands_for', 'op_dtype', 'is_fused', 'has_kernel',
-           'whole_rule', 'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'hides', 'unbounded', 'in_order',
+           'whole_rule', 'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'following', 'hides', 'unbounded', 'in_order',
            'count_forward', 'counted', 'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
@@ -19,12 +19,13 @@ import torch
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
-from .boundary import Boundaries
+from .boundary import only_new
 from .collectives import row_name, wait_for, watching_collectives
 from .core import forwarding, held, model_device, tensors
 from .graphs import before_graphs, capturing
 from .nodes import Nodes, backward_parts
 from .paper import in_parts, on_paper, resolved, without_data
+from .places import CallMoves
 from .regions import eager, visible, watching
 from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
@@ -200,8 +201,7 @@ class CostMode(TorchDispatchMode):
         self.device = device
         self.rows, self.at = defaultdict(ModuleCost), ''
         self.nodes = None   # with gradients: which module made which
-        self.bounds = Boundaries()   # `None`: what crosses the boundaries of calls is not told
-        self.crossed = []   # row and `Frame` of each call since the outermost began
+        self.bounds = CallMoves()   # `None`: what crosses the boundaries of calls is not told
         self.sharded, self.passing = False, False   # were there `DTensor`s? is an operation on them let through?
         self.known_alike = 0   # FLOP of operations on `DTensor`s that are over
     @classmethod
@@ -387,28 +387,27 @@ def hidden_in(graph)->Counter: # kind of node → how many there are
 # %% ../nbs/counting/costs.ipynb #7223373c
 @patch
 def cross(self:CostMode):
-    "Add what crossed the boundaries of calls, once the outermost is over, to their rows"
-    for row,frame in self.crossed:
-        if frame.came is None: continue   # an interrupt came while it was added up, and goes on
-        row.boundary = frame.boundary + (row.boundary or 0)
-        row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
-    self.crossed.clear()
+    "The outermost call is over: add what crossed the boundaries of calls to their rows"
+    self.bounds.ended()
+    for name,(whole,own) in self.bounds.of_modules().items():
+        row = self.row(name)
+        row.boundary, row.own_boundary = whole + (row.boundary or 0), own + (row.own_boundary or 0)
+    self.bounds = CallMoves()
 
 # %% ../nbs/counting/costs.ipynb #bc80e440
 @patch
 def called(self:CostMode, name:str, call, args, kwargs):
     "What a module's call returns"
     if self.bounds is None: return call(*args, **kwargs)
-    try:
-        with self.bounds.around() as frame:
-            self.crossed.append((self.row(name), frame))
-            frame.result = call(*args, **kwargs)
-            return frame.result
-    finally:
-        if not self.bounds.frames: self.cross()
+    outermost = self.bounds.call is None
+    with only_new() if outermost else nullcontext():
+        with self.bounds.inside(name) as place: out = call(*args, **kwargs)
+        self.bounds.returned(place, out)
+        if outermost: self.cross()
+    return out
 
 # %% ../nbs/counting/costs.ipynb #006c1759
-def _following(mode, modules, callers):
+def following(mode, modules, callers):
     "What `watching` puts around each module's call, so that `mode` follows it"
     thread, last_graph = get_ident(), torch.jit.last_executed_optimized_graph
     def around(name, call):
@@ -469,7 +468,7 @@ def count_forward(
     modules = visible(model) if modules is None else modules
     mode, callers = mode or CostMode(), defaultdict(set)
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
-    with (watching(modules, _following(mode, modules, callers)), mode.backward(), eager(model),
+    with (watching(modules, following(mode, modules, callers)), mode.backward(), eager(model),
           before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
         wait_for(model(*args, **kwargs))
     unbounded(mode.rows, callers)

@@ -26,7 +26,7 @@ from .graphs import before_graphs, forward_of, graphed
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .shards import is_dtensor
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
-from .twin import Counterparts, Memo, _check, _copied, _opaque, _unwrapped, deep_stack, reachable
+from .twin import Counterparts, Memo, _check, _copied, _opaque, unwrapped, deep_stack, reachable
 
 # %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
@@ -39,7 +39,7 @@ def _is_float(t): return t.is_floating_point() or t.is_complex()
 
 def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
-    return [o.untyped_storage() for o in _unwrapped(t) if is_strided(o)]
+    return [o.untyped_storage() for o in unwrapped(t) if is_strided(o)]
 
 # %% ../nbs/core/paper.ipynb #ad3663ab
 @cache

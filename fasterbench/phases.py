@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 from torch.autograd import set_multithreading_enabled
 from .collectives import watching_collectives
-from .costs import CostMode, Costs, _following, hides
+from .costs import CostMode, Costs, following, hides
 from .graphs import before_graphs
 from .nodes import Nodes, backward_parts, recomputed_parts
 from .places import PlacedMoves
@@ -171,7 +171,7 @@ def counted_step(
     mode, callers = mode or StepMode(), defaultdict(set)
     mode.nodes = Nodes(modules)
     step.reset()
-    with (watching(modules, _following(mode, modules, callers)), followed(mode.nodes, mode.parted, within(mode)),
+    with (watching(modules, following(mode, modules, callers)), followed(mode.nodes, mode.parted, within(mode)),
           eager(step.model), before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
         value = step.make(lambda part: counted_part(mode, step, part))
     mode.bounds.ended(value)

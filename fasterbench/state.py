@@ -20,7 +20,7 @@ from .core import leaves, mapped, model_device, tensors, to_device, walk
 from .graphs import next_iteration
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
-from .twin import _plain, _unwrapped, twin
+from .twin import _plain, unwrapped, twin
 from .snapshot import Kept, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
 from .snapshot import reach, saving, values
 
@@ -122,7 +122,7 @@ def _kept_copies(model, sample):
     homes = {home(t) for t in held(model)}
     given = [t for t in tensors(sample) if home(t) not in homes]
     copies = copies_of(given)
-    pairs = [(new, t) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
+    pairs = [(new, t) for o in given for new,t in zip(unwrapped(copies[id(o)]), unwrapped(o))]
     return mapped(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
 
 # %% ../nbs/core/state.ipynb #97f46a1b
