@@ -18,7 +18,7 @@ from tabulate import tabulate
 from torch import nn
 
 from fasterbench import observe, timing
-from fasterbench.projection import project
+from fasterbench.results import project
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
 
 levels = [('L2', 2**20, 4e11), ('DRAM', 2**34, 1e11)]

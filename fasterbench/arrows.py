@@ -7,12 +7,12 @@ __all__ = ['arrow_colours', 'head', 'place_of', 'drawn_pairs', 'told', 'plot_com
 
 # %% ../nbs/visualization/arrows.ipynb #ef8aea07
 import math
-from .compare import Comparison, in_words
+from .compare import in_words
 from .core import as_text, si
 from .differences import ordered_pairs, pair_columns
-from .chart import log_range
-from .labels import Frame, Placer, place, spots_around, text_size
-from .marks import colours, hues, rest, short_label
+from .labels import Frame, Placer, log_range, place, spots_around, text_size
+from .marks import short_label
+from .palette import colours, hues, rest
 from .plot import legend_height
 from .roofs import roof_line
 from .sheets import lay_out, left, log_axis, name_shapes, right, sheet
@@ -27,7 +27,7 @@ def place_of(
     return (row.arithmetic_intensity, row.flops/took.seconds) if known and row.flops and took.seconds else None
 
 def drawn_pairs(
-    c:Comparison,
+    c, # `Comparison`
     top:int|None=None, # only those with the largest differences
 )->list: # of (pair, place in a, place in b)
     "The pairs that have both places, the largest differences first"
@@ -138,7 +138,7 @@ def _lines(go, roofs, ceilings, xr):
 
 # %% ../nbs/visualization/arrows.ipynb #bd621c26
 def plot_comparison(
-    c:Comparison,
+    c, # `Comparison`
     title:str|None=None, # with markup, as plotly reads it; `None`: the models and their times
     top:int=12, # arrows, those with the largest differences
     names:int=5, # of them with a name beside

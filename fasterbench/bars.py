@@ -9,8 +9,9 @@ __all__ = ['bar_height', 'bar_blocks', 'are_others', 'bar_text', 'bar_traces', '
 from .columns import columns, row_seconds
 from .core import as_text, si
 from .labels import linear_ticks
-from .marks import Block, block_hover, colours, equal_blocks, in_css, names_of, quartiles, rest
-from .results import joined
+from .marks import Block, block_hover, equal_blocks, names_of, quartiles
+from .palette import colours, in_css, rest
+from .grouping import joined
 
 # %% ../nbs/visualization/bars.ipynb #4a8759dd
 def bar_blocks(

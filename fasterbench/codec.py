@@ -64,7 +64,8 @@ class Way(NamedTuple):
 
 ways = {}        # class → `Way`, where it is not kept by its fields
 field_types = {} # class → field → type, where the class's own annotation says less
-_simple = {str: _text, bool: _flag, float: _number, int: _whole} # type → reader
+def _any(where, v): return v # which is read later
+_simple = {str: _text, bool: _flag, float: _number, int: _whole, object: _any} # type → reader
 
 # %% ../nbs/results/codec.ipynb #bfbb67fe
 def _one_of(*known):

@@ -4,23 +4,21 @@
 
 # %% auto #0
 __all__ = ['fewest', 'changes_of', 'in_words', 'differ', 'outside', 'Took', 'interval', 'ratio', 'ratio_interval', 'change',
-           'taken', 'forward_of', 'Change', 'Comparison', 'where_most']
+           'taken', 'forward_of', 'Change', 'change_of', 'pairs_of', 'pair_named', 'short_ratio', 'signed',
+           'where_most', 'comparison_answer', 'differing_facts']
 
 # %% ../nbs/results/compare.ipynb #adedc33d
 import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import NamedTuple
-from fastcore.basics import patch
 from .columns import kind_of
-from .core import as_text, forwarding, si
-from .matching import Pair, inside, match
+from .core import as_text, si
+from .grouping import inside, joined
+from .matching import Pair, match
 from .phases import phases
-from .results import Roofline, Viewed, joined
 from .rows import quoted, with_phase
-from .tables import Lines
 from .timing import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
@@ -73,7 +71,7 @@ def taken(
     samples = joined('', rows).samples if rows and not exact else []
     return Took(sum(known) if known else None, samples, exact, len(known)==len(rows))
 
-def forward_of(r:Roofline)->Took:
+def forward_of(r)->Took: # r: a `Roofline`
     "What a forward or a step took, with what lies outside of the rows; where none was timed, its rows"
     return Took(r.totals.mean_s, r.totals.forward.samples) if r.totals else taken(r, kind_of(r))
 
@@ -100,75 +98,42 @@ class Change(Pair):
     def change(self)->str: # as of `change`; `'only in a'`, `'only in b'`
         return change(self.took_a, self.took_b) if self.rows_a and self.rows_b else self.how
 
-def _change(p, a, b):
+def change_of(p:Pair, a, b)->Change: # a, b: the `Roofline`s that it is of
+    "The change from the rows of one result to those of the other"
     return Change(**{f.name: getattr(p, f.name) for f in fields(Pair)},
         took_a=taken(p.rows_a, kind_of(a)), took_b=taken(p.rows_b, kind_of(b)))
 
-# %% ../nbs/results/compare.ipynb #2616ccb2
-class Comparison(Lines, metaclass=Viewed):
-    "The rows of two results in pairs"
-    views = dict(load='differences')
-    def __new__(cls, *args, **kwargs):
-        import_module('fasterbench.differences')   # it adds what shows a comparison, an unpickled one too
-        return super().__new__(cls)
-    def __init__(self,
-        pairs=(), # of `Change`
-        a:Roofline|None=None, # from
-        b:Roofline|None=None, # to
-    ):
-        super().__init__(pairs)
-        self.a, self.b = a, b
-    @property
-    def forward_a(self)->Took: return forward_of(self.a)
-    @property
-    def forward_b(self)->Took: return forward_of(self.b)
-    @property
-    def ratio(self)->float|None: return ratio(self.forward_a, self.forward_b) # of the forwards
-    @property
-    def ratio_interval(self)->tuple|None: return ratio_interval(self.forward_a, self.forward_b)
-    @property
-    def change(self)->str: return change(self.forward_a, self.forward_b)
-
 # %% ../nbs/results/compare.ipynb #f0d9b317
-@patch(as_prop=True)
-def counts(self:Comparison)->Counter: return Counter(p.change for p in self) # change → pairs
-
 def _grouped(r, by, depth):
     "A result in groups, with the totals that it has"
     if by is None and depth is None: return r
-    return Roofline(r.by(by, depth=depth), r.kind, r.peaks, r.totals, r.about)
+    groups = r.by(by, depth=depth)
+    groups.totals = r.totals
+    return groups
 
-# %% ../nbs/results/compare.ipynb #eaf6eada
-@patch
-def compare(self:Roofline,
-    other:Roofline, # what is there now; `self`: what was
-    by:str|Callable|None=None, # compare groups: `'type'`, `'block'`, … as in `Roofline.by`
-    *,
-    depth:int|None=None, # compare groups: the first parts of the names
-)->Comparison:
-    "What changed from this result to another, row by row"
-    if not isinstance(other, Roofline): raise TypeError(
-        f"other={other!r:.60}: other is a Roofline, not {type(other).__name__}; `Roofline.load` reads one from a file")
-    a, b = (_grouped(o, by, depth) for o in (self, other))
-    pairs = match(a, b, structure=by is None and depth is None)
-    return Comparison([_change(p, a, b) for p in pairs], a, b)
+def pairs_of(
+    a, b, # `Roofline`s: what was, and what is there now
+    by:str|Callable|None=None, # compare groups: as in `Roofline.by`
+    depth:int|None=None, # as there
+)->tuple: # list of `Change`; both results, in groups where these are compared
+    "What changed from one result to another, row by row"
+    a, b = (_grouped(o, by, depth) for o in (a, b))
+    return [change_of(p, a, b) for p in match(a, b, structure=by is None and depth is None)], a, b
 
 # %% ../nbs/results/compare.ipynb #0ed97b46
-@patch
-def __getitem__(self:Comparison, which:int|slice|str):
-    if not isinstance(which, str): return list.__getitem__(self, which)
+def pair_named(
+    pairs:list, # of `Change`
+    which:str, # name or label of a pair, or of one of its rows
+)->Change:
+    "The first pair of that name"
     for name in ('name', 'label'):
-        if named := [p for p in self if which in (getattr(o, name) for o in (p, *p.rows_a, *p.rows_b))]: return named[0]
+        def named(p): return which in (getattr(o, name) for o in (p, *p.rows_a, *p.rows_b))
+        if found := next(filter(named, pairs), None): return found
     raise KeyError(f"{which!r} is in no pair")
 
-@patch
-def __repr__(self:Comparison):
-    times = ' → '.join(si(o.seconds, 's') for o in (self.forward_a, self.forward_b))
-    return f"Comparison({times}: {len(self)} pairs)"
-
 # %% ../nbs/results/compare.ipynb #c00f81a3
-def _times(v): return f'{v:.2f}' if v>=0.1 else f'{v:.2g}' # a ratio, short
-def _signed(s, unit): return ('+' if s>0 else '') + si(s, unit)
+def short_ratio(v): return f'{v:.2f}' if v>=0.1 else f'{v:.2g}' # a ratio, short
+def signed(s, unit): return ('+' if s>0 else '') + si(s, unit)
 
 # %% ../nbs/results/compare.ipynb #20465b49
 def _forwards(c):
@@ -176,11 +141,11 @@ def _forwards(c):
     a, b = c.forward_a, c.forward_b
     def took(o): return ('at least ' if o.exact else '') + si(o.seconds, 's')
     exact, known = a.exact and b.exact, c.ratio_interval
-    from_to = ', {} to {}'.format(*map(_times, known)) if known and not exact else ''
+    from_to = ', {} to {}'.format(*map(short_ratio, known)) if known and not exact else ''
     apart = ' of the whole'*any(c.counts[k] for k in differ)
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
     within = dict(same=same, unknown=': the noise is not known').get(c.change, '')
-    ratio = f' ({_times(c.ratio)}×{from_to})' if c.ratio is not None else ''
+    ratio = f' ({short_ratio(c.ratio)}×{from_to})' if c.ratio is not None else ''
     each = ['in all' if c.a.kind==c.b.kind=='kernels' else f'a {o.what}' for o in (c.a, c.b)]
     before = '' if each[0]==each[1] else f' {each[0]}'
     return f'{took(a)}{before} → {took(b)} {each[1]}{ratio}{within if ratio else ""}'
@@ -188,7 +153,7 @@ def _forwards(c):
 # %% ../nbs/results/compare.ipynb #73be7373
 def _together(c, change):
     "What rows with a change differ by in all, in words"
-    return f" ({_signed(sum(p.difference_s for p in c if p.change==change), 's')} in all)"
+    return f" ({signed(sum(p.difference_s for p in c if p.change==change), 's')} in all)"
 
 def _counted(c):
     "How many rows differ, in words; where the whole does not, by how much"
@@ -224,7 +189,7 @@ def _most_in(c, way, whole):
         at = most[0]
 
 # %% ../nbs/results/compare.ipynb #8bd5bf53
-def where_most(c:Comparison)->tuple|None: # name, seconds; `None`: there is no difference
+def where_most(c)->tuple|None: # of a `Comparison`: name, seconds; `None`: there is no difference
     "The smallest part of the model that more than half of the difference is in; the largest, where none has as much"
     if c.change not in differ or not c: return None
     whole, by_phase = c.forward_b.seconds - c.forward_a.seconds, Counter()
@@ -252,7 +217,7 @@ def _most_of_it(c):
     if not (most := where_most(c)): return ''
     whole = c.forward_b.seconds - c.forward_a.seconds
     part = 'Most of it' if most[1]/whole>0.5 else 'The largest part'
-    return f" {part} {_place(most[0])}: {_signed(most[1], 's')}."
+    return f" {part} {_place(most[0])}: {signed(most[1], 's')}."
 
 # %% ../nbs/results/compare.ipynb #7c249be0
 def _idle(c):
@@ -262,11 +227,10 @@ def _idle(c):
     whats = dict.fromkeys(o.what for o in (c.a, c.b))
     return f" The device is idle for {' → '.join(f'{v:.1f} %' for v in idle)} of a {' → '.join(whats)}."
 
-@patch(as_prop=True)
-def answer(self:Comparison)->str:
+def comparison_answer(c)->str: # of a `Comparison`
     "What the comparison says, in a few sentences"
-    if not self: return 'There are no rows.'
-    return f'{_models(self)}: {_forwards(self)}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
+    if not c: return 'There are no rows.'
+    return f'{_models(c)}: {_forwards(c)}; {_counted(c)}.{_most_of_it(c)}{_idle(c)}'
 
 # %% ../nbs/results/compare.ipynb #2c9bc7a9
 _held = dict(weight_bytes='weights', cache_bytes='cache') # bytes among the circumstances → what they are
@@ -286,13 +250,9 @@ def _facts(r):
 
 def _roof(r): return r.peaks and (r.peaks.device_name, r.peaks.compute_peaks, r.peaks.peak_bandwidth)
 
-@patch
-def differing(self:Comparison)->dict: # name → (in a, in b); `None`: not known
+def differing_facts(r, other)->dict: # of `Roofline`s: name → (in the first, in the second); `None`: not known
     "The circumstances that are not the same"
-    a, b = _facts(self.a), _facts(self.b)
+    a, b = _facts(r), _facts(other)
     res = {k: (a.get(k), b.get(k)) for k in {**a, **b} if a.get(k)!=b.get(k) or k=='disturbed'}
-    if _roof(self.a)!=_roof(self.b): res['peaks'] = repr(self.a.peaks), repr(self.b.peaks)
+    if _roof(r)!=_roof(other): res['peaks'] = repr(r.peaks), repr(other.peaks)
     return res
-
-# %% ../nbs/results/compare.ipynb #7db5d880
-__getattr__ = forwarding('compare', 'differences')

@@ -7,10 +7,10 @@ __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized',
            'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
            'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'captured_in', 'in_cell', 'si',
            'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'any_console', 'write_file',
-           'worked_in', 'progress', 'forwarding']
+           'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
-import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
+import codecs, copy, html, math, os, platform, secrets, shutil, sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
 from contextlib import contextmanager
@@ -358,16 +358,3 @@ def progress(items, label:str): # label: what stands before the bar
     "`items`, with a progress bar where somebody watches"
     disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
     return _Bar(items, desc=label, leave=False, disable=disable)
-
-# %% ../nbs/core/core.ipynb #d373e2db
-def forwarding(
-    module:str, # that names have left
-    *homes:str, # modules that have them now
-):
-    "A module's `__getattr__` that finds names where they are now"
-    def getattr_(name):
-        for home in () if name.startswith('_') else homes:
-            m = importlib.import_module(f'fasterbench.{home}')
-            if name in m.__all__: return getattr(m, name)
-        raise AttributeError(f"module 'fasterbench.{module}' has no attribute {name!r}")
-    return getattr_

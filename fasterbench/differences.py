@@ -4,24 +4,22 @@
 
 # %% auto #0
 __all__ = ['changes', 'pair_columns', 'shown', 'spare', 'change_colours', 'comparison_formats', 'columns_of', 'ordered_pairs',
-           'pairs_table', 'as_html_table', 'PairPlaces', 'comparison_json', 'SavedComparison', 'comparison_of']
+           'pairs_table', 'pairs_markdown', 'print_comparison', 'comparison_text', 'as_html_table', 'PairPlaces',
+           'comparison_json', 'SavedComparison', 'comparison_of', 'read_comparison']
 
 # %% ../nbs/visualization/differences.ipynb #4d2e4b7f
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-from fastcore.basics import patch
-from .codec import check_ending, check_format, decoded, encoded, fitting, json_line, json_lines, load_json
+from typing import Literal
+from .codec import check_format, decoded, encoded, fitting, json_line, json_lines, load_json
 from .codec import many, part, refuse
 from .columns import Column, kind_of, picked
-from .compare import Comparison, _change, _signed, _times, differ, taken
-from .core import any_console, as_text, si, so_many, write_file
-from .display import framed, html_cell, in_columns
+from .compare import change_of, differ, short_ratio, signed, taken
+from .core import any_console, as_text, si, so_many
 from .files import as_json, result_of, shown_formats
 from .matching import Pair, hows
 from .phases import phases
-from .results import Roofline
-from .tables import lines_of, markdown_text, terminal_width, text_or_file
+from .tables import framed, html_cell, in_columns, lines_of, markdown_text, terminal_width
 from .timing import check_count
 
 # %% ../nbs/visualization/differences.ipynb #5a32c385
@@ -67,16 +65,16 @@ def _class(p): return (p.a or p.b).type
 def _class_cell(p): return _two(p.a and p.a.type, p.b and p.b.type)
 
 # %% ../nbs/visualization/differences.ipynb #6188a18a
-def _difference_cell(p): return '=' if p.change=='same' else _signed(p.difference_s, 's')
+def _difference_cell(p): return '=' if p.change=='same' else signed(p.difference_s, 's')
 
 def _ratio_cell(p):
     if p.ratio is None: return '–'
-    from_to = ' to '.join(map(_times, p.ratio_interval)) if p.ratio_interval else '?'
+    from_to = ' to '.join(map(short_ratio, p.ratio_interval)) if p.ratio_interval else '?'
     exact = p.took_a.exact and p.took_b.exact
-    return ('=' if p.change=='same' else _times(p.ratio) + '×') + ('' if exact else f' ({from_to})')
+    return ('=' if p.change=='same' else short_ratio(p.ratio) + '×') + ('' if exact else f' ({from_to})')
 
 def _parts_cell(of):
-    def cell(p): return '–' if of(p) is None else '=' if of(p)==1 else _times(of(p)) + '×'
+    def cell(p): return '–' if of(p) is None else '=' if of(p)==1 else short_ratio(of(p)) + '×'
     return cell
 
 def _used_cell(p):
@@ -85,7 +83,7 @@ def _used_cell(p):
 
 def _over_cell(p):
     more = _more(_over)(p)
-    return '–' if more is None else '=' if p.change=='same' else _signed(more, 's')
+    return '–' if more is None else '=' if p.change=='same' else signed(more, 's')
 
 # %% ../nbs/visualization/differences.ipynb #3f7f61bd
 def _both(key, name, unit, what, of):
@@ -136,7 +134,7 @@ shown = 'name phase type time_a time_b difference_s ratio change flops_ratio byt
 spare = 'over_s used bytes_ratio flops_ratio type change'.split()
 
 # %% ../nbs/visualization/differences.ipynb #d252c65d
-def columns_of(c:Comparison)->list: # of `Column`
+def columns_of(c)->list: # of a `Comparison`: of `Column`
     "The columns that a table of pairs shows"
     def there(k):
         if k in ('used', 'over_s'): return not (c.forward_a.exact and c.forward_b.exact)   # of two estimates: not known
@@ -144,7 +142,7 @@ def columns_of(c:Comparison)->list: # of `Column`
     return [pair_columns[k] for k in shown if there(k)]
 
 def ordered_pairs(
-    c:Comparison,
+    c, # `Comparison`
     sort:str='difference', # or `'order'`: of the model; or a key of `pair_columns` with numbers
 )->list: # of `Change`
     "The pairs by a column"
@@ -158,7 +156,7 @@ def ordered_pairs(
 
 # %% ../nbs/visualization/differences.ipynb #6642b73a
 def pairs_table(
-    c:Comparison,
+    c, # `Comparison`
     top:int|None=None, # only the first
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
     style:str='simple', # a format of tabulate
@@ -175,36 +173,18 @@ def pairs_table(
     return lines_of(by[:top], used, more, spare if keys is None else (), width, style, write)
 
 # %% ../nbs/visualization/differences.ipynb #66a07daf
-Comparison.columns = pair_columns
-
-@patch
-def table(self:Comparison,
+def pairs_markdown(
+    c, # `Comparison`
     top:int|None=None, # only the first pairs
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
-    style:str='simple', # a format of tabulate
-    write=str, # what is done to the text of a cell
-    width:int|None=None, # characters; `None`: as many as it takes
-    *,
-    columns:str|list|None=None, # keys, such as `'name ratio change'`, all of which are shown; `None`: the usual ones
 )->str:
-    "The pairs as text, those that differ most first, and how many are left out"
-    return pairs_table(self, top, sort, style, write, width, columns)
-
-@patch
-def to_markdown(self:Comparison,
-    path:str|Path|None=None, # `None`: the text is returned
-    *,
-    top:int|None=None, # only the first pairs
-    sort:str='difference', # or `'order'`, or a key of `pair_columns`
-)->str|Path:
-    "The sentence and the pairs as Markdown; the text, or the path of the file"
-    text = f"{markdown_text(self.answer)}\n\n{pairs_table(self, top, sort, 'github', markdown_text)}\n"
-    return text_or_file(path, text)
+    "The sentence and the pairs as Markdown"
+    return f"{markdown_text(c.answer)}\n\n{pairs_table(c, top, sort, 'github', markdown_text)}\n"
 
 # %% ../nbs/visualization/differences.ipynb #da19bacd
 def _from_to(a, b, unit):
     "A number on both sides, and b as a part of a"
-    parts = f' ({_times(b/a)}×)' if a and b is not None else ''
+    parts = f' ({short_ratio(b/a)}×)' if a and b is not None else ''
     return f'{si(a, unit)} → {si(b, unit)}{parts}'
 
 def _phase_sums(c):
@@ -232,19 +212,20 @@ def _differences(c):
     return [f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()]
 
 # %% ../nbs/visualization/differences.ipynb #172e49b4
-@patch
-def summary(self:Comparison,
+def print_comparison(
+    c, # `Comparison`
     top:int|None=None, # print only the first pairs
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
-    table = pairs_table(self, top, sort, width=terminal_width())   # first: it may refuse
-    parts = [self.answer, '\n'.join(_differences(self)), table, '\n'.join(_sums(self))]
+    table = pairs_table(c, top, sort, width=terminal_width())   # first: it may refuse
+    parts = [c.answer, '\n'.join(_differences(c)), table, '\n'.join(_sums(c))]
     with any_console(): print(*filter(None, parts), sep='\n\n')
 
 # %% ../nbs/visualization/differences.ipynb #52ada793
-@patch
-def __str__(self:Comparison): return f'{self.answer}\n\n{pairs_table(self, 30, width=terminal_width())}'
+def comparison_text(c)->str: # of a `Comparison`
+    "The sentence and the pairs"
+    return f'{c.answer}\n\n{pairs_table(c, 30, width=terminal_width())}'
 
 # %% ../nbs/visualization/differences.ipynb #f3d3c2af
 _less, _more_time = '#12877f', '#b0662d'
@@ -257,7 +238,7 @@ def _coloured(column, p):
     return html_cell(column, p, f' style="color: {colour}"' if colour else '')
 
 def as_html_table(
-    c:Comparison,
+    c, # `Comparison`
     top:int|None=30, # only the first pairs
 )->str: # HTML
     "The sentence and the pairs"
@@ -265,19 +246,6 @@ def as_html_table(
     left = f"… and {so_many(len(by[top:]), 'more pair')}" if top and by[top:] else ''
     table = in_columns(by[:top], columns_of(c), _coloured)
     return framed(f'<p>{as_text(c.answer, markup=True)}</p>', table, left)
-
-@patch
-def _repr_html_(self:Comparison): return as_html_table(self)
-
-# %% ../nbs/visualization/differences.ipynb #2ef8d84e
-@patch
-def plot(self:Comparison,
-    title:str|None=None, # with markup, as plotly reads it; `None`: the models
-    top:int=12, # pairs with an arrow, those with the largest differences
-): # a plotly `Figure`
-    "Draw both results under the roof, with an arrow from a to b for the largest pairs"
-    from fasterbench.arrows import plot_comparison
-    return plot_comparison(self, title, top)
 
 # %% ../nbs/visualization/differences.ipynb #ee741a24
 _format, _format_version = 'fasterbench comparison', 1
@@ -290,7 +258,7 @@ class PairPlaces:
     a:list[int] # positions in the first result
     b:list[int] # positions in the second
 
-def comparison_json(c:Comparison)->str:
+def comparison_json(c)->str: # of a `Comparison`
     "A comparison as JSON: both results, and the positions of each pair's rows"
     at = [{id(r): i for i,r in enumerate(side)} for side in (c.a, c.b)]
     def places(rows, side): return [at[side][id(r)] for r in rows]
@@ -300,21 +268,14 @@ def comparison_json(c:Comparison)->str:
 
 # %% ../nbs/visualization/differences.ipynb #f20b6be0
 comparison_formats = { # ending → function of a `Comparison` that gives the file's text or bytes
-    '.json': comparison_json, '.csv': Comparison.to_csv, '.md': Comparison.to_markdown, **shown_formats}
-
-@patch
-def save(self:Comparison,
-    path:str|Path, # of the file; its ending is one of `comparison_formats`
-)->Path:
-    "Write the comparison to a file, all of it or nothing"
-    return write_file(path, comparison_formats[check_ending(path, comparison_formats)](self))
+    '.json': comparison_json, '.csv': lambda c: c.to_csv(), '.md': lambda c: c.to_markdown(), **shown_formats}
 
 # %% ../nbs/visualization/differences.ipynb #08736586
 @dataclass
 class SavedComparison:
     "What a file has of a comparison"
-    a:Annotated[Roofline, part(result_of)]
-    b:Annotated[Roofline, part(result_of)]
+    a:object # the results, each as its own file has it
+    b:object
     pairs:list[PairPlaces]
 
 def _rows_at(where, places, rows):
@@ -332,17 +293,22 @@ def _check_once(pairs, a, b):
 # %% ../nbs/visualization/differences.ipynb #19315cbc
 def comparison_of(
     d, # what a file holds
-)->Comparison:
+    make, # `Comparison`, which is made
+    make_side, # `Roofline`, which both of its results are made
+): # a `Comparison`
     "The comparison of what a file holds; anything else is refused"
     o = decoded(SavedComparison, check_format(d, _format, (_format_version,)))
+    read = part(lambda d: result_of(d, make_side))
+    sides = dict(a=read('a', o.a), b=read('b', o.b))
     def pair(i, p):
-        rows = (_rows_at(f'pairs[{i}].{side}', getattr(p, side), getattr(o, side)) for side in 'ab')
-        return _change(Pair(p.how, p.name, *rows), o.a, o.b)
-    return Comparison(_check_once([pair(*p) for p in enumerate(o.pairs)], o.a, o.b), o.a, o.b)
+        rows = (_rows_at(f'pairs[{i}].{k}', getattr(p, k), side) for k,side in sides.items())
+        return change_of(Pair(p.how, p.name, *rows), **sides)
+    return make(_check_once([pair(*p) for p in enumerate(o.pairs)], **sides), **sides)
 
-@patch(cls_method=True)
-def load(cls:Comparison,
+def read_comparison(
     path:str|Path, # of a JSON file that `save` wrote
-)->Comparison:
+    make, # `Comparison`, which is made
+    make_side, # `Roofline`, which both of its results are made
+): # a `Comparison`
     "The comparison in a file"
-    return load_json(path, 'comparison', comparison_of, many)
+    return load_json(path, 'comparison', lambda d: comparison_of(d, make, make_side), many)

@@ -18,9 +18,9 @@ from .peaks import HardwarePeaks
 from .regions import visible
 from .report import ceiling_lines
 from .results import Roofline
-from .roofline import paper_rows, weight_bytes
 from .rows import check_ceilings, memory_pct, warn_no_ceiling
 from .state import undisturbed
+from .subject import paper_rows, weight_bytes
 from .traffic import weight_sizes
 
 # %% ../nbs/analysis/generation.ipynb #08d4fa52

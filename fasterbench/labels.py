@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['widths', 'Frame', 'text_size', 'wrapped', 'Spot', 'spots_around', 'box', 'overlapping', 'covered', 'marker_box',
-           'bar_box', 'Placer', 'place', 'at_widths', 'spots_of_ceiling', 'spots_of_slope', 'tick_text', 'log_ticks',
-           'linear_ticks']
+           'bar_box', 'Placer', 'place', 'at_widths', 'spots_of_ceiling', 'spots_of_slope', 'log_range', 'tick_text',
+           'log_ticks', 'linear_ticks']
 
 # %% ../nbs/visualization/labels.ipynb #ae5202e3
 import math
@@ -270,6 +270,15 @@ def spots_of_slope(
     beside = [Spot(at(t), at(t)*bandwidth, side*(wide/2 + 5), side*high/2, abs(t-0.6) + (side>0))
         for t in (0.6, 0.7, 0.5, 0.8, 0.4, 0.9, 0.3, 0.2) for side in (-1, 1)]
     return beside + _flags(at(1), top, size)
+
+# %% ../nbs/visualization/labels.ipynb #d9d161e1
+def log_range(
+    values:list, # positive numbers that shall be visible
+    room:float=0.2, # decades on each side
+)->list[float]: # exponents of ten: plotly's range of a logarithmic axis
+    "A range of powers of ten around `values`, in halves of a decade"
+    logs = [math.log10(v) for v in values]
+    return [math.floor(2*(min(logs)-room))/2, math.ceil(2*(max(logs)+room))/2]
 
 # %% ../nbs/visualization/labels.ipynb #648529a3
 def tick_text(

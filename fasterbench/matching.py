@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import product
-from .results import above, inside, joined
+from .grouping import inside, joined
+from .phases import above
 from .rows import RooflinePoint, with_phase
 
 # %% ../nbs/results/matching.ipynb #14ec6236

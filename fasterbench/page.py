@@ -9,10 +9,11 @@ __all__ = ['page_columns', 'opening', 'heading', 'facts', 'rows_table', 'in_scri
 import html, json, math
 from string import Template
 from .core import as_text, si
-from .marks import dark_css, drawable
+from .marks import drawable
+from .palette import dark_css
+from .plot import plot_roofline
 from .columns import columns
 from .report import fact_lines, note_lines, rank_facts
-from .results import Roofline
 from .rows import memory_pct
 
 # %% ../nbs/visualization/page.ipynb #f9440b3c
@@ -23,7 +24,7 @@ def _roof_of(r):
     n = sum(o.roof_time_s is not None for o in r)
     return f"{si(r.roof_time_s, 's')} for {'all' if n==len(r) else f'{n} of'} {len(r)} rows, one after the other"
 
-def opening(r:Roofline)->str:
+def opening(r)->str: # of a `Roofline`
     "What a result says, in a sentence"
     if not r: return 'There are no rows.'
     if r.kind=='projected':
@@ -49,14 +50,14 @@ def _with_lines(about, lines):
     return res
 
 # %% ../nbs/visualization/page.ipynb #5c8f049f
-def heading(r:Roofline)->str:
+def heading(r)->str: # of a `Roofline`
     "The model and the device, as far as they are known"
     run, peaks = r.kind in ('measured', 'kernels'), r.peaks
     device = run and r.about.get('device_name') or peaks and (peaks.device_name or peaks.device)
     how = 'on' if run else 'under the roof of'
     return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')
 
-def facts(r:Roofline)->dict: # name → words
+def facts(r)->dict: # of a `Roofline`: name → words
     "The circumstances of a result"
     res = dict(kind=r.kind) | {k.replace('_', ' '): _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
     if r.peaks: res['peaks'] = repr(r.peaks)
@@ -188,7 +189,6 @@ $figure
 def _figure(r):
     "The figure with plotly's script, where there is a row that can be drawn"
     if r.peaks is None or not any(map(drawable, r)): return ''
-    from fasterbench.plot import plot_roofline
     fig = plot_roofline(r, r.peaks, '').update_layout(clickmode='event')
     config = dict(responsive=True, displaylogo=False)
     return fig.to_html(include_plotlyjs=True, full_html=False, div_id='roofline', config=config)
@@ -197,7 +197,7 @@ def _figure(r):
 def in_script(o)->str: return json.dumps(o).replace('<', r'\u003c') # words and numbers, for a script in a page
 
 # %% ../nbs/visualization/page.ipynb #27de9006
-def notes(r:Roofline)->str: # HTML
+def notes(r)->str: # of a `Roofline`: HTML
     "What is said below the rows, and what marks in their cells mean"
     lines = [(l[:13].strip(), l[13:]) for l in note_lines(r)]
     cut = any('…' in c.text(o) for c in page_columns.values() for o in r if isinstance(c.value(o), str))
@@ -206,7 +206,7 @@ def notes(r:Roofline)->str: # HTML
 
 # %% ../nbs/visualization/page.ipynb #0e09ebb9
 def as_html(
-    r:Roofline,
+    r, # `Roofline`
 )->str: # HTML
     "A result as a page of its own"
     rows = sorted(r, key=lambda o: -(o.time_s or o.roof_time_s or 0))

@@ -4,22 +4,24 @@
 
 # %% auto #0
 __all__ = ['strip', 'wide', 'mark_traces', 'link_traces', 'legend_traces', 'legend_height', 'add_button', 'names_of_marks',
-           'name_marks', 'plot_roofline', 'plot_bars', 'plot_peaks']
+           'name_marks', 'plot_roofline', 'plot_result', 'plot_bars', 'plot_peaks', 'hover', 'text_roofline']
 
 # %% ../nbs/visualization/plot.ipynb #becafef1
 import math
 from dataclasses import replace
 from .bars import bar_axes, bar_blocks, bar_height, bar_names, bar_traces
 from .columns import kind_of, row_seconds
-from .core import as_text, forwarding, plain, si, so_many
+from .chart import text_roofline
+from .core import as_text, plain, si, so_many
 from .labels import Frame, Placer, Spot, at_widths, place, spots_around, text_size
-from .marks import Block, bandwidth, block_hover, colour_groups, colours, drawable, equal_blocks
-from .marks import link_places, marker_size, names_of, rate, rate_unit, shapes, spread, standing
-from .marks import without_flops
+from .marks import Block, bandwidth, block_hover, colour_groups, drawable, equal_blocks, hover
+from .marks import link_places, marker_size, names_of, rate, shapes, spread, standing, without_flops
+from .palette import colours
 from .roof import peaks_of
 from .rows import beside_kernels, main_dtype
-from .roofs import Line, link_lines, name_lines, name_ridge, other_roofs, peak_lines, ridge_line, roof_lines
-from .sheets import axis_ranges, headroom, lay_out, log_axis, name_shapes, sheet, write
+from .roofs import Line, draw_peaks, link_lines, name_lines, name_ridge, other_roofs, rate_unit, ridge_line
+from .roofs import roof_axes, roof_lines
+from .sheets import axis_ranges, lay_out, name_shapes, sheet, write
 from .sheets import left, narrowest, right
 
 # %% ../nbs/visualization/plot.ipynb #71c6afb1
@@ -244,12 +246,9 @@ def _frame(s, rows, peaks):
 # %% ../nbs/visualization/plot.ipynb #18f8dae3
 def _axes(s, frame, peaks, beside):
     "The axes of the roofline, and of the strip"
-    name = dict(text='arithmetic intensity (FLOP/B)', standoff=6)
-    across = log_axis(frame.xr, title=name, domain=list(frame.domain), anchor='y')
-    up = log_axis(frame.yr, rate_unit(peaks.name), domain=s.domain('roofline'), anchor='x2' if beside else 'x')
     side = dict(domain=[0, strip], range=[-1.2, 1.2], tickvals=[0], ticktext=['0'], zeroline=False, showgrid=False,
         anchor='y', automargin=False, fixedrange=True, ticks='outside', ticklen=6, tickcolor=colours['roof'])
-    return dict(xaxis=across, yaxis=up) | (dict(xaxis2=side) if beside else {})
+    return roof_axes(s, frame, peaks, 'x2' if beside else 'x') | (dict(xaxis2=side) if beside else {})
 
 # %% ../nbs/visualization/plot.ipynb #6df53039
 def _strip_line(go, peaks):
@@ -339,6 +338,20 @@ def plot_roofline(
     if named: fig.update_layout(legend=_legend(s))
     return lay_out(fig, s)
 
+# %% ../nbs/visualization/plot.ipynb #8c988a11
+def plot_result(
+    r, # `Roofline`
+    title:str|None=None, # `None`: the model and the device
+    **options # of `plot_roofline`: `colour`, `bars`, `sort`
+): # a plotly `Figure`
+    "Draw the rows of a result under its roof"
+    if not isinstance(title, (str, type(None))): raise TypeError(f"title={title!r:.60}: the title is text")
+    if r.peaks is None: raise ValueError(f"{r!r}: it has no peaks, and so no roof to be drawn")
+    ran = r.totals or r.kind=='measured'
+    where = f"on {r.about.get('device_name', r.peaks.device)}" if ran else 'estimated'
+    title = title or as_text(f"{r.about.get('model', '')} {where}", markup=True)
+    return plot_roofline(r, r.peaks, title, **options)
+
 # %% ../nbs/visualization/plot.ipynb #81eb3308
 def plot_bars(
     rows:list, # of `RooflinePoint`
@@ -361,37 +374,13 @@ def plot_bars(
     fig.add_traces(legend_traces(go, named, **_bars))   # where the bars are: no axes but theirs
     return lay_out(fig.update_layout(legend=_legend(s)), s)
 
-# %% ../nbs/visualization/plot.ipynb #44982640
-def _peaks_frame(s, peaks, n):
-    "Where the lines lie; `n`: slopes"
-    slow, fast = peaks.peak_bandwidth, max([peaks.peak_bandwidth, *(o.bandwidth for o in peaks.memory_levels)])
-    low, high = min(peaks.compute_peaks.values()), max(peaks.compute_peaks.values())
-    lo, ridge = low/fast/10, high/slow
-    room = max(text_size(f'{k} {si(v, rate_unit(k))}')[0] for k,v in peaks.compute_peaks.items()) + 12
-    (x0, _), yr = axis_ranges([lo], [lo*slow, high], s.parts['roofline'], 34 + 16*n)
-    x1 = headroom(x0, math.log10(ridge), room, narrowest-left-right)   # labels right of all slopes
-    return Frame([x0, x1], yr, left, right, s.above('roofline'), s.parts['roofline'])
-
 # %% ../nbs/visualization/plot.ipynb #72b4525a
 def plot_peaks(
     peaks, # `HardwarePeaks`, or a datasheet's name, or a file's path
     title:str|None=None, # with markup, as plotly reads it; `None`: the device
 ): # a plotly `Figure`
     "Draw every ceiling of `peaks`"
-    import plotly.graph_objects as go
-    peaks = peaks_of(peaks)
-    threads = [so_many(peaks.threads, 'thread')] if peaks.threads else []
-    day = [(peaks.date or '')[:10]]*bool(peaks.date)
-    said = as_text(', '.join([peaks.device, *threads, *day, peaks.source]), markup=True)
-    s = sheet(title or as_text(peaks.device_name or 'Peaks', markup=True), said, dict(roofline=420, intensity=46))
-    frame = _peaks_frame(s, peaks, max(len(peaks.memory_levels), 1))
-    ceilings, slopes = peak_lines(peaks, 10**frame.xr[0], 10**frame.xr[1])
-    fig = go.Figure([o.trace(go) for o in slopes + ceilings])
-    placer = Placer(frame, lines=[ridge_line(peaks, frame), *((o.xs, o.ys) for o in slopes + ceilings)])
-    fig.update_layout(_axes(s, frame, peaks, False))
-    name_lines(fig, placer, ceilings, slopes, max(peaks.compute_peaks.values()))
-    name_ridge(fig, placer, peaks)
-    return lay_out(fig, s)
+    return draw_peaks(peaks_of(peaks), title)
 
 # %% ../nbs/visualization/plot.ipynb #cc035e21
-__getattr__ = forwarding('plot', 'chart', 'labels', 'marks', 'bars', 'sheets', 'roofs')
+_all_ = ['hover', 'text_roofline']

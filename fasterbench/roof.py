@@ -9,7 +9,6 @@ __all__ = ['peaks_formats', 'dtype_name', 'named_dtype', 'HardwarePeaks', 'arith
 # %% ../nbs/hardware/roof.ipynb #39975793
 import json, re
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 import numpy as np, torch
 from fastcore.basics import patch
@@ -23,6 +22,8 @@ from .system import Disturbance
 from .memory import MemoryLevel
 from .consistency import check_peaks
 from .links import Link, as_links
+from .roofs import draw_peaks
+from .tables import framed
 
 # %% ../nbs/hardware/roof.ipynb #9ac777ab
 def dtype_name(
@@ -311,7 +312,6 @@ def __repr__(self:HardwarePeaks):
 def _repr_html_(self:HardwarePeaks):
     about, *notes = [as_text(o, markup=True) for o in ('; '.join(self._where()), *self.notes())]
     table = f'<div class="wide">{self.table("html")}</div>'
-    framed = import_module('fasterbench.display').framed   # in the look of results, whose modules read this one
     return framed(f'<p>{about}</p>', table, *(f'<p>{o}</p>' for o in notes))
 
 @patch
@@ -407,5 +407,4 @@ def plot(self:HardwarePeaks,
     title:str|None=None, # `None`: the device
 ): # a plotly `Figure`
     "Draw every ceiling"
-    from fasterbench.plot import plot_peaks
-    return plot_peaks(self, title)
+    return draw_peaks(self, title)

@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from statistics import fmean
 import torch
 from fastcore.basics import patch
+from .columns import columns
 from .core import as_text, held
 from .kernels import measurable
 from .links import bus_factors
 from .operations import arithmetic_intensity, place, utilization_pct
-from .peaks import HardwarePeaks, arithmetic_dtype, dtype_name
 from .regions import one_region
+from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 from .shards import own_part
 from .system import Disturbance
+from .tables import framed
 from .timing import Timing
 
 # %% ../nbs/results/rows.ipynb #9c9584b9
@@ -325,6 +327,20 @@ def no_ceiling(
         if r.matmul_flops and not r.unknown and r.roof_time_s is None:
             res.setdefault(str(r.dtype).removeprefix('torch.'), []).append(r)
     return res
+
+# %% ../nbs/results/rows.ipynb #3c2ea5a3
+def _text(o)->str: return as_text(o, markup=True)
+def _known(row): return [c for c in columns.values() if c.value(row) is not None]
+
+@patch
+def _repr_html_(self:RooflinePoint)->str:
+    lines = ''.join(f'<tr title="{_text(c.what)}"><th>{_text(c.name)}<td>{_text(c.text(self))}' for c in _known(self))
+    return framed(f'<table>{lines}</table>')
+
+@patch
+def _repr_pretty_(self:RooflinePoint, p, cycle):
+    cells = [(c.name, c.text(self)) for c in _known(self)]
+    p.text('\n'.join(f'{name:18}{text}' for name,text in cells))
 
 # %% ../nbs/results/rows.ipynb #82326672
 @dataclass

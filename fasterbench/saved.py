@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from .codec import many, read_json
-from .compare import Comparison
-from .results import Roofline
+from .results import Comparison, Roofline
 from .roof import HardwarePeaks
 from .swept import Sweep
 

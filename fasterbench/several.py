@@ -9,8 +9,8 @@ __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'compare', 'whole_n
 # %% ../nbs/several.ipynb #2badd64a
 from fastcore.script import store_true
 import torch
-from .compare import Comparison, comparison_formats, ordered_pairs
 from .core import any_console, is_number, resolve_device, tensors
+from .differences import comparison_formats, ordered_pairs
 from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, sources
 from .options import announce, check_counts, check_out, check_targets, check_threads
@@ -18,7 +18,7 @@ from .options import check_unused, check_view, either, floating, forward_text, g
 from .options import input_option, named_peaks, out_option, roofs
 from .options import write_out
 from .recipe import check_recipe, with_labels
-from .results import Roofline, group_key
+from .results import Comparison, Roofline, group_key
 from .saved import check_kind
 from .settings import num_threads
 from .subject import check_machine

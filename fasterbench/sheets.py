@@ -9,10 +9,9 @@ __all__ = ['left', 'right', 'bottom', 'narrowest', 'hover_look', 'modebar_look',
 # %% ../nbs/visualization/sheets.ipynb #4092be62
 import math
 from dataclasses import dataclass
-from .chart import log_range
 from .core import as_text
-from .labels import log_ticks, text_size, wrapped
-from .marks import colours, label_back
+from .labels import log_range, log_ticks, text_size, wrapped
+from .palette import colours, label_back
 
 # %% ../nbs/visualization/sheets.ipynb #29c3cee0
 left, right, bottom = 80, 18, 6 # pixels around the axes

@@ -16,7 +16,7 @@ from .columns import Column, of_step, picked
 from .core import any_console, as_text, is_number, si, value_text, write_file
 from .crossings import crossings_in
 from .display import framed, in_columns
-from .files import as_json, result_of, shown_formats
+from .files import as_json, shown_formats
 from .operations import arithmetic_intensity
 from .results import Roofline
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling
@@ -353,7 +353,7 @@ class SavedSweep:
     items:str
     values:list[Annotated[float|str, _number_or_text]]
     per:list[float|None]
-    results:list[Annotated[Roofline, part(result_of)]]
+    results:list[Annotated[Roofline, part(Roofline.from_record)]]
 
 def sweep_json(s:Sweep)->str:
     "A sweep as JSON, one result after the other"

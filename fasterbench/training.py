@@ -8,10 +8,10 @@ __all__ = ['Part', 'StepObserver', 'noted', 'kind_in', 'done_by', 'in_step', 'st
 
 # %% ../nbs/analysis/training.ipynb #49a0eb38
 import torch, warnings
+from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
-from threading import get_ident
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import device_name, first_line, model_dtype
@@ -35,20 +35,17 @@ class Part(Place): "Where time was spent without a call of the module, such as i
 class StepObserver(Observer):
     "Times training steps of one model, with marks of the clock where another module's turn comes or without"
     phase, on = 'forward', False   # on: are phases told apart?
-    def marked(self, name, call):
-        "The call of a module with marks around it, in this thread"
-        note, mark, thread, call = self.calls.append, self.clock.mark, get_ident(), self.following(name, call)
-        def marked(*args, **kwargs):
-            if get_ident()!=thread: return call(*args, **kwargs)
-            start, place = mark(), Place(self.phase, name)
-            try: return call(*args, **kwargs)
-            finally: note((place, start, mark()))
-        return marked
     def part(self, name): return Part(self.phase, name)
     def exchange_key(self, collective): return Place(self.phase, row_name(self.at, collective))
     def again(self, key): return Part(*key)
     def path(self): return Counter(place for place,*_ in self.calls if type(place) is Place)
-    def prepared(self): return lambda: self.run.make(*[self.step_part]*self.on)
+    def prepared(self):
+        self.begins = [(0, self.phase)] # how many `calls` there were as a phase began, and the phase
+        return lambda: self.run.make(*[self.step_part]*self.on)
+    def keys(self):
+        firsts = [n for n,_ in self.begins]
+        def phase(n): return self.begins[bisect_right(firsts, n) - 1][1]
+        return [Place(phase(n), key) if type(key) is str else key for n,(key,*_) in enumerate(self.calls)]
 
 # %% ../nbs/analysis/training.ipynb #82a07ed5
 @contextmanager
@@ -62,7 +59,7 @@ def noted(o, place):
 def within(self:StepObserver, name, f):
     "For `recomputed_parts`: a function whose time is a module's"
     def again(*args, **kwargs):
-        with noted(self, Place(self.phase, name)): return self.following(name, f)(*args, **kwargs)
+        with noted(self, Place(self.phase, name)): return self.follow(name, f)(*args, **kwargs)
     return again
 
 @patch
@@ -86,6 +83,7 @@ def step_part(self:StepObserver, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
     place = place_of(part, self.run)
     self.phase, self.at = place.phase, place.name
+    self.begins.append((len(self.calls), self.phase))
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
         if part not in ('forward', 'backward'): stack.enter_context(noted(self, place))

@@ -10,9 +10,8 @@ __all__ = ['whole_name', 'sides', 'by_number', 'places', 'time_lines', 'throughp
 import math
 from itertools import cycle
 from .core import as_text, is_number, plain, si, value_text
-from .chart import log_range
-from .labels import Frame, Placer, linear_ticks, place, spots_around, text_size
-from .marks import colours, hues
+from .labels import Frame, Placer, linear_ticks, log_range, place, spots_around, text_size
+from .palette import colours, hues
 from .roofs import roof_line
 from .sheets import hover_look, left, log_axis, modebar_look, name_shapes, right
 

@@ -1,4 +1,4 @@
-"Which module needs which: no circles but those that are known, and what has to stay light does"
+"Which module needs which: no circles, and what has to stay light does"
 import subprocess, sys
 
 import networkx as nx
@@ -7,13 +7,9 @@ from form import too_long
 from house import circles, drawn
 from notebooks import notebooks, top
 
-known_circles = [o.split() for o in (
-    '''across arrows bars beside chart columns compare differences display files footprint marks matching page peaks plot
-        projection report results roof roofs rows sheets tables utilization''',)]
-
-def test_no_new_circles():
-    new = [' '.join(o) for o in circles(drawn()[0]) if not any(set(o)<=set(k) for k in known_circles)]
-    assert not new, 'these need each other: ' + '; '.join(new)
+def test_no_circles():
+    found = [' '.join(o) for o in circles(drawn()[0])]
+    assert not found, 'these need each other: ' + '; '.join(found)
 
 def needs(tmp_path, **texts):
     "The graph of a package of these modules"
@@ -61,6 +57,11 @@ def made(kind): return kind(torch.nn.Linear(8, 4), torch.ones(2, 8), HardwarePea
     assert fresh(f"{loaded}; print(plain.results, len(plain.estimated), plain.peaks==own.peaks, type(own).__name__)")=='None 1 True Mine'
     flops = '[r.matmul_flops for r in plain.estimate_step(loss=torch.sum)]==[r.matmul_flops for r in own.estimate_step()]'
     assert fresh(f"{loaded}; print({flops})")=='True'
+
+def test_methods_are_there_in_a_new_process():
+    code = """from fasterbench.results import Comparison, Roofline
+print(Roofline([]).table().split()[0], 'summary' in dir(Roofline), 'plot' in dir(Comparison))"""
+    assert fresh(code)=='name True True'
 
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
 def test_lines_and_cells_are_short(path): assert not [*too_long(path)]
