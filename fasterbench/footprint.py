@@ -25,7 +25,7 @@ from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
 from .shards import placing
 from .snapshot import parts
-from .step import _parameters_of
+from .step import parameters_of
 from .twin import unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
@@ -239,7 +239,7 @@ class Watched:
         for t in tensors(sample): self.mode.was_there(t)
         self.name_kinds()
     def parameters(self):
-        return [*held(self.model, '_parameters'), *(_parameters_of(self.optimizer) if self.optimizer else ())]
+        return [*held(self.model, '_parameters'), *(parameters_of(self.optimizer) if self.optimizer else ())]
 
 # %% ../nbs/counting/footprint.ipynb #4b184bfd
 @patch

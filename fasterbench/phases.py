@@ -20,7 +20,7 @@ from .graphs import before_graphs
 from .nodes import Nodes, backward_parts, recomputed_parts
 from .places import PlacedMoves
 from .regions import eager, visible, watching
-from .step import _parameters_of
+from .step import parameters_of
 
 # %% ../nbs/counting/phases.ipynb #30b38ef1
 phases = 'forward', 'backward', 'optimizer' # of a training step, in their order
@@ -111,7 +111,7 @@ def group_name(number:int|None)->str:
 
 def left_gradients(step)->list: # of tensors
     "The gradients that no optimizer takes: a step leaves them to others"
-    taken = {id(p) for p in (_parameters_of(step.optimizer) if step.optimizer is not None else ())}
+    taken = {id(p) for p in (parameters_of(step.optimizer) if step.optimizer is not None else ())}
     return [p.grad for p in step.parameters() if p.grad is not None and id(p) not in taken]
 
 # %% ../nbs/counting/phases.ipynb #40a4f55c
