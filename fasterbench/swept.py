@@ -14,13 +14,13 @@ from pathlib import Path
 from fastcore.basics import patch
 from .columns import Column, of_step, picked
 from .core import any_console, as_text, si, write_file
-from .display import framed, in_columns
 from .files import as_json, check_ending, check_format
 from .operations import arithmetic_intensity
 from .results import Roofline
 from .roof import HardwarePeaks, paired, refuse_constant
 from .rows import ceiling_for, main_dtype, memory_pct, no_ceiling
-from .tables import as_csv, as_frame, lines_of, markdown_text, terminal_width, text_or_file
+from .tables import as_csv, as_frame, framed, in_columns, lines_of, markdown_text, terminal_width
+from .tables import text_or_file
 
 # %% ../nbs/results/swept.ipynb #48c7a390
 @dataclass(frozen=True)
