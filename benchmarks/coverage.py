@@ -424,6 +424,17 @@ def tables(res, hands):
     yield 'Failed\n\n' + (tabulate(failed, headers=['model', 'error'], maxcolwidths=[40, 100]) if failed else 'none')
     yield 'Matrix-product FLOPs of language models, counted and by hand\n\n' + tabulate(hands, headers=['model', 'counted', 'by hand'], intfmt=',')
 
+def write(text, res):
+    "Write the tables"
+    (here/'results'/'coverage.txt').write_text(text)
+    with open(here/'results'/'coverage.csv', 'w') as f:
+        w = csv.writer(f, lineterminator='\n')
+        w.writerow('family model operations calls matmul_flops flops bytes unknown error'.split())
+        for r in res:
+            ops = r.get('ops', Counter())
+            w.writerow([r['family'], r['model'], len(ops), ops.total(), *(r.get(k, '') for k in ('matmul_flops', 'flops', 'bytes')),
+                        ' '.join(r.get('unknown', ())), message(r)])
+
 @call_parse
 def main(
     only:str='', # families, with commas; all of them by default
@@ -440,12 +451,5 @@ def main(
             f"torchvision {torchvision.__version__}, timm {timm.__version__}, transformers {transformers.__version__}\n"
             f"one real forward on the CPU, eval and inference mode, random weights\n\n" + '\n\n'.join(tables(res, list(by_hand()))) + '\n')
     print(text)
-    if only: return
-    (here/'results'/'coverage.txt').write_text(text)
-    with open(here/'results'/'coverage.csv', 'w') as f:
-        w = csv.writer(f, lineterminator='\n')
-        w.writerow('family model operations calls matmul_flops flops bytes unknown error'.split())
-        for r in res:
-            ops = r.get('ops', Counter())
-            w.writerow([r['family'], r['model'], len(ops), ops.total(), *(r.get(k, '') for k in ('matmul_flops', 'flops', 'bytes')),
-                        ' '.join(r.get('unknown', ())), message(r)])
+    if not only: write(text, res)
+    if any('error' in r for r in res): raise SystemExit(1)

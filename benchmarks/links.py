@@ -15,7 +15,7 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 
 from fasterbench.core import si
-from fasterbench.ranks import run_ranks
+from fasterbench.dev.ranks import run_ranks
 from report import write_result
 
 code = """

@@ -456,3 +456,5 @@ def main(
     body = '\n\n'.join(text(res, failed))
     if only: print(body)
     else: write_result('marks', what, body, 'torchvision', 'timm', 'transformers')
+    calls = [s for r in res for s in r.seen if s.reading!='marks']
+    if failed or any(s.counted<s.marks or reason(s.op, s.reading)=='not explained' for s in calls): raise SystemExit(1)

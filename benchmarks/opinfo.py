@@ -5,7 +5,8 @@ in `torch.no_grad()` and in `torch.inference_mode()`; of the methods, the in-pla
 samples. Held against the plain run: that the counted one works and gives the same, that counts are whole numbers and
 not negative, that both modes count the same, and that each operation moves no fewer bytes than what it creates and no
 more than it is given and gives back. Prints the tables and writes them, with the device and the versions, to
-benchmarks/results/opinfo.txt, and one line for each operation and variant to benchmarks/results/opinfo.csv.
+benchmarks/results/opinfo.txt, and one line for each operation and variant to benchmarks/results/opinfo.csv. The exit code is 1
+if a count crashes or cannot be.
 
     python benchmarks/opinfo.py [--only linalg] [--samples 10]
 """
@@ -20,7 +21,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from tqdm import tqdm
 
-from fasterbench.costs import CostMode, covered_bytes
+from fasterbench.costs import CostMode
+from fasterbench.traffic import covered_bytes
 from report import write_result
 
 here = Path(__file__).parent
@@ -79,7 +81,7 @@ class Listed(CostMode):
         super().__init__()
         self.listed, self.odd = [], []
     def count(self, func, rule, args, kwargs, out):
-        row = self.rows[self.here()]
+        row = self.row(self.at)
         before = row.flops, row.bytes_moved
         super().count(func, rule, args, kwargs, out)
         flops, nbytes = row.flops-before[0], row.bytes_moved-before[1]
@@ -253,6 +255,8 @@ def main(
     torch.set_num_threads(1)   # a few elements each: a second thread only waits
     recs = [r for op in tqdm(ops) for r in records(op, samples or 10**9)]
     text = '\n\n'.join(tables(recs))
-    if only or samples: return print(text)
-    write_csv(recs)
-    write_result('opinfo', f"torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text)
+    if only or samples: print(text)
+    else:
+        write_csv(recs)
+        write_result('opinfo', f"torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text)
+    if any(r.crashes or r.odd for r in recs): raise SystemExit(1)

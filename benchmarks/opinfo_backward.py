@@ -89,6 +89,8 @@ def main(
     logging.disable(logging.WARNING); warnings.simplefilter('ignore')
     ops = [op for op in op_db if only in op.full_name and op.supports_autograd]
     torch.set_num_threads(1)   # a few elements each: a second thread only waits
-    text = '\n\n'.join(tables([records(op, samples or 10**9) for op in tqdm(ops)]))
-    if only or samples: return print(text)
-    write_result('opinfo_backward', f"gradients of torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text)
+    recs = [records(op, samples or 10**9) for op in tqdm(ops)]
+    text = '\n\n'.join(tables(recs))
+    if only or samples: print(text)
+    else: write_result('opinfo_backward', f"gradients of torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text)
+    if any(r.crashes or r.odd for r in recs): raise SystemExit(1)

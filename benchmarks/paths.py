@@ -149,3 +149,4 @@ def main(
     table = tabulate(rows, headers=['family', 'cases', 'agree']) + '\n\nthe others\n' + tabulate(wrong, headers=others, maxcolwidths=40)
     if only: print(table)
     else: write_result('paths', 'FLOPs, bytes and operations without gradients, in inference mode and by the profiler', table)
+    if any(o[-1]=='not explained' for o in wrong): raise SystemExit(1)

@@ -119,6 +119,18 @@ def summary(res):
             f"FlopCounterMode, with attention in its parts, counts the same to the FLOP in {sum(r['torch_is']=='the same' for r in res)}\n"
             f"operations without a rule: {' '.join(r['unknown'] for r in res).strip() or 'none'}")
 
+def write(rows, res):
+    "Write the tables"
+    def table(rows, *names): return tabulate([[r[n] for n in names] for r in rows], headers=names, disable_numparse=True, maxcolwidths=[90 if n=='difference' else None for n in names])
+    parts = [summary(res), 'Those that differ: fvcore on the CPU, and what it counts besides products (+) and skips (-), GMAC',
+        table([r for r in res if r['verdict']=='differs'], *'model published counted diff_pct fvcore difference explained'.split()),
+        'All', table(res, *'family model size published counted diff_pct verdict form'.split())]
+    write_result('timm_counts', 'batch 1, evaluation mode, on the meta device, attention fused for the count and not for fvcore; GMAC in matrix products; published: '
+        + ', '.join(sorted({r['source'] for r in rows})), '\n\n'.join(parts), 'timm', 'fvcore')
+    with open(here/'results'/'timm_counts.csv', 'w') as f:
+        w = csv.DictWriter(f, list(res[0]), lineterminator='\n')
+        w.writeheader(); w.writerows(res)
+
 @call_parse
 def main(
     models:str='', # names, with commas; all rows of the csv by default
@@ -130,13 +142,6 @@ def main(
         res.append(line(r))
         if models: tqdm.write(' | '.join(map(str, res[-1].values())))
         gc.collect()
-    if models: return print(summary(res))
-    def table(rows, *names): return tabulate([[r[n] for n in names] for r in rows], headers=names, disable_numparse=True, maxcolwidths=[90 if n=='difference' else None for n in names])
-    parts = [summary(res), 'Those that differ: fvcore on the CPU, and what it counts besides products (+) and skips (-), GMAC',
-        table([r for r in res if r['verdict']=='differs'], *'model published counted diff_pct fvcore difference explained'.split()),
-        'All', table(res, *'family model size published counted diff_pct verdict form'.split())]
-    write_result('timm_counts', 'batch 1, evaluation mode, on the meta device, attention fused for the count and not for fvcore; GMAC in matrix products; published: '
-        + ', '.join(sorted({r['source'] for r in rows})), '\n\n'.join(parts), 'timm', 'fvcore')
-    with open(here/'results'/'timm_counts.csv', 'w') as f:
-        w = csv.DictWriter(f, list(res[0]), lineterminator='\n')
-        w.writeheader(); w.writerows(res)
+    if models: print(summary(res))
+    else: write(rows, res)
+    if any(r['explained']=='not explained' or r['unknown'] for r in res): raise SystemExit(1)

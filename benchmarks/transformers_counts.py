@@ -126,6 +126,15 @@ def summary(res):
     return (f"{len(res)} models of {len({r['model_type'] for r in res})} architectures: {n['equal']} equal to the FLOP, {n['explained']} explained, {n['not explained']} not explained\n"
             f"operations without a rule: {'; '.join(r['model'] + ': ' + r['unknown'] for r in res if r['unknown']) or 'none'}")
 
+def write(res):
+    "Write the tables"
+    def table(rows, *names): return tabulate([[f'{r[n]:,}' if isinstance(r[n], int) else r[n] for n in names] for r in rows], headers=names, disable_numparse=True, maxcolwidths=[None]*(len(names)-1) + [90])
+    text = [summary(res), 'Those that differ\n\n' + table([r for r in res if r['why']], *words('model counted torch verdict why')), table(res, *words('kind model model_type counted torch verdict'))]
+    write_result('transformers_counts', 'FLOPs in matrix products of one forward on the CPU: counted, and by torch.utils.flop_counter.FlopCounterMode; small models with random weights', '\n\n'.join(text), 'transformers')
+    with open(here/'results'/'transformers_counts.csv', 'w') as f:
+        w = csv.DictWriter(f, list(res[0]), lineterminator='\n')
+        w.writeheader(); w.writerows(res)
+
 @call_parse
 def main(
     only:str='', # classes, with commas; all of them by default
@@ -137,10 +146,6 @@ def main(
         shown = name + (f", {config['experts_implementation']}" if 'experts_implementation' in config else '')
         res.append(dict(kind=k, model=shown, **one(name, config, sample)))
         gc.collect()
-    if only: return print(summary(res), *res, sep='\n')
-    def table(rows, *names): return tabulate([[f'{r[n]:,}' if isinstance(r[n], int) else r[n] for n in names] for r in rows], headers=names, disable_numparse=True, maxcolwidths=[None]*(len(names)-1) + [90])
-    text = [summary(res), 'Those that differ\n\n' + table([r for r in res if r['why']], *words('model counted torch verdict why')), table(res, *words('kind model model_type counted torch verdict'))]
-    write_result('transformers_counts', 'FLOPs in matrix products of one forward on the CPU: counted, and by torch.utils.flop_counter.FlopCounterMode; small models with random weights', '\n\n'.join(text), 'transformers')
-    with open(here/'results'/'transformers_counts.csv', 'w') as f:
-        w = csv.DictWriter(f, list(res[0]), lineterminator='\n')
-        w.writeheader(); w.writerows(res)
+    if only: print(summary(res), *res, sep='\n')
+    else: write(res)
+    if any(r['verdict']=='not explained' or r['unknown'] for r in res): raise SystemExit(1)

@@ -121,6 +121,17 @@ def summary(res):
     same, equal = sum(r['paper']==r['real'] for r in good), sum(not r['unlike'] for r in good)
     return f'{len(res)} models: {len(good)} estimated, {len(res)-len(good)} refused; of those estimated, {same} have the FLOPs in matrix products of a real forward, {equal} its calls, FLOPs and bytes in every row'
 
+def write(res):
+    "Write the tables"
+    others = [('perceptron', n, one(make(), randn(4, 256))) for n,make in wrapped().items()]
+    memory = [(n, *(si(b, 'B') for b in peak(make))) for n,make in big.items()]
+    def table(rows):
+        cells = [[kind, name, *line(r)] for kind,name,r in rows]
+        return tabulate(cells, headers=['kind', 'model', 'estimate', 'FLOPs in products', 'of a forward', '', ''], disable_numparse=True, maxcolwidths=[None]*6 + [90])
+    text = [summary(res), table(res), 'Wrapped tensors, compiled models, TorchScript', table(others),
+        'Memory that an estimate takes at most, besides the model and the imports', tabulate(memory, headers=['model', 'parameters', 'more'])]
+    write_result('transformers_estimates', 'small models with random weights, two sequences of 32 and 24 tokens padded to 32, on the CPU; every tensor of model and sample was after each estimate what it was before', '\n\n'.join(text), 'transformers', 'torchao')
+
 @call_parse
 def main(
     only:str='', # classes, with commas; all of them, and the other tables, by default
@@ -136,12 +147,5 @@ def main(
             res.append((k, shown, one(small(name, **config), sample)))
             print(k, shown, *line(res[-1][2]), sep=' | ', flush=True)
             gc.collect()
-    if only: return
-    others = [('perceptron', n, one(make(), randn(4, 256))) for n,make in wrapped().items()]
-    memory = [(n, *(si(b, 'B') for b in peak(make))) for n,make in big.items()]
-    def table(rows):
-        cells = [[kind, name, *line(r)] for kind,name,r in rows]
-        return tabulate(cells, headers=['kind', 'model', 'estimate', 'FLOPs in products', 'of a forward', '', ''], disable_numparse=True, maxcolwidths=[None]*6 + [90])
-    text = [summary(res), table(res), 'Wrapped tensors, compiled models, TorchScript', table(others),
-        'Memory that an estimate takes at most, besides the model and the imports', tabulate(memory, headers=['model', 'parameters', 'more'])]
-    write_result('transformers_estimates', 'small models with random weights, two sequences of 32 and 24 tokens padded to 32, on the CPU; every tensor of model and sample was after each estimate what it was before', '\n\n'.join(text), 'transformers', 'torchao')
+    if not only: write(res)
+    if any(r['paper']!=r['real'] for _,_,r in res if 'refused' not in r): raise SystemExit(1)

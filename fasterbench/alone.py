@@ -9,10 +9,10 @@ __all__ = ['Alone', 'LeafTimes', 'time_alone', 'flushing_bytes']
 import copy, time
 import torch
 from fastcore.basics import patch
-from threading import get_ident
 from torch.utils._pytree import tree_leaves
 from .core import held, is_strided, progress, tensors
 from .graphs import capturing
+from .nodes import Scope
 from .regions import watching
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
@@ -52,9 +52,11 @@ def _signature(o):
     return type(o), o if isinstance(o, (int, float, str, bool)) else id(o)
 
 # %% ../nbs/analysis/alone.ipynb #537fbf09
-class LeafTimes:
+class LeafTimes(Scope):
     "Sums of the times of leaves, each call on copies of its arguments"
-    def __init__(self, alone:Alone): self.alone, self.known, self.sums, self.busy = alone, {}, {}, False
+    def __init__(self, alone:Alone, leaves:dict|None=None, bar=iter(())): # name → module; goes on with each call
+        self.alone, self.leaves, self.bar = alone, leaves or {}, bar
+        self.known, self.sums, self.busy = {}, {}, False
     def times(self, module, call, args, kwargs)->tuple|None: # seconds: warm, cold; `None`: it can't be called alone
         "Time a call by itself; the module's state is put back"
         if torch._C._functorch.peek_interpreter_stack() is not None or capturing(): return None
@@ -84,17 +86,13 @@ def _working_leaves(modules, costs):
     return {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and is_leaf(m)}
 
 # %% ../nbs/analysis/alone.ipynb #2e321982
-def _timing(times, leaves, bar):
-    "For `watching`: time each call of a leaf in this thread by itself, then make it"
-    thread = get_ident()
-    def around(name, call):
-        def timed(*args, **kwargs):
-            if get_ident()==thread and not times.busy:
-                next(bar, None)
-                times.add(name, leaves[name], call, args, kwargs)
-            return call(*args, **kwargs)
-        return timed
-    return around
+@patch
+def called(self:LeafTimes, name, caller, call, args, kwargs):
+    "Time a call of a leaf by itself, then make it"
+    if not self.busy:
+        next(self.bar, None)
+        self.add(name, self.leaves[name], call, args, kwargs)
+    return call(*args, **kwargs)
 
 # %% ../nbs/analysis/alone.ipynb #1f02a91a
 def time_alone(
@@ -105,11 +103,12 @@ def time_alone(
     modules:dict, # name → module
 )->dict: # name of a leaf → seconds of its calls in a forward: warm, cold
     "Time each leaf of the model that does some work by itself"
-    times, leaves = LeafTimes(Alone(device, nbytes)), _working_leaves(modules, costs)
+    leaves = _working_leaves(modules, costs)
     bar = iter(progress(range(sum(costs.by_module[n].calls for n in leaves)), 'alone'))
+    times = LeafTimes(Alone(device, nbytes), leaves, bar)
     run.reset()
     args, kwargs = run.call()
-    with watching(leaves, _timing(times, leaves, bar)), run.open(): run.model(*args, **kwargs)
+    with watching(leaves, times.follow), run.open(): run.model(*args, **kwargs)
     return {n:t for n,t in times.sums.items() if t}
 
 # %% ../nbs/analysis/alone.ipynb #a3dd608c

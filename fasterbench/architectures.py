@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['experts_over', 'fused_attention', 'attention_noted', 'causal_pairs', 'experts_touched', 'fused_experts',
-           'load_config', 'build_on_meta', 'paper_cache']
+           'load_config', 'build_on_meta', 'stored_bytes', 'paper_cache']
 
 # %% ../nbs/analysis/architectures.ipynb #a0d66ecb
 import copy, json, math, sys
@@ -151,6 +151,15 @@ def build_on_meta(
         own = getattr(m, 'config', None)
         if hasattr(own, '_experts_implementation'): own._experts_implementation = 'fasterbench'
     return model
+
+# %% ../nbs/analysis/architectures.ipynb #f46d9467
+def stored_bytes(
+    tensors, # parameters or buffers
+    size:float|None=None, # bytes of an element of matrices; `None`: as they are
+)->float: # bytes
+    "What tensors take, each once"
+    own = {id(t): t for t in tensors}.values()
+    return sum(t.numel()*(size if size and t.dim()>1 else t.element_size()) for t in own)
 
 # %% ../nbs/analysis/architectures.ipynb #fed8c92c
 def _store(states, length, most, size, sizes):

@@ -14,7 +14,7 @@ from fastcore.script import anno_parser, store_true
 import torch
 from tqdm import tqdm
 from . import __version__
-from .core import DeviceError, any_console, as_text, call_args, device_name, forwarding, model_device
+from .core import DeviceError, any_console, as_text, call_args, device_name, model_device
 from .core import model_dtype, resolve_device, resolve_dtype
 from .files import formats
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
@@ -483,6 +483,3 @@ def main(argv:list|None=None):
             code, text = failure(e)
             with one_voice(e) as tells: tells and sys.stderr.write(traceback.format_exc() if whole else text)
             sys.exit(code)
-
-# %% ../nbs/cli.ipynb #d41f0b02
-__getattr__ = forwarding('cli', 'options', 'models')

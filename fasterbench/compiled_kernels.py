@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['amounts', 'NotingNames', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares',
            'with_moved', 'shared_out', 'TellingMarks', 'MarkingKernels', 'KernelObserver', 'row_names', 'kernel_cost',
-           'unknown_in', 'described', 'KernelRows', 'rechecked', 'regions_of']
+           'unknown_in', 'described', 'KernelRows', 'rechecked', 'kernels_measured', 'kernel_peaks', 'regions_of',
+           'kernel_result', 'kernel_profile']
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -13,18 +14,19 @@ import torch
 from fastcore.basics import patch
 from typing import NamedTuple
 from .core import device_name, model_dtype, walk
-from .costs import CostMode, Costs, ModuleCost, counted, warn_unknown
+from .costs import CostMode, Costs, ModuleCost, counted
 from .inductor import Kernel, Recorder, compiled_regions, compiling, inductor_options, recompiled, told
-from .observe import Observer, time_forwards, warn_other_path
+from .observe import Observer, time_forwards
+from .peaks import HardwarePeaks
 from .recheck import Retimer, recheck
 from .regions import visible
 from .matching import bare
 from .results import Roofline, circumstances, inside
-from .roofline import RooflineAnalyzer, _check_request
 from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind
-from .rows import roofline_point, sum_rows, warn_no_ceiling
+from .rows import roofline_point, sum_rows
 from .settings import one_at_a_time
 from .state import undisturbed
+from .subject import Subject
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed'   # of a `ModuleCost`, in FLOP
@@ -319,8 +321,12 @@ def rechecked(
     return recheck(made.rows(peaks), peaks, device, count, retimer)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #ad50e427
-@patch
-def _kernels_measured(self:RooflineAnalyzer, run, device, regions, warmup, steps):
+def kernels_measured(
+    run, # `Run` of the model
+    device:torch.device,
+    regions:dict, # name → compiled module
+    warmup:int, steps:int, # untimed and timed forwards
+)->tuple: # `KernelRows`, and what breaks graphs
     "Count and time the kernels of compiled regions"
     modules, everything = visible(run.model), walk(run.model)
     rec, mode = Recorder(everything), OperationCosts()
@@ -333,11 +339,15 @@ def _kernels_measured(self:RooflineAnalyzer, run, device, regions, warmup, steps
     finally: rec.forget()
     return KernelRows(costs, mode.by_name, rec, launches, taken, modules, regions), rec.breaks
 
-@patch
-def _kernels_placed(self:RooflineAnalyzer, made, run, device, count, kind=Retimer):
-    "The peaks that rows of kernels stand under; `count`: function such as `counted`"
-    with run.open(): peaks = self.peaks_for(device, made.costs)
-    if self.given is not None: return peaks
+def kernel_peaks(
+    s:Subject, made:KernelRows, # its rows
+    run, device:torch.device, # `Run` or `Step` of its model
+    count, # called with `run`, modules and a mode, such as `counted`
+    kind:type=Retimer, # of that mode
+)->HardwarePeaks:
+    "The peaks that rows of kernels stand under"
+    with run.open(): peaks = s.peaks_for(device, made.costs)
+    if s.given is not None: return peaks
     return rechecked(made, peaks, device, lambda mode: count(run, made.everything, mode), kind)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #aa41c321
@@ -349,34 +359,27 @@ def regions_of(model)->dict: # name → module
     return regions
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #bd311f41
-@patch
-def profile_kernels(self:RooflineAnalyzer,
-    device:str|torch.device|None=None, # `None`: where the model is
-    *,
-    warmup:int=5, # untimed forwards before the timed ones
-    steps:int=20, # timed forwards
-    grad:bool=False, # run with gradients on?
+def kernel_result(
+    made:KernelRows, peaks:HardwarePeaks, # its rows, and what they stand under
+    about:dict, breaks:list, # circumstances; what breaks graphs
+    memory=None, # `Footprint` of a step
 )->Roofline:
-    "Measure every kernel of compiled regions, and the modules outside of them"
-    _check_request(warmup, steps, grad=grad)
-    regions_of(self.model)
-    with one_at_a_time:
-        device, precision = self._on(device), self._precision()
-        with undisturbed(self.model, self.sample, device, grad) as run, precision:
-            made, breaks = self._kernels_measured(run, device, regions_of(run.model), warmup, steps)
-            peaks = self._kernels_placed(made, run, device, counted)
-    about = circumstances(self.model, self.sample, device, model_dtype(self.model),
-        threads=torch.get_num_threads(), device_name=device_name(device))
-    return self._kernels_told(made, peaks, about, breaks)
-
-# %% ../nbs/analysis/compiled_kernels.ipynb #b19b98e8
-@patch
-def _kernels_told(self:RooflineAnalyzer, made, peaks, about, breaks, memory=None):
-    "The result; gives its warnings"
+    "The result with rows of kernels, and of what is outside of compiled regions"
     rows, about = made.rows(peaks), about | dict(graph_breaks=[', in '.join(o) for o in breaks])
     totals = sum_rows(rows, made.forwards, made.costs, made.what)
-    self.results, self.costs = Roofline(rows, 'kernels', peaks, totals, about, memory), made.costs
-    warn_unknown(made.costs)
-    warn_no_ceiling(self.results, peaks)
-    warn_other_path(made.seen(), made.forwards, made.what)
-    return self.results
+    return Roofline(rows, 'kernels', peaks, totals, about, memory)
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #b19b98e8
+def kernel_profile(
+    s:Subject, device, warmup, steps, grad, # of `RooflineAnalyzer.profile_kernels`
+)->tuple: # `Roofline`, and the `KernelRows` that it was made of
+    "Measure every kernel of compiled regions, and the modules outside of them"
+    regions_of(s.model)
+    with one_at_a_time:
+        device, precision = s.run_device(device), s.precision()
+        with undisturbed(s.model, s.sample, device, grad) as run, precision:
+            made, breaks = kernels_measured(run, device, regions_of(run.model), warmup, steps)
+            peaks = kernel_peaks(s, made, run, device, counted)
+    about = circumstances(s.model, s.sample, device, model_dtype(s.model),
+        threads=torch.get_num_threads(), device_name=device_name(device))
+    return kernel_result(made, peaks, about, breaks), made

@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
            'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
-           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'in_cell', 'si', 'plain', 'so_many',
-           'as_text', 'first_line', 'any_console', 'write_file', 'worked_in', 'progress', 'forwarding']
+           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'captured_in', 'in_cell', 'si',
+           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'any_console', 'write_file',
+           'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
-import codecs, copy, html, importlib, math, os, platform, secrets, shutil, sys
+import codecs, copy, html, math, os, platform, secrets, shutil, sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 from tqdm import tqdm
-from numbers import Number
+from numbers import Number, Real
 from types import CellType, FunctionType
 
 # %% ../nbs/core/core.ipynb #6adadb9f
@@ -235,7 +236,7 @@ def captured(f:FunctionType)->tuple: # cells, defaults by position, defaults by 
     "What comes with a function"
     return f.__closure__, f.__defaults__, f.__kwdefaults__
 
-def _captured_in(sample)->list: # cells, defaults by position, defaults by name, of one function after the other
+def captured_in(sample)->list: # cells, defaults by position, defaults by name, of one function after the other
     "What comes with the functions in a sample"
     return [o for f in leaves(sample) if isinstance(f, FunctionType) for o in captured(f)]
 
@@ -290,6 +291,16 @@ def as_text(
     "`text` on one line, with all that a terminal or a browser would obey written out"
     shown = ''.join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
     return html.escape(shown, quote=False) if markup else shown
+
+# %% ../nbs/core/core.ipynb #f9d6dc05
+def is_number(value)->bool:
+    "Is it a number, and no truth value?"
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+def value_text(value)->str:
+    "A value as it is shown"
+    if isinstance(value, int) and not isinstance(value, bool): return f'{value:,}'
+    return as_text(value).removeprefix('torch.')
 
 # %% ../nbs/core/core.ipynb #3353d8b5
 def first_line(e:BaseException)->str:
@@ -347,18 +358,3 @@ def progress(items, label:str): # label: what stands before the bar
     "`items`, with a progress bar where somebody watches"
     disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
     return _Bar(items, desc=label, leave=False, disable=disable)
-
-# %% ../nbs/core/core.ipynb #d373e2db
-def forwarding(
-    module:str, # that names have left
-    *homes:str, # modules that have them now
-):
-    "A module's `__getattr__` that finds names where they are now"
-    def getattr_(name):
-        for home in () if name.startswith('_') else homes:
-            m = importlib.import_module(f'fasterbench.{home}')
-            if name in m.__all__: return getattr(m, name)
-        raise AttributeError(f"module 'fasterbench.{module}' has no attribute {name!r}")
-    return getattr_
-
-__getattr__ = forwarding('core', 'regions', 'settings', 'snapshot', 'state')

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', 'stands_for', 'op_dtype', 'is_fused', 'has_kernel',
            'whole_rule', 'nested_rule', 'CostMode', 'Costs', 'hidden_in', 'hides', 'unbounded', 'in_order',
-           'count_forward', 'counted', 'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in']
+           'count_forward', 'counted', 'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in', 'register_cost']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
 import re, warnings
@@ -14,26 +14,29 @@ from dataclasses import dataclass, field, replace
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from math import inf, prod
-from threading import get_ident
 import torch
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
-from .boundary import Boundaries
+from .boundary import only_new
 from .collectives import row_name, wait_for, watching_collectives
-from .core import forwarding, held, model_device, tensors
+from .core import held, model_device, tensors
 from .graphs import before_graphs, capturing
-from .nodes import Nodes, backward_parts
+from .nodes import Nodes, Scope
 from .paper import in_parts, on_paper, resolved, without_data
+from .places import CallMoves
 from .regions import eager, visible, watching
 from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
-from .rules import functional_libraries, rule_for
+from .rules import functional_libraries, register_cost, rule_for
 from .settings import one_at_a_time
 from .shards import alike as done_alike, is_dtensor, own_part, placing, without_issue
 from .snapshot import written_by
 from .state import Run, explain, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
+
+# %% ../nbs/counting/costs.ipynb #86caf33b
+_all_ = ['register_cost']
 
 # %% ../nbs/counting/costs.ipynb #07c05e02
 aten = torch.ops.aten # the operators of torch itself, by name
@@ -190,7 +193,7 @@ def _laid_out(out, q, k, v):
     return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0] if fused else out
 
 # %% ../nbs/counting/costs.ipynb #d7e6ef27
-class CostMode(TorchDispatchMode):
+class CostMode(TorchDispatchMode, Scope):
     "Adds the cost of every operation to `rows[at]`"
     supports_higher_order_operators = True
     def __init__(self,
@@ -198,10 +201,9 @@ class CostMode(TorchDispatchMode):
     ):
         super().__init__()
         self.device = device
-        self.rows, self.at = defaultdict(ModuleCost), ''
-        self.nodes = None   # with gradients: which module made which
-        self.bounds = Boundaries()   # `None`: what crosses the boundaries of calls is not told
-        self.crossed = []   # row and `Frame` of each call since the outermost began
+        self.rows = defaultdict(ModuleCost)
+        self.modules, self.callers = {}, defaultdict(set)   # that are told apart; name → names of those that called it
+        self.bounds = CallMoves()   # `None`: what crosses the boundaries of calls is not told
         self.sharded, self.passing = False, False   # were there `DTensor`s? is an operation on them let through?
         self.known_alike = 0   # FLOP of operations on `DTensor`s that are over
     @classmethod
@@ -212,25 +214,6 @@ class CostMode(TorchDispatchMode):
 def row(self:CostMode, name:str)->ModuleCost:
     "The row that the work of a module is added to now"
     return self.rows[name]
-
-# %% ../nbs/counting/costs.ipynb #facc1361
-@patch
-def go(self:CostMode, name:str):
-    "From here on operations belong to the module `name`"
-    self.at = name
-    if self.nodes: self.nodes.switch(name)
-
-@patch
-def parted(self:CostMode):
-    "For `backward_parts`: a function that puts what a part of a backward pass does at the module of its nodes"
-    before = self.at
-    def switch(name): self.at = before if name is None else name
-    return switch
-
-@patch
-def backward(self:CostMode):
-    "A context in which a backward pass is counted by module"
-    return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.parted)
 
 # %% ../nbs/counting/costs.ipynb #19b3acf0
 @patch
@@ -387,43 +370,35 @@ def hidden_in(graph)->Counter: # kind of node → how many there are
 # %% ../nbs/counting/costs.ipynb #7223373c
 @patch
 def cross(self:CostMode):
-    "Add what crossed the boundaries of calls, once the outermost is over, to their rows"
-    for row,frame in self.crossed:
-        if frame.came is None: continue   # an interrupt came while it was added up, and goes on
-        row.boundary = frame.boundary + (row.boundary or 0)
-        row.own_boundary = frame.own_boundary + (row.own_boundary or 0)
-    self.crossed.clear()
+    "The outermost call is over: add what crossed the boundaries of calls to their rows"
+    self.bounds.ended()
+    for name,(whole,own) in self.bounds.of_modules().items():
+        row = self.row(name)
+        row.boundary, row.own_boundary = whole + (row.boundary or 0), own + (row.own_boundary or 0)
+    self.bounds = CallMoves()
 
 # %% ../nbs/counting/costs.ipynb #bc80e440
 @patch
-def called(self:CostMode, name:str, call, args, kwargs):
-    "What a module's call returns"
+def crossing(self:CostMode, name, call, args, kwargs):
+    "What a call returns, with what crosses its boundary"
     if self.bounds is None: return call(*args, **kwargs)
-    try:
-        with self.bounds.around() as frame:
-            self.crossed.append((self.row(name), frame))
-            frame.result = call(*args, **kwargs)
-            return frame.result
-    finally:
-        if not self.bounds.frames: self.cross()
+    outermost = self.bounds.call is None
+    with only_new() if outermost else nullcontext():
+        with self.bounds.inside(name) as place: out = call(*args, **kwargs)
+        self.bounds.returned(place, out)
+        if outermost: self.cross()
+    return out
 
 # %% ../nbs/counting/costs.ipynb #006c1759
-def _following(mode, modules, callers):
-    "What `watching` puts around each module's call, so that `mode` follows it"
-    thread, last_graph = get_ident(), torch.jit.last_executed_optimized_graph
-    def around(name, call):
-        def counted(*args, **kwargs):
-            if get_ident()!=thread: return call(*args, **kwargs)
-            mode.row(name).calls += 1
-            caller = mode.at
-            callers[name].add(caller)
-            mode.go(name)
-            try: return mode.called(name, call, args, kwargs)
-            finally:
-                if isinstance(modules[name], torch.jit.ScriptModule): mode.row(name).unknown += hidden_in(last_graph())
-                mode.go(caller)
-        return counted
-    return around
+@patch
+def called(self:CostMode, name, caller, call, args, kwargs):
+    "What a call of the module `name` returns; it is counted"
+    self.row(name).calls += 1
+    self.callers[name].add(caller)
+    try: return self.crossing(name, call, args, kwargs)
+    finally:
+        if isinstance(self.modules.get(name), torch.jit.ScriptModule):
+            self.row(name).unknown += hidden_in(torch.jit.last_executed_optimized_graph())
 
 # %% ../nbs/counting/costs.ipynb #95501ac3
 @patch
@@ -467,13 +442,14 @@ def count_forward(
 )->Costs:
     "Count one forward of `model`, as it is and where it is"
     modules = visible(model) if modules is None else modules
-    mode, callers = mode or CostMode(), defaultdict(set)
+    mode = mode or CostMode()
+    mode.modules, mode.callers = modules, defaultdict(set)
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
-    with (watching(modules, _following(mode, modules, callers)), mode.backward(), eager(model),
+    with (watching(modules, mode.follow), mode.backward(), eager(model),
           before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
         wait_for(model(*args, **kwargs))
-    unbounded(mode.rows, callers)
-    return Costs(in_order(mode.rows, modules), dict(callers))
+    unbounded(mode.rows, mode.callers)
+    return Costs(in_order(mode.rows, modules), dict(mode.callers))
 
 # %% ../nbs/counting/costs.ipynb #c83fa05b
 def counted(
@@ -541,7 +517,3 @@ def weights_in(
     try: yield
     finally:
         for k in new: del weight_sizes[k]
-
-# %% ../nbs/counting/costs.ipynb #61d5c628
-__getattr__ = forwarding('costs', 'traffic', 'registry', 'elementwise', 'formulas', 'matrices', 'products',
-    'quantized', 'updates', 'rules')

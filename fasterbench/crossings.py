@@ -8,9 +8,8 @@ __all__ = ['crossing_columns', 'Crossing', 'Placed', 'placed_rows', 'crossings_o
 # %% ../nbs/results/crossings.ipynb #b32bc7cb
 from typing import NamedTuple
 from .columns import Column
-from .core import as_text
-from .rows import ceiling_for
-from .swept import Sweep, balance, is_number, known_rows, value_text
+from .core import as_text, is_number, value_text
+from .rows import balance, ceiling_for, known_rows
 from .tables import tabulated
 
 # %% ../nbs/results/crossings.ipynb #e310f689
@@ -103,7 +102,7 @@ def _path(s, order, rows_at):
 
 # %% ../nbs/results/crossings.ipynb #75fc00fa
 def crossings_in(
-    s:Sweep, # whose values are numbers, in any order
+    s, # a `Sweep`, whose values are numbers, in any order
 )->Crossings: # of the whole first, then of the rows
     "Where the whole and each row cross the ridge, and which never do"
     order = _numbers(s)

@@ -9,7 +9,7 @@ __all__ = ['sheets', 'processors', 'instructions', 'per_cycle', 'Datasheet', 'Pr
 # %% ../nbs/hardware/datasheets.ipynb #735e38cc
 import difflib, re
 from typing import NamedTuple
-from .connections import connections as _link
+from .connections import Rows, as_count, as_date, as_number, as_stated, as_status, connections, or_none
 
 # %% ../nbs/hardware/datasheets.ipynb #48bf1536
 class Datasheet(NamedTuple):
@@ -26,211 +26,42 @@ class Datasheet(NamedTuple):
     source:str       # the vendor's document
     links:tuple=()   # of `Connection`, to other devices, the fastest first
     device:str='cuda' # type of the device, as torch calls it
+    date:str=''      # of the document: a year, or year-month; empty: it is not known
 
-# %% ../nbs/hardware/datasheets.ipynb #9772fce7
+# %% ../nbs/hardware/datasheets.ipynb #1ca4d18a
 _dtypes = 'float64 float32 tf32 bfloat16 float16 int8 float8_e4m3fn float8_e4m3fnuz'.split()
 
-_rates = { # chip → 10¹² FLOP/s in each of these; 0: not there, or not stated
-    #           float64 float32    tf32    bf16 float16    int8  e4m3fn    fnuz
-    'V100-SXM':  (  7.8,   15.7,      0,      0,    125,      0,      0,      0),
-    'V100-PCIe': (    7,     14,      0,      0,    112,      0,      0,      0),
-    'A100':      ( 19.5,   19.5,    156,    312,    312,    624,      0,      0),
-    'H100-SXM':  ( 66.9,   66.9,  494.7,  989.4,  989.4, 1978.9, 1978.9,      0),
-    'H100-PCIe': ( 51.2,   51.2,    378,    756,    756,   1513,   1513,      0),
-    'B200':      (   37,     75,   1100,   2250,   2250,   4500,   4500,      0),
-    'L4':        (0.473,   30.3,     60,    121,    121,  242.5,  242.5,      0),
-    'L40S':      ( 1.43,   91.6,    183, 362.05, 362.05,    733,    733,      0),
-    'T4':        (0.253,    8.1,      0,      0,     65,    130,      0,      0),
-    'GB200':     (   40,     80,   1250,   2500,   2500,   5000,   5000,      0),
-    'A10G':      (    0,  31.52,     35,     70,     70,    140,      0,      0),
-    'Orin-64GB': (    0,    5.3,      0,      0,      0,     85,      0,      0),
-    'RTX-3090':  (0.556,   35.6,   35.6,     71,     71,    284,      0,      0),
-    'RTX-4070':  (0.455,   29.1,   29.1,   58.3,   58.3,  233.2,  116.6,      0),
-    'RTX-4090':  ( 1.29,   82.6,   82.6,  165.2,  165.2,  660.6,  330.3,      0),
-    'RTX-5090':  ( 1.64,  104.8,  104.8,  209.5,  209.5,    838,    419,      0),
-    'MI250X':    ( 47.9,   47.9,      0,  191.5,  191.5,  191.5,      0,      0),
-    'MI300X':    (163.4,  163.4,  653.7, 1307.4, 1307.4, 2614.9,      0, 2614.9),
-    'MI355X':    ( 78.6,  157.3,      0, 2516.6, 2516.6, 5033.2, 5033.2,      0),
-    'Gaudi-3':   (    0,      0,      0,   1835,      0,      0,      0,      0),
-    'TPU-v5e':   (    0,      0,      0,    197,      0,    393,      0,      0),
-    'TPU-v6e':   (    0,      0,      0,    918,      0,   1836,      0,      0),
-    'M1':        (    0,    2.6,      0,      0,      0,      0,      0,      0),
-    'M1-Max':    (    0,   10.4,      0,      0,      0,      0,      0,      0),
-    'M1-Ultra':  (    0,     21,      0,      0,      0,      0,      0,      0),
-    'M2':        (    0,    3.6,      0,      0,      0,      0,      0,      0)}
+def _all_or_none(said, *names):
+    "The values of columns that are all stated, or none of them"
+    values = tuple(said[k] for k in names)
+    if None not in values: return values
+    if {*values}!={None}: raise ValueError(f"{', '.join(names)}: all are stated, or none")
 
-_dense = {chip: {k:v for k,v in zip(_dtypes, row) if v} for chip,row in _rates.items()}
+def _connected(text):
+    "The connections whose keys a cell has"
+    found = text.split()
+    for k in found:
+        if k not in connections: raise ValueError(f"{k!r} is none of {', '.join(connections)}")
+    return tuple(connections[k] for k in found)
 
-# %% ../nbs/hardware/datasheets.ipynb #11277936
-_volta = 'NVIDIA Tesla V100 GPU Architecture, whitepaper WP-08608-001 v1.1, table 1'
+# %% ../nbs/hardware/datasheets.ipynb #cd5a65ea
+def _sheet(**said):
+    "A row of devices.csv"
+    rates = {k: said[f'{k}_tflops'] for k in _dtypes if said[f'{k}_tflops']}
+    clocked = _all_or_none(said, 'clocked_dtype', 'clocked_units', 'flop_per_clock', 'clock_ghz')
+    if clocked and clocked[0] not in rates: raise ValueError(f'clocked_dtype: there is no rate of {clocked[0]!r}')
+    bus = (said['bus_bits'], said['line_gbit_s']) if said['bus_bits'] else None
+    if said['line_gbit_s'] and not bus: raise ValueError('line_gbit_s: bus_bits is not stated')
+    devices = tuple(said['driver_names'].split('; ')) if said['driver_names'] else ()
+    first = said['name'], devices, said['memory'], said['capacity_gib'], said['bandwidth_gb_s'], rates, clocked, bus
+    return Datasheet(*first, said['status'], said['source'], said['connections'], said['device_type'], said['date'])
 
-# NVIDIA's devices for data centers, with stacked memory: Volta and Ampere
-_older = (
-    Datasheet('V100-SXM-16GB', ('tesla v100-sxm2-16gb',), 'HBM2', capacity=16, bandwidth=900,
-        rates=_dense['V100-SXM'], clocked=('float16', 640, 128, 1.53), bus=(4096, 1.754), status='unverified',
-        links=(_link['nvlink2'], _link['pcie3']),
-        source=_volta + ' (the float16 rate verified: Programming Tensor Cores in CUDA 9, NVIDIA Technical Blog)'),
-    Datasheet('V100-SXM-32GB', ('tesla v100-sxm2-32gb',), 'HBM2', capacity=32, bandwidth=900,
-        rates=_dense['V100-SXM'], clocked=('float16', 640, 128, 1.53), bus=(4096, 1.754), status='unverified',
-        links=(_link['nvlink2'], _link['pcie3']),
-        source=_volta + '; the capacity from NVIDIA Tesla V100 data sheet'),
-    Datasheet('V100-PCIe-16GB', ('tesla v100-pcie-16gb',), 'HBM2', capacity=16, bandwidth=900,
-        rates=_dense['V100-PCIe'], clocked=('float16', 640, 128, 1.37), bus=(4096, 1.754), status='unverified',
-        links=(_link['pcie3'],),
-        source='NVIDIA Tesla V100 data sheet'),
-    Datasheet('A100-SXM-40GB', ('nvidia a100-sxm4-40gb', 'a100-sxm4-40gb'), 'HBM2', capacity=40, bandwidth=1555,
-        rates=_dense['A100'], clocked=('bfloat16', 108, 2048, 1.41), bus=(5120, 2.43), status='verified',
-        links=(_link['nvlink3'], _link['pcie4']),
-        source='NVIDIA Technical Blog, NVIDIA Ampere Architecture In-Depth, comparison table'),
-    Datasheet('A100-SXM-80GB', ('nvidia a100-sxm4-80gb', 'a100-sxm4-80gb'), 'HBM2e', capacity=80, bandwidth=2039,
-        rates=_dense['A100'], clocked=('bfloat16', 108, 2048, 1.41), bus=(5120, 3.186), status='unverified',
-        links=(_link['nvlink3'], _link['pcie4']),
-        source='NVIDIA A100 Tensor Core GPU Data Sheet, June 2021 '
-               '(the rates verified as for A100-SXM-40GB, the bandwidth not)'),
-    Datasheet('A100-PCIe-80GB', ('nvidia a100 80gb pcie',), 'HBM2e', capacity=80, bandwidth=1935,
-        rates=_dense['A100'], clocked=('bfloat16', 108, 2048, 1.41), bus=(5120, 3.024), status='unverified',
-        links=(_link['bridge'], _link['pcie4']),
-        source='NVIDIA A100 Tensor Core GPU Data Sheet, June 2021'))
-
-# %% ../nbs/hardware/datasheets.ipynb #902e59bb
-_whitepaper = 'NVIDIA H100 Tensor Core GPU Architecture, whitepaper V1.03, tables 1 and 3'
-
-# Hopper and Blackwell
-_newer = (
-    Datasheet('H100-SXM', ('nvidia h100 80gb hbm3',), 'HBM3', capacity=80, bandwidth=3352,
-        rates=_dense['H100-SXM'], clocked=('bfloat16', 132, 4096, 1.83), bus=(5120, 5.238), status='unverified',
-        links=(_link['nvlink4'], _link['pcie5']),
-        source=_whitepaper),
-    Datasheet('H100-PCIe', ('nvidia h100 pcie',), 'HBM2e', capacity=80, bandwidth=2039,
-        rates=_dense['H100-PCIe'], clocked=('bfloat16', 114, 4096, 1.62), bus=(5120, 3.186), status='unverified',
-        links=(_link['bridge'], _link['pcie5']),
-        source=_whitepaper),
-    Datasheet('H200-SXM', ('nvidia h200',), 'HBM3e', capacity=141, bandwidth=4800,
-        rates=_dense['H100-SXM'], clocked=('bfloat16', 132, 4096, 1.83), bus=(6144, 6.25), status='unverified',
-        links=(_link['nvlink4'], _link['pcie5']),
-        source='NVIDIA H200 Tensor Core GPU Datasheet, November 2024; rates as H100-SXM, the same die'),
-    Datasheet('B200', ('nvidia b200',), 'HBM3e', capacity=180, bandwidth=7700,
-        rates=_dense['B200'], clocked=None, bus=(7680, 7.992), status='unverified',
-        links=(_link['nvlink5'], _link['pcie5']),
-        source='NVIDIA Blackwell Datasheet, HGX B200 column: half of what it prints for sparse matrices'))
-
-# %% ../nbs/hardware/datasheets.ipynb #1ac366d3
-# Processors with devices
-_superchips = (
-    Datasheet('GH200-96GB', ('nvidia gh200 480gb',), 'HBM3', capacity=96, bandwidth=4000,
-        rates=_dense['H100-SXM'], clocked=('bfloat16', 132, 4096, 1.83), bus=(6144, None), status='unverified',
-        links=(_link['nvlink4_rack'], _link['pcie5']),
-        source='NVIDIA GH200 Grace Hopper Superchip datasheet; rates as H100-SXM, the same die'),
-    Datasheet('GH200-144GB', ('nvidia gh200 144g hbm3e',), 'HBM3e', capacity=144, bandwidth=4900,
-        rates=_dense['H100-SXM'], clocked=('bfloat16', 132, 4096, 1.83), bus=(6144, None), status='unverified',
-        links=(_link['nvlink4_rack'], _link['pcie5']),
-        source='NVIDIA GH200 Grace Hopper Superchip datasheet; rates as H100-SXM, the same die'),
-    Datasheet('GB200', ('nvidia gb200',), 'HBM3e', capacity=186, bandwidth=8000,
-        rates=_dense['GB200'], clocked=None, bus=(8192, None), status='unverified',
-        links=(_link['nvlink5_rack'], _link['pcie5']),
-        source='NVIDIA GB200 NVL72 product page: half of a superchip, and half of what it prints for sparse matrices'))
-
-# %% ../nbs/hardware/datasheets.ipynb #7beaa493
-# NVIDIA's cards with GDDR memory, for servers
-_with_gddr = (
-    Datasheet('L4', ('nvidia l4',), 'GDDR6', capacity=24, bandwidth=300,
-        rates=_dense['L4'], clocked=('float32', 7424, 2, 2.04), bus=(192, 12.5), status='unverified',
-        links=(_link['pcie4'],),
-        source='NVIDIA L4 Tensor Core GPU datasheet: half of what it prints for sparse matrices; '
-               'float64 as 1/64 of float32'),
-    Datasheet('L40S', ('nvidia l40s',), 'GDDR6', capacity=48, bandwidth=864,
-        rates=_dense['L40S'], clocked=('float32', 18176, 2, 2.52), bus=(384, 18), status='unverified',
-        links=(_link['pcie4'],),
-        source='NVIDIA L40S datasheet, August 2023, as printed (half of its 733 would be 366.5); '
-               'float64 as 1/64 of float32'),
-    Datasheet('T4', ('tesla t4', 'nvidia t4'), 'GDDR6', capacity=16, bandwidth=320,
-        rates=_dense['T4'], clocked=('float16', 40, 1024, 1.59), bus=(256, 10), status='unverified',
-        links=(_link['pcie3'],),
-        source='NVIDIA T4 datasheet (an older edition says 300 GB/s); float64 as 1/32 of float32'),
-    Datasheet('A10G', ('nvidia a10g',), 'GDDR6', capacity=24, bandwidth=600,
-        rates=_dense['A10G'], clocked=('bfloat16', 80, 512, 1.71), bus=(384, 12.5), status='unverified',
-        links=(_link['pcie4'],), source='NVIDIA A10G data sheet for AWS, February 2022'))
-
-# %% ../nbs/hardware/datasheets.ipynb #a4ccfde7
-# NVIDIA's cards for desktops
-_geforce = (
-    Datasheet('RTX-3090', ('nvidia geforce rtx 3090',), 'GDDR6X', capacity=24, bandwidth=936,
-        rates=_dense['RTX-3090'], clocked=('bfloat16', 82, 512, 1.695), bus=(384, 19.5), status='unverified',
-        links=(_link['ga102'], _link['pcie4']),
-        source='NVIDIA Ampere GA102 GPU Architecture, whitepaper V2, appendix A; float64 as 1/64 of float32'),
-    Datasheet('RTX-4070', ('nvidia geforce rtx 4070',), 'GDDR6X', capacity=12, bandwidth=504,
-        rates=_dense['RTX-4070'], clocked=('bfloat16', 46, 512, 2.475), bus=(192, 21), status='unverified',
-        links=(_link['pcie4'],), source='NVIDIA GeForce RTX 4070 product page; the rates of products from the units '
-               'of the NVIDIA Ada GPU Architecture whitepaper at its clock; float64 as 1/64 of float32'),
-    Datasheet('RTX-4090', ('nvidia geforce rtx 4090',), 'GDDR6X', capacity=24, bandwidth=1008,
-        rates=_dense['RTX-4090'], clocked=('bfloat16', 128, 512, 2.52), bus=(384, 21), status='unverified',
-        links=(_link['pcie4'],),
-        source='NVIDIA Ada GPU Architecture, whitepaper V2.02, appendix A; float64 as 1/64 of float32'),
-    Datasheet('RTX-5090', ('nvidia geforce rtx 5090',), 'GDDR7', capacity=32, bandwidth=1792,
-        rates=_dense['RTX-5090'], clocked=('bfloat16', 170, 512, 2.407), bus=(512, 28), status='unverified',
-        links=(_link['pcie5'],),
-        source='NVIDIA RTX Blackwell GPU Architecture, whitepaper V1.1, appendix A; float64 as 1/64 of float32'))
-
-# %% ../nbs/hardware/datasheets.ipynb #2cbb72f2
-# AMD's devices
-_instinct = (
-    Datasheet('MI250X-GCD', ('amd instinct mi250x', 'amd instinct mi250x / mi250'), 'HBM2e', capacity=64,
-        bandwidth=1638.4, rates=_dense['MI250X'], clocked=('bfloat16', 110, 1024, 1.7), bus=(4096, 3.2),
-        status='derived',
-        links=(_link['fabric_mi250'], _link['pcie4']),
-        source='AMD CDNA 2 Architecture, white paper, table 1 and note MI200-30: half of the card'),
-    Datasheet('MI300X', ('amd instinct mi300x',), 'HBM3', capacity=192, bandwidth=5325,
-        rates=_dense['MI300X'], clocked=('bfloat16', 304, 2048, 2.1), bus=(8192, 5.2), status='verified',
-        links=(_link['fabric_mi300'], _link['pcie5']),
-        source='AMD CDNA 3 Architecture, white paper, table 2 and note MI300-13'),
-    Datasheet('MI325X', ('amd instinct mi325x',), 'HBM3e', capacity=256, bandwidth=6000,
-        rates=_dense['MI300X'], clocked=('bfloat16', 304, 2048, 2.1), bus=(8192, None), status='unverified',
-        links=(_link['fabric_mi300'], _link['pcie5']),
-        source='AMD Instinct MI325X data sheet; rates as MI300X (units and capacity verified: '
-               'AMD GPU specifications, ROCm documentation)'),
-    Datasheet('MI355X', ('amd instinct mi355x',), 'HBM3e', capacity=288, bandwidth=8000,
-        rates=_dense['MI355X'], clocked=('bfloat16', 256, 4096, 2.4), bus=(8192, None), status='unverified',
-        links=(_link['fabric_mi350'], _link['pcie5']),
-        source='AMD Instinct MI355X data sheet (units and capacity verified: '
-               'AMD GPU specifications, ROCm documentation)'))
-
-# %% ../nbs/hardware/datasheets.ipynb #f7f0d645
-_others = (
-    Datasheet('Gaudi-3', (), 'HBM2e', capacity=128, bandwidth=3670,
-        rates=_dense['Gaudi-3'], clocked=None, bus=(8192, None), status='verified', device='hpu',
-        links=(_link['gaudi3'], _link['pcie5']), source='Intel Gaudi 3 AI Accelerator, Hot Chips 2024'),
-    Datasheet('TPU-v5e', (), 'HBM2', capacity=16, bandwidth=819,
-        rates=_dense['TPU-v5e'], clocked=None, bus=None, status='verified', device='xla',
-        links=(_link['ici_v5e'],), source='Google Cloud, TPU v5e'),
-    Datasheet('TPU-v6e', (), 'HBM', capacity=32, bandwidth=1600,
-        rates=_dense['TPU-v6e'], clocked=None, bus=None, status='verified', device='xla',
-        links=(_link['ici_v6e'],), source='Google Cloud, TPU v6e (an older edition says 1640 GB/s)'),
-    Datasheet('Jetson-AGX-Orin-64GB', (), 'LPDDR5', capacity=64, bandwidth=204.8,
-        rates=_dense['Orin-64GB'], clocked=('float32', 2048, 2, 1.3), bus=(256, 6.4), status='unverified',
-        source='NVIDIA Jetson AGX Orin Series Technical Brief: int8 half of what it prints for sparse matrices'))
-
-# %% ../nbs/hardware/datasheets.ipynb #7fcac02b
-def _apple(name, capacity, bandwidth, status, source):
-    return Datasheet(f'Apple-{name}', (), 'LPDDR', capacity=capacity, bandwidth=bandwidth, rates=_dense.get(name, {}),
-        clocked=None, bus=None, status=status, source=source, device='mps')
-
-_press = 'Apple press release of the chip'
-_of_apple = tuple(_apple(*row) for row in (
-    ('M1',        16,  68.25, 'unverified', _press + '; the bandwidth by 128 lines of LPDDR4X-4266'),
-    ('M1-Max',    64,    400, 'unverified', _press),
-    ('M1-Ultra', 128,    800, 'unverified', _press),
-    ('M2',        24,    100, 'unverified', _press),
-    ('M2-Max',    96,    400, 'unverified', _press),
-    ('M2-Ultra', 192,    800, 'verified',   'Apple introduces M2 Ultra, press release, June 2023'),
-    ('M3',        24,    100, 'unverified', 'Apple technical specifications of the MacBook Air'),
-    ('M3-Max',   128,    400, 'unverified', 'Apple technical specifications of the MacBook Pro'),
-    ('M3-Ultra', 512,    819, 'unverified', 'Apple technical specifications of the Mac Studio'),
-    ('M4',        32,    120, 'unverified', _press),
-    ('M4-Max',   128,    546, 'unverified', _press)))
-
-# %% ../nbs/hardware/datasheets.ipynb #9d8823c5
 # Name → what its vendor publishes
-sheets = {s.name: s for s in _older + _newer + _superchips + _with_gddr + _geforce + _instinct + _others + _of_apple}
+sheets = Rows('devices.csv', dict(name=as_stated, driver_names=str.lower, device_type=as_stated, memory=as_stated,
+    capacity_gib=as_count, bandwidth_gb_s=as_number, **{f'{k}_tflops': or_none(as_number) for k in _dtypes},
+    clocked_dtype=or_none(as_stated), clocked_units=or_none(as_count), flop_per_clock=or_none(as_count),
+    clock_ghz=or_none(as_number), bus_bits=or_none(as_count), line_gbit_s=or_none(as_number),
+    connections=_connected, status=as_status, source=as_stated, date=as_date), _sheet)
 
 # %% ../nbs/hardware/datasheets.ipynb #4f7094f5
 class Processor(NamedTuple):
@@ -243,38 +74,21 @@ class Processor(NamedTuple):
     memory:tuple    # channels, 10⁶ transfers a second of each
     status:str      # `"verified"` or `"unverified"`; of cores, clocks and memory
     source:str      # the vendor's document
+    date:str=''     # of the document: a year, or year-month; empty: it is not known
     def bandwidth(self)->float: return self.memory[0]*self.memory[1]*8e6 # byte/s of the socket
 
 # %% ../nbs/hardware/datasheets.ipynb #227fcb4c
-_intel, _amd = 'Intel product specifications, export of July 2023', 'AMD processor specifications, export of July 2023'
-_aws = 'AWS Graviton Technical Guide (cores and clock verified, memory not)'
+def _processor(name, pattern, cores, base_ghz, turbo_ghz, core, memory_channels, memory_mt_s, status, source, date):
+    if core not in instructions: raise ValueError(f"core: {core!r} is none of {', '.join(instructions)}")
+    if base_ghz>turbo_ghz: raise ValueError(f'base_ghz: {base_ghz} is above turbo_ghz, {turbo_ghz}')
+    re.compile(pattern)
+    memory = memory_channels, memory_mt_s
+    return Processor(name, pattern, cores, (base_ghz, turbo_ghz), core, memory, status, source, date)
 
-# Name → pattern of its model name, cores, clocks, memory
-processors = {p.name: p for p in (
-    Processor('Xeon-8380',   r'Xeon Platinum 8380\b',       40, (2.3, 3.4),  'Ice Lake',        (8, 3200),
-        'verified', _intel),
-    Processor('Xeon-8480+',  r'Xeon Platinum 8480(\+|C\b)', 56, (2.0, 3.8),  'Sapphire Rapids', (8, 4800),
-        'verified', _intel),
-    Processor('Xeon-8592+',  r'Xeon Platinum 8592\+',       64, (1.9, 3.9),  'Sapphire Rapids', (8, 5600),
-        'unverified', 'Intel product page of the Xeon Platinum 8592+'),
-    Processor('Xeon-6980P',  r'Xeon 6980P\b',              128, (2.0, 3.9),  'Granite Rapids',  (12, 6400),
-        'unverified', 'Intel product page of the Xeon 6980P'),
-    Processor('EPYC-7763',   r'EPYC 7763\b',                64, (2.45, 3.5), 'Zen 3',           (8, 3200),
-        'verified', _amd),
-    Processor('EPYC-9654',   r'EPYC 9654\b',                96, (2.4, 3.7),  'Zen 4',           (12, 4800),
-        'verified', _amd),
-    Processor('EPYC-9755',   r'EPYC 9755\b',               128, (2.7, 4.1),  'Zen 5',           (12, 6000),
-        'unverified', 'AMD product page of the EPYC 9755'),
-    Processor('Graviton3',   r'Graviton3\b',                64, (2.6, 2.6),  'Neoverse V',      (8, 4800),
-        'unverified', _aws),
-    Processor('Graviton4',   r'Graviton4\b',                96, (2.8, 2.8),  'Neoverse V',      (12, 5600),
-        'unverified', _aws),
-    Processor('Ryzen-5950X', r'Ryzen 9 5950X\b',            16, (3.4, 4.9),  'Zen 3',           (2, 3200),
-        'verified', _amd),
-    Processor('Ryzen-7950X', r'Ryzen 9 7950X\b',            16, (4.5, 5.7),  'Zen 4',           (2, 5200),
-        'unverified', _amd + ' (the memory not verified)'),
-    Processor('Ryzen-9950X', r'Ryzen 9 9950X\b',            16, (4.3, 5.7),  'Zen 5',           (2, 5600),
-        'unverified', 'AMD product page of the Ryzen 9 9950X'))}
+# Name → what its vendor says of it
+processors = Rows('processors.csv', dict(name=as_stated, pattern=as_stated, cores=as_count, base_ghz=as_number,
+    turbo_ghz=as_number, core=as_stated, memory_channels=as_count, memory_mt_s=as_count, status=as_status,
+    source=as_stated, date=as_date), _processor)
 
 # %% ../nbs/hardware/datasheets.ipynb #d1f21755
 _vectors = lambda bits: dict(float64=2*2*bits//64, float32=2*2*bits//32)   # two units, two FLOP an element

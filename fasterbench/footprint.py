@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from fastcore.basics import patch
 from itertools import accumulate
 from tabulate import tabulate
-from threading import get_ident
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from .core import as_text, held, is_strided, model_device, si, tensors
-from .nodes import Nodes
+from .nodes import Nodes, Scope
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
 from .shards import placing
 from .snapshot import parts
-from .step import _parameters_of
+from .step import optimizer_parameters
 from .tables import framed
-from .twin import _unwrapped
+from .twin import unwrapped
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for
@@ -95,7 +94,7 @@ def _repr_html_(self:Footprint):
     return framed(f'<p><b>{as_text(self.heading(), markup=True)}</b></p>', self.table('html'))
 
 # %% ../nbs/counting/footprint.ipynb #75959526
-class MemoryMode(TorchDispatchMode):
+class MemoryMode(TorchDispatchMode, Scope):
     "Logs when memory is taken, kept for the backward, and freed"
     def __init__(self,
         device:torch.device, # whose memory is logged
@@ -105,19 +104,12 @@ class MemoryMode(TorchDispatchMode):
         self.device, self.block = device, block
         self.known, self.sizes, self.kinds = {}, [], {}   # storage → number; its bytes now; its kind
         self.before, self.log = Counter(), []   # number → bytes at the beginning; (number, bytes, tensors kept, phase)
-        self.at, self.phase, self.owners = '', '', {}   # number → module that kept it first
-        self.nodes = None   # which module made which node of autograd's graph
+        self.phase, self.owners = '', {}   # number → module that kept it first
         self.wraps = False  # were there tensors that wrap others, such as `DTensor`s?
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
 # %% ../nbs/counting/footprint.ipynb #edf175a9
-@patch
-def go(self:MemoryMode, name:str):
-    "From here on, `name` is the innermost module"
-    self.at = name
-    if self.nodes: self.nodes.switch(name)
-
 @patch
 def here(self:MemoryMode)->str:
     "The module that runs now; in a backward pass, the one that made the node"
@@ -130,7 +122,7 @@ def _given(x): return [t for t in tree_leaves(x) if isinstance(t, torch.Tensor)]
 @patch
 def pieces(self:MemoryMode, t)->list:
     "The storages of a tensor, or of those that it consists of, as far as they are on the device"
-    strided = [p for o in _unwrapped(t) for p in ([o] if is_strided(o) else parts(o) or [])]
+    strided = [p for o in unwrapped(t) for p in ([o] if is_strided(o) else parts(o) or [])]
     return [p.untyped_storage() for p in strided if p.device==self.device]
 
 @patch
@@ -247,7 +239,7 @@ class Watched:
         for t in tensors(sample): self.mode.was_there(t)
         self.name_kinds()
     def parameters(self):
-        return [*held(self.model, '_parameters'), *(_parameters_of(self.optimizer) if self.optimizer else ())]
+        return [*held(self.model, '_parameters'), *(optimizer_parameters(self.optimizer) if self.optimizer else ())]
 
 # %% ../nbs/counting/footprint.ipynb #4b184bfd
 @patch
@@ -257,19 +249,6 @@ def name_kinds(self:Watched):
     grads = [p.grad for p in self.parameters() if p.grad is not None]
     for kind,ts in dict(gradients=grads, optimizer=_given(states)).items():
         for t in ts: self.mode.was_there(t, kind)
-
-# %% ../nbs/counting/footprint.ipynb #0fc58e48
-@patch
-def around(self:Watched, name, call):
-    "What `watching` puts in the place of a module's call"
-    thread = get_ident()
-    def followed(*args, **kwargs):
-        if get_ident()!=thread: return call(*args, **kwargs)
-        caller = self.mode.at
-        self.mode.go(name)
-        try: return call(*args, **kwargs)
-        finally: self.mode.go(caller)
-    return followed
 
 # %% ../nbs/counting/footprint.ipynb #176fc74f
 @patch
@@ -309,7 +288,7 @@ def step_footprint(
     "Count what the next step of `model` holds, where it is, with data or without"
     gc.collect()   # what an earlier step left in circles is not freed during this one
     watched = Watched(model, optimizer, sample, visible(model) if modules is None else modules, block)
-    with watching(watched.modules, watched.around), eager():
+    with watching(watched.modules, watched.mode.follow), eager():
         with watching_sizes(watched.mode), watched.mode: make(watched.part)
     return watched.footprint()
 

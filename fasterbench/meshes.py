@@ -11,12 +11,12 @@ from typing import NamedTuple
 from fastcore.basics import patch
 import torch
 from tabulate import tabulate
-from .architectures import build_on_meta, experts_over, load_config
+from .architectures import build_on_meta, experts_over, load_config, stored_bytes
 from .core import si
 from .costs import Costs
-from .language import Phase, counted_forward, phase_under, stored_bytes
+from .generation import Phase, counted_forward, phase_under
 from .layouts import Layout, as_layout, exchange_times, links_of
-from .parallel import Forward, _forward, _mixtures, forward_exchanges, rank_config, stages_of
+from .parallel import Forward, exchanges_of, expert_modules, forward_exchanges, rank_config, stages_of
 from .peaks import HardwarePeaks
 from .report import unfit
 from .timing import check_count
@@ -148,7 +148,7 @@ def _of_part(counted, stage, kept):
 def _exchanges(stage, layout, text, tokens, sequences, size, layer, rest):
     own = stage.model.config.get_text_config(decoder=True)
     return forward_exchanges(Forward(tokens, sequences, text.hidden_size, text.vocab_size, own.num_hidden_layers, size,
-        mixtures=len(_mixtures(stage.model)), per_token=getattr(text, 'num_experts_per_tok', None) or 0,
+        mixtures=len(expert_modules(stage.model)), per_token=getattr(text, 'num_experts_per_tok', None) or 0,
         layer_bytes=layer, rest_bytes=rest, first=stage.first, last=stage.last), layout)
 
 def _counted_once(counts, model, layout, *how):
@@ -202,7 +202,7 @@ def over_devices(
     check_count('microbatches', m, 1)
     _shared_sequences(batch, layout, m)
     rank_config(config, layout)
-    links = links_of(layout, peaks, links, tuple(_forward))
+    links = links_of(layout, peaks, links, tuple(exchanges_of))
     o = _Asked(layout, links, peaks, text, batch, m, size, cached, dtype.itemsize)
     whole = build_on_meta(config, dtype)
     stages = stages_of(whole, layout)

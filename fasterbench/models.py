@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['libraries', 'sources', 'sample_dims', 'ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code', 'Library',
-           'library_of', 'model_builder', 'build_parts', 'build_with_sample', 'build_model', 'parse_shape',
-           'parse_input', 'parse_inputs', 'class_of', 'Source', 'source_of', 'check_model', 'with_size', 'load_parts',
-           'load_model', 'is_language', 'Input', 'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample',
-           'config_inputs', 'config_sample']
+           'library_of', 'own_object', 'model_builder', 'build_parts', 'build_with_sample', 'build_model',
+           'parse_shape', 'parse_input', 'parse_inputs', 'class_of', 'Source', 'source_of', 'check_model', 'with_size',
+           'load_parts', 'load_model', 'is_language', 'Input', 'id_range', 'drawn', 'sample_of', 'example_sample',
+           'timm_sample', 'config_inputs', 'config_sample']
 
 # %% ../nbs/models.ipynb #d41f0a03
 import difflib, importlib.util, inspect, sys, sysconfig, traceback
@@ -161,8 +161,10 @@ def _module(where):
     return module
 
 # %% ../nbs/models.ipynb #faffe3b8
-def _own_object(name):
-    "What `package.module:name` or `file.py:name` stands for"
+def own_object(
+    name:str, # `package.module:name` or `file.py:name`
+):
+    "What the name of an object of one's own stands for"
     where, _, attribute = name.rpartition(':')
     if not attribute: raise ValueError(f"{name!r} names no function: a model's name is {where}:function")
     if where.endswith('.py') and not Path(where).is_file():
@@ -183,7 +185,7 @@ def model_builder(
     "The function that builds the model called `name`"
     library, colon, short = name.partition(':')
     if not colon: return _library_builder(library_of(name), name)
-    return _library_builder(library, short) if library in libraries else _own_object(name)
+    return _library_builder(library, short) if library in libraries else own_object(name)
 
 # %% ../nbs/models.ipynb #6db8fec5
 def _arguments(builder):
@@ -340,7 +342,7 @@ def _from_config(name, device):
 
 # %% ../nbs/models.ipynb #7fba7c5e
 def _from_code(name, device):
-    with _beside(name.rpartition(':')[0]): return build_parts(_own_object(name), name)
+    with _beside(name.rpartition(':')[0]): return build_parts(own_object(name), name)
 
 def _from_file(name, device, counts=None):
     from fasterbench.packages import known_sample, load_file

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['level_bytes', 'SOLConfig', 'SOLResult', 'SOLAnalyzer', 'Decision', 'kernel_bytes', 'kernel_flops', 'kernel_rows',
            'kernel_table', 'ncu_command', 'Kernel', 'by_kernel', 'read_ncu', 'read_report', 'parse_number',
-           'decimal_mark', 'unit_scale', 'compute_metric', 'memory_metric', 'dram_metrics', 'tensor_metrics',
-           'duration_metric', 'friendly']
+           'unit_scale', 'compute_metric', 'memory_metric', 'dram_metrics', 'tensor_metrics', 'duration_metric',
+           'friendly']
 
 # %% ../nbs/analysis/ncu.ipynb #47290874
 import math, re, shlex
@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from tabulate import tabulate
 from .core import as_text, si, so_many
 from .ncu_files import Kernel, by_kernel, counter_value, read_ncu, read_report
-from .ncu_files import decimal_mark, parse_number, unit_scale
+from .ncu_files import parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
 from .operations import arithmetic_intensity, place, utilization_pct
 from .peaks import HardwarePeaks
@@ -28,7 +28,7 @@ from .timing import check_count
 
 # %% ../nbs/analysis/ncu.ipynb #08e81ac0
 # of ncu_files
-_all_ = ['Kernel', 'by_kernel', 'read_ncu', 'read_report', 'parse_number', 'decimal_mark', 'unit_scale',
+_all_ = ['Kernel', 'by_kernel', 'read_ncu', 'read_report', 'parse_number', 'unit_scale',
          'compute_metric', 'memory_metric', 'dram_metrics', 'tensor_metrics', 'duration_metric', 'friendly']
 
 # %% ../nbs/analysis/ncu.ipynb #b0c03614

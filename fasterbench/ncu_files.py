@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['compute_metric', 'memory_metric', 'dram_metrics', 'tensor_metrics', 'duration_metric', 'friendly', 'unit_scale',
-           'decimal_mark', 'parse_number', 'counter_value', 'Kernel', 'ncu_says', 'read_report', 'read_ncu',
-           'by_kernel']
+           'parse_number', 'counter_value', 'Kernel', 'ncu_says', 'read_report', 'read_ncu', 'by_kernel']
 
 # %% ../nbs/analysis/ncu_files.ipynb #8b9ac2d5
 import csv, io, math, re, sys, warnings
@@ -33,46 +32,11 @@ def unit_scale(
     if not m: return 1., unit.strip()
     return _scales[m[1]], _bases[m[2]] + (f'/{_bases.get(per.strip(), per.strip())}' if slash else '')
 
-# %% ../nbs/analysis/ncu_files.ipynb #f71b51ab
-def _is_separator(digits, sep):
-    "Does `sep` separate thousands?"
-    if digits.count(sep)>1: return True
-    return sep==',' and '.' not in digits and bool(re.fullmatch(r'[1-9]\d{0,2}(,\d{3})+', digits))
-
-def _without(digits, sep):
-    "Digits without a separator of thousands"
-    whole = digits.split('.' if sep==',' else ',')[0]
-    if not re.fullmatch(rf'\d{{1,3}}({re.escape(sep)}\d{{3}})+', whole): raise ValueError(digits)
-    return digits.replace(sep, '')
-
-def _plain(digits):
-    "Digits with separators as Python writes a number"
-    for sep in ',.':
-        if _is_separator(digits, sep): digits = _without(digits, sep)
-    if ',' in digits and '.' in digits: digits = digits.replace(min(',.', key=digits.rindex), '')
-    return digits.replace(',', '.')
-
-# %% ../nbs/analysis/ncu_files.ipynb #5631c667
-def _shows(mark, other):
-    "The pattern of numbers in which `mark` can only stand before decimals, and `other` before thousands"
-    return re.compile(rf'''[+-]?( \d+{mark}(\d{{1,2}}|\d{{4,}})      # not three digits behind it
-                                | 0{mark}\d+                      # a zero in front of it
-                                | \d{{1,3}}({other}\d{{3}})+{mark}\d+ # thousands in front of it
-                                | \d{{1,3}}({other}\d{{3}}){{2,}}     # thousands of thousands
-                                )''', re.X)
-
-_marks = {',': _shows(',', r'\.'), '.': _shows(r'\.', ',')}
-
-def decimal_mark(
-    texts # cells of one table
-)->str|None: # `","` or `"."`; `None`: nothing tells
-    "What stands before the decimals, as far as a cell can be read in one way only"
-    texts = [t.strip().rstrip('%').strip() for t in texts if isinstance(t, str)]
-    return next((mark for mark,shows in _marks.items() if any(shows.fullmatch(t) for t in texts)), None)
-
 # %% ../nbs/analysis/ncu_files.ipynb #d750f590
-_space = re.compile(r"(?<=\d)[\s\u00a0\u202f'](?=\d{3}(\D|$))")   # between thousands
-_number = re.compile(r'([+-]?)((?:\d[\d.,]*|\.\d+))(e[+-]?\d+)?\s*(%|[a-zA-Zµ/]*)', re.I)
+_unit = r'\s*(?P<unit>%|[a-zA-Zµ/]*)'
+_whole = r'([0-9]+|[1-9][0-9]{0,2}(,[0-9]{3})+)'   # with commas between thousands, or without
+_number = re.compile(rf'(?P<number>[+-]?({_whole}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?){_unit}')
+_comma = re.compile(rf"[+-]?[0-9]+([.\s\u00a0\u202f'][0-9]{{3}})*,[0-9]+{_unit}")   # before decimals
 _nothing = '', 'n/a', 'na', '-', 'none'
 
 def _real(value):
@@ -80,24 +44,20 @@ def _real(value):
     try: return float(value)
     except OverflowError: raise ValueError(f"{value!r:.60} is no number") from None
 
-def _digits(text, decimal):
-    "Digits as Python writes a number; `decimal`: what stands before decimals, where that is known"
-    if decimal is None: return _plain(text)
-    return text.replace(',' if decimal=='.' else '.', '').replace(',', '.')
+def _foreign(text): return bool(_comma.fullmatch(text) and not _number.fullmatch(text))
 
 # %% ../nbs/analysis/ncu_files.ipynb #faee68dc
 def parse_number(
     value, # a number, or a text with one
-    decimal:str|None=None, # the mark before decimals, where it is known
 )->tuple[float,str]|None: # value and unit, as it stands there; `None`: there is none (`n/a`, empty)
     "The number in a cell"
     if isinstance(value, Real) and not isinstance(value, bool): return _real(value), ''
     if not isinstance(value, str): raise ValueError(f"{value!r} is no number")
-    text = _space.sub('', value.strip())
+    text = value.strip()
     if text.lower() in _nothing: return None
-    m = _number.fullmatch(text)
-    try: return float(m[1] + _digits(m[2], decimal) + (m[3] or '')), m[4]
-    except (TypeError, ValueError): raise ValueError(f"{value!r} is no number") from None
+    if m := _number.fullmatch(text): return float(m['number'].replace(',', '')), m['unit']
+    why = ' as Nsight Compute writes it in English: a comma stands before its decimals' if _foreign(text) else ''
+    raise ValueError(f"{value!r} is no number{why}")
 
 # %% ../nbs/analysis/ncu_files.ipynb #7995510b
 compute_metric = 'sm__throughput.avg.pct_of_peak_sustained_elapsed' # arithmetic's speed of light, in percent
@@ -148,11 +108,13 @@ def _needs(metric):
     if metric==duration_metric: return 's'
     return 'B' if re.fullmatch(r'\w*bytes\w*\.sum', metric) else None
 
-def _cell(name, unit, text, decimal):
+def _cell(name, unit, text):
     "A metric's own name, and its number in units without prefix; what is no number stays text, `None` is not measured"
     (scale, base), got = unit_scale(unit), None
-    try: got = parse_number(text, decimal)
-    except ValueError: return friendly.get((name, base), name), text
+    try: got = parse_number(text)
+    except ValueError:
+        if _foreign(text.strip()): raise
+        return friendly.get((name, base), name), text
     if got and got[1] and not unit: scale, base = unit_scale(got[1])
     key = friendly.get((name, base), name)
     if got is None: return key, None
@@ -161,9 +123,10 @@ def _cell(name, unit, text, decimal):
     return key, number if fits else f'{text} {unit}'.strip()
 
 # %% ../nbs/analysis/ncu_files.ipynb #7a8fd25b
-def _put(kernel, name, unit, text, decimal):
+def _put(kernel, name, unit, text, where=''):
     "Keep a metric of a kernel, a counter for all of its launches"
-    key, value = _cell(name, unit, text, decimal)
+    try: key, value = _cell(name, unit, text)
+    except ValueError as e: raise ValueError(f'{where}: {name}: {e}') from None
     counter, number = key.endswith('.sum'), isinstance(value, Real)
     if value is None or counter and not number: kernel.missing.append(key)
     if value is not None: kernel.metrics.setdefault(key, value*kernel.calls if counter and number else value)
@@ -257,27 +220,26 @@ def _long(header, rows, source):
     "A line for each metric"
     res, value, which = {}, 'Metric Value' if 'Metric Value' in header else 'Average', _launch_number(header)
     at = header.index(value)
-    decimal = decimal_mark(r[at] for r in rows if len(r)>at)
     for i,row in enumerate(rows, 2):
         if not _is_launch(row, header): continue   # what the program printed
         where = f'{source}: line {i} of the table'
         r = _of_length(row, header, where, at + 1)
         kernel = res.setdefault(which(r), _launch(r, where))
-        if r['Metric Name']: _put(kernel, r['Metric Name'], r.get('Metric Unit') or '', r[value], decimal)
+        if r['Metric Name']: _put(kernel, r['Metric Name'], r.get('Metric Unit') or '', r[value], where)
     return list(res.values())
 
 # %% ../nbs/analysis/ncu_files.ipynb #bd859a80
 def _wide(header, rows, source):
     "A line for each launch, with a line of units before"
     units = next((r for row in rows if len(row)==len(header) and not (r := dict(zip(header, row)))['Kernel Name']), {})
-    res, decimal = [], decimal_mark(v for r in rows for k,v in zip(header, r) if '__' in k)
+    res = []
     for i,row in enumerate(rows, 2):
         if not _is_launch(row, header): continue
         where = f'{source}: line {i} of the table'
         r = _of_length(row, header, where)
         res.append(_launch(r, where))
         for k in header:
-            if k not in _identity: _put(res[-1], k, units.get(k, ''), r[k], decimal)
+            if k not in _identity: _put(res[-1], k, units.get(k, ''), r[k], where)
     return res
 
 # %% ../nbs/analysis/ncu_files.ipynb #4fbea657
@@ -287,7 +249,7 @@ def _report_kernel(action):
     for name in action.metric_names():
         m = action[name]
         value = m.value()
-        if isinstance(value, Real) and not isinstance(value, bool): _put(kernel, name, m.unit() or '', value, None)
+        if isinstance(value, Real) and not isinstance(value, bool): _put(kernel, name, m.unit() or '', value)
         elif value is None: kernel.missing.append(name)
         else: kernel.metrics[name] = value
     return kernel

@@ -10,14 +10,14 @@ __all__ = ['own_times', 'entered', 'Observer', 'Forwards', 'warm_up', 'time_mark
 import time, warnings
 import numpy as np, torch
 from collections import Counter, defaultdict
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
 from .collectives import distributed, row_name, wait_for
 from .core import progress
 from .exchanges import ExchangeTimer
-from .nodes import Nodes, Part, backward_parts
+from .nodes import Nodes, Part, Scope
 from .regions import visible, watching
 from .rows import quoted, with_phase
 from .system import Disturbance, Others
@@ -47,11 +47,9 @@ class entered:
     def __exit__(self, *args): self.stack.close()
 
 # %% ../nbs/analysis/observe.ipynb #bef5148d
-class Observer:
+class Observer(Scope):
     "Times forwards of one model, with a mark of the clock on both sides of every module's call or without"
-    nodes = None     # with gradients: which module made which
     exchanges = None # in a process group: its collectives
-    at = ''          # the innermost module, where that is noted
     met = None
     exchanged = ()   # `TimedExchange`s of the last forward
     def __init__(self, model, run, device, modules=None, met=None): # `run`: the model's `Run`; both are on `device`
@@ -68,7 +66,7 @@ class Observer:
 def marked(self:Observer, name, call):
     "The call of a module with marks around it, if it is made in this thread"
     note, mark, thread = self.calls.append, self.clock.mark, get_ident()
-    if self.nodes or self.exchanges: call = self.following(name, call)
+    if self.nodes or self.exchanges: call = self.follow(name, call)
     def marked(*args, **kwargs):
         if get_ident()!=thread: return call(*args, **kwargs)
         start = mark()
@@ -76,26 +74,7 @@ def marked(self:Observer, name, call):
         finally: note((name, start, mark()))
     return marked
 
-# %% ../nbs/analysis/observe.ipynb #8943ba9b
-@patch
-def following(self:Observer, name, call):
-    "The call of a module, which is the innermost one meanwhile"
-    def followed(*args, **kwargs):
-        at, before = self.at, self.nodes and self.nodes.innermost
-        self.at = name
-        if self.nodes: self.nodes.switch(name)
-        try: return call(*args, **kwargs)
-        finally:
-            self.at = at
-            if self.nodes: self.nodes.switch(before)
-    return followed
-
 # %% ../nbs/analysis/observe.ipynb #ob5e0001
-@patch
-def backward(self:Observer):
-    "A context in which a backward pass inside of a forward is timed in parts, by module"
-    return nullcontext() if self.nodes is None else backward_parts(self.nodes, self.parted)
-
 @patch
 def part(self:Observer, name)->Part: return Part(name) # what is measured of one part
 
@@ -160,6 +139,11 @@ def prepared(self:Observer): # a function without arguments
     return lambda: self.model(*args, **kwargs)
 
 @patch
+def keys(self:Observer)->list:
+    "What the times in `calls` are of"
+    return [key for key,*_ in self.calls]
+
+@patch
 def aside(self:Observer)->float: # seconds
     "Time of the last forward in which hooks were set; 0 on an accelerator, which worked meanwhile"
     return sum(end-start for name,start,end in self.calls if name is None) if isinstance(self.clock, HostClock) else 0.
@@ -186,7 +170,7 @@ def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: cal
     marks = [m for _,*marks in self.calls for m in marks]
     _, seconds, *at = self.clock.seconds([begin, end, *marks, *self.other_marks()])
     if self.exchanges: self.exchanged = self.exchanges.told(at[len(marks):])
-    self.calls[:] = zip([name for name,*_ in self.calls], at[::2], at[1::2])
+    self.calls[:] = zip(self.keys(), at[::2], at[1::2])
     del out
     return seconds
 

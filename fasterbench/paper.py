@@ -21,12 +21,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from .core import _captured_in, call_args, captured, held, in_cell, is_strided, mapped, walk
+from .core import call_args, captured, captured_in, held, in_cell, is_strided, mapped, walk
 from .graphs import before_graphs, forward_of, graphed
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .shards import is_dtensor
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
-from .twin import Counterparts, Memo, _check, _copied, _opaque, _unwrapped, deep_stack, reachable
+from .twin import Counterparts, Memo, check_copyable, deep_stack, model_copy, opaque_types
+from .twin import reachable, unwrapped
 
 # %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
@@ -39,7 +40,7 @@ def _is_float(t): return t.is_floating_point() or t.is_complex()
 
 def _storages(t):
     "Where the data of `t` is, or of the tensors that it wraps"
-    return [o.untyped_storage() for o in _unwrapped(t) if is_strided(o)]
+    return [o.untyped_storage() for o in unwrapped(t) if is_strided(o)]
 
 # %% ../nbs/core/paper.ipynb #ad3663ab
 @cache
@@ -359,7 +360,7 @@ def _prepare(model, grad=False):
 def _own(o, memo, uncopied):
     "A copy of a part of a sample; what can't be copied as it is, and noted"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
-    if isinstance(o, _opaque): return o
+    if isinstance(o, opaque_types): return o
     try:
         with deep_stack(8), torch.inference_mode(False), torch.no_grad(): return copy.deepcopy(o, memo)
     except Exception:
@@ -381,7 +382,7 @@ def _samples(sample, memo):
     uncopied = []
     call = _new_samples(sample, memo, uncopied)
     call()
-    return call, Snapshot(*uncopied, *_captured_in(sample))
+    return call, Snapshot(*uncopied, *captured_in(sample))
 
 # %% ../nbs/core/paper.ipynb #3d235fa1
 _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # what torch's errors speak of
@@ -412,7 +413,7 @@ def _without_data(model, sample, dtype, more, divide):
     found, given = reachable(model, sample, *more), reachable(sample)
     paper = Paper(_with_gradients(found))
     memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
-    new = _copied(model, memo)
+    new = model_copy(model, memo)
     if divide is not None: divided_copy(new, divide, memo)
     return new, *_samples(sample, memo), paper
 
@@ -432,7 +433,7 @@ def on_paper(
     divide=None, # a function that divides a model among ranks, in place; `None`: it stays whole
 ):
     "A copy of `model` without data, in evaluation mode, a function that gives arguments of a call, and a `Paper`"
-    _check(model)
+    check_copyable(model)
     with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng():
         with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide)
         _prepare(new, grad)

@@ -4,35 +4,31 @@
 
 # %% auto #0
 __all__ = ['counterpart', 'optimizers', 'made_optimizer', 'as_on', 'PaperStep', 'check_paper', 'FusedDropout', 'step_on_paper',
-           'count_on_paper', 'footprint_on_paper', 'paper_point', 'paper_rows_of']
+           'count_on_paper', 'footprint_on_paper', 'paper_point', 'paper_rows_of', 'step_estimate']
 
 # %% ../nbs/analysis/paper_steps.ipynb #f53a51fc
 import copy, torch, torch.nn.functional as F
 from collections import defaultdict
 from contextlib import contextmanager, nullcontext
-from fastcore.basics import patch
-from pathlib import Path
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from .core import as_text, first_line, held, model_device, model_dtype, walk
-from .costs import is_fused, warn_unknown
+from .costs import is_fused
 from .footprint import Footprint
 from .paper import on_paper
 from .peaks import HardwarePeaks
 from .phases import StepMode, counted_step
 from .regions import visible
 from .results import Roofline, circumstances
-from .roof import peaks_of
-from .roofline import RooflineAnalyzer, _elsewhere, paper_request
-from .rows import check_ceilings, roofline_point, warn_no_ceiling
+from .rows import roofline_point
 from .shards import is_dtensor
 from .snapshot import reach
-from .step import Step, _check_optimizer, _clipping, check_training, loss_of, own_casts
-from .timing import check_count
+from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
+from .subject import counted_device
 from .training import done_by, in_step, kind_in, step_memory
-from .twin import _rebound, deep_stack
+from .twin import deep_stack, rebound
 from .utilization import language_facts
 
 # %% ../nbs/analysis/paper_steps.ipynb #a52c6b64
@@ -83,14 +79,14 @@ def _leading_to(model, memo, o):
     "`o`, with the copy in the place of the model"
     live = {id(m) for m in walk(model).values()}
     try:
-        with deep_stack(8), torch.no_grad(): return copy.deepcopy(_rebound(o, memo, live), memo)
+        with deep_stack(8), torch.no_grad(): return copy.deepcopy(rebound(o, memo, live), memo)
     except Exception as e: raise ValueError(f"a {type(o).__name__} can't be copied: {first_line(e)}") from e
 
 class PaperStep(Step):
     "A model without data, and what makes a training step of it"
     def __init__(self, model, calls, interrupts, loss=None, optimizer=None, clip=None):
         self.model, self.calls, self.interrupts, self.optimizer = model, calls, interrupts, optimizer
-        self.loss, self.clip = loss_of if loss is None else loss, _clipping(clip)
+        self.loss, self.clip = loss_of if loss is None else loss, clipping(clip)
         self.snapshot = self.scaler = None
     def reset(self): self.sample = self.calls()
     def call(self): return self.sample
@@ -106,7 +102,7 @@ def check_paper(model, loss, optimizer, clip):
 
 def _checked(optimizer, twin, device):
     "An optimizer of a model without data, if it is one, working as on a device"
-    _check_optimizer(twin, optimizer, model_device(twin), {id(t) for t in reach(twin)[1]})
+    check_optimizer(twin, optimizer, model_device(twin), {id(t) for t in reach(twin)[1]})
     as_on(optimizer, device)
     return optimizer
 
@@ -198,44 +194,19 @@ def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
     return [paper_point(p, costs, peaks, modules, step) for p,c in costs.by_module.items() if c.worked]
 
 # %% ../nbs/analysis/paper_steps.ipynb #653ee1e1
-@patch
-def _step_estimated(self:RooflineAnalyzer, peaks, loss, optimizer, clip, dtype, tokens, divide):
-    "What a step costs; its rows under `peaks`"
-    device, facts = _elsewhere(peaks), language_facts(self.model, self.sample, tokens)
-    with step_on_paper(self.model, self.sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):
+def step_estimate(
+    model:nn.Module, sample, # stay as they are
+    peaks:HardwarePeaks,
+    loss, optimizer, clip, dtype, tokens, # of `RooflineAnalyzer.estimate_step`
+    divide=None, # of `on_paper`
+)->tuple: # `Roofline`, and the `StepCosts` that it was made of
+    "What a training step costs, and its rows under `peaks`"
+    device, facts = counted_device(peaks), language_facts(model, sample, tokens)
+    with step_on_paper(model, sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):
         costs, modules = count_on_paper(step, paper, device)
         held, rows = footprint_on_paper(step), paper_rows_of(costs, peaks, modules, step)
         said = dict(loss=kind_in(step, '(loss)'))
         if step.optimizer is not None: said['optimizer'] = type(step.optimizer).__name__
-    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
+    about = circumstances(model, sample, torch.device('meta'), dtype or model_dtype(model),
         device_name=peaks.device_name or peaks.device, **said, **facts)
-    return costs, Roofline(rows, 'estimated', peaks, about=about, memory=held, boundaries=costs.boundaries)
-
-# %% ../nbs/analysis/paper_steps.ipynb #8c6ec920
-@patch
-def estimate_step(self:RooflineAnalyzer,
-    # of a machine that need not be there, or a datasheet's name, or a file's path; `None`: those it was made with
-    peaks:HardwarePeaks|str|Path|None=None,
-    loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
-    # an optimizer of the model's parameters, a name (`"adamw"`), or a function of parameters that makes one; `None`:
-    # forward and backward only
-    optimizer=None,
-    *,
-    clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
-    dtype:torch.dtype|str|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
-    tokens:int|None=None, # of a step; `None`: elements of the sample's first matrix of integers
-    mesh=None, links=None, # of `estimate`: many devices, and over what they exchange data
-)->Roofline: # with a `phase` for each row
-    "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
-    peaks = self.asked if peaks is None else peaks
-    if tokens is not None: check_count('tokens', tokens, 1)
-    dtype, _ = paper_request(self.sample, peaks, dtype, None)
-    peaks = peaks_of(peaks, dtype or model_dtype(self.model))
-    over, peaks = self.asked_mesh(mesh, links, peaks, train=True)
-    with self._divided(over) as divide:
-        costs, rows = self._step_estimated(peaks, loss, optimizer, clip, dtype, tokens, divide)
-    check_ceilings(rows, peaks, 'estimate_step')
-    self.estimated, self.costs = rows, costs
-    warn_unknown(costs)
-    warn_no_ceiling(rows, peaks)
-    return rows if over is None else self.on_mesh(rows, costs, *over)
+    return Roofline(rows, 'estimated', peaks, about=about, memory=held, boundaries=costs.boundaries), costs

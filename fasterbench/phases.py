@@ -15,12 +15,12 @@ from functools import cached_property
 from typing import NamedTuple
 from torch.autograd import set_multithreading_enabled
 from .collectives import watching_collectives
-from .costs import CostMode, Costs, _following, hides
+from .costs import CostMode, Costs, hides
 from .graphs import before_graphs
 from .nodes import Nodes, backward_parts, recomputed_parts
 from .places import PlacedMoves
 from .regions import eager, visible, watching
-from .step import _parameters_of
+from .step import optimizer_parameters
 
 # %% ../nbs/counting/phases.ipynb #30b38ef1
 phases = 'forward', 'backward', 'optimizer' # of a training step, in their order
@@ -72,7 +72,7 @@ class StepMode(CostMode):
         super().__init__(*args)
         self.bounds = PlacedMoves(lambda: Place(self.phase, self.at))
     def row(self, name): return self.rows[Place(self.phase, name)]
-    def called(self, name, call, args, kwargs): return call(*args, **kwargs)   # boundaries are of places, not of calls
+    def crossing(self, name, call, args, kwargs): return call(*args, **kwargs)   # a step has places
     @property
     def again(self)->bool: # is the forward's work done again?
         node = torch._C._current_autograd_node() if torch.is_grad_enabled() else None
@@ -111,7 +111,7 @@ def group_name(number:int|None)->str:
 
 def left_gradients(step)->list: # of tensors
     "The gradients that no optimizer takes: a step leaves them to others"
-    taken = {id(p) for p in (_parameters_of(step.optimizer) if step.optimizer is not None else ())}
+    taken = {id(p) for p in (optimizer_parameters(step.optimizer) if step.optimizer is not None else ())}
     return [p.grad for p in step.parameters() if p.grad is not None and id(p) not in taken]
 
 # %% ../nbs/counting/phases.ipynb #40a4f55c
@@ -168,11 +168,11 @@ def counted_step(
 )->StepCosts:
     "Count the next step"
     modules = visible(step.model) if modules is None else modules
-    mode, callers = mode or StepMode(), defaultdict(set)
-    mode.nodes = Nodes(modules)
+    mode = mode or StepMode()
+    mode.modules, mode.callers, mode.nodes = modules, defaultdict(set), Nodes(modules)
     step.reset()
-    with (watching(modules, _following(mode, modules, callers)), followed(mode.nodes, mode.parted, within(mode)),
+    with (watching(modules, mode.follow), followed(mode.nodes, mode.parted, within(mode)),
           eager(step.model), before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
         value = step.make(lambda part: counted_part(mode, step, part))
     mode.bounds.ended(value)
-    return costs_of(mode, dict(callers))
+    return costs_of(mode, dict(mode.callers))

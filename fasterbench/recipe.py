@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from torch import nn
 from torch.nn import functional as F
 from .core import call_args
-from .models import _own_object
+from .models import own_object
 from .options import check_unused
 from .paper_steps import optimizers
 from .state import undisturbed
@@ -102,7 +102,7 @@ def named_loss(
     name:str, # `file.py:function`, `package.module:function`
 )->Callable: # of a model's output
     "One's own function of the output, or an object of one's own class"
-    found = _own_object(name) if ':' in name else None
+    found = own_object(name) if ':' in name else None
     if callable(found): return found() if isinstance(found, type) else found
     raise ValueError(f"loss={name!r} is no function of the output, as in --loss file.py:function")
 

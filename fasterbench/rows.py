@@ -6,7 +6,7 @@
 __all__ = ['beside_kernels', 'RooflinePoint', 'with_phase', 'quoted', 'ceiling_for', 'cache_times', 'roof_name', 'module_kind',
            'own_params', 'middle_half', 'mean_of', 'called_of', 'link_of', 'link_s', 'under_link', 'fused_s',
            'under_roof', 'roofline_point', 'link_intensities', 'no_ceiling', 'Totals', 'sum_rows', 'warn_no_ceiling',
-           'memory_pct', 'main_dtype', 'check_ceilings']
+           'memory_pct', 'known_rows', 'balance', 'main_dtype', 'check_ceilings']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
 import re, warnings
@@ -419,6 +419,17 @@ def memory_pct(
     "How much of the time at the roof is in memory-bound rows"
     times = [(r.roof_time_s, r.bound) for r in rows if r.roof_time_s is not None]
     return 100*sum(s for s,bound in times if bound=='memory')/sum(s for s,_ in times)
+
+# %% ../nbs/results/rows.ipynb #a932e27f
+def known_rows(rows)->list: return [r for r in rows if r.roof_time_s is not None] # with a time at the roof
+
+def balance(
+    rows:list, # of `RooflinePoint`
+    peaks:HardwarePeaks,
+)->tuple[float, float]: # seconds of arithmetic at the ceilings, seconds of bytes in memory
+    "What the roof allows for the arithmetic and for the bytes of rows, each alone"
+    known = known_rows(rows)
+    return sum(r.flops/ceiling_for(r, peaks) for r in known), sum(r.bytes_moved for r in known)/peaks.peak_bandwidth
 
 # %% ../nbs/results/rows.ipynb #8500414a
 def main_dtype(

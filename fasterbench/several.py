@@ -9,8 +9,8 @@ __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'compare', 'whole_n
 # %% ../nbs/several.ipynb #2badd64a
 from fastcore.script import store_true
 import torch
+from .core import any_console, is_number, resolve_device, tensors
 from .differences import comparison_formats, ordered_pairs
-from .core import any_console, resolve_device, tensors
 from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, sources
 from .options import announce, check_counts, check_out, check_targets, check_threads
@@ -19,11 +19,11 @@ from .options import input_option, named_peaks, out_option, roofs, shown_writers
 from .options import write_out
 from .recipe import check_recipe, with_labels
 from .results import Comparison, Roofline, group_key
-from .roofline import check_peaks
 from .saved import check_kind
 from .settings import num_threads
+from .subject import check_machine
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
-from .swept import Sweep, is_number, sweep_formats
+from .swept import Sweep, sweep_formats
 from .timing import check_count
 
 # %% ../nbs/several.ipynb #df1f00ab
@@ -133,7 +133,7 @@ def _one_roof(peaks, paper):
 
 def _check_roof(peaks, device):
     "Refuse the peaks of another machine for profiles, before anything is built"
-    try: check_peaks(named_peaks(peaks, torch.float32), device)
+    try: check_machine(named_peaks(peaks, torch.float32), device)
     except ValueError as e: raise ValueError(f"{e}; a sweep runs nothing with --paper") from e
 
 def _values(dtype, **given): # option → values; `None`: not given

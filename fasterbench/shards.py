@@ -7,7 +7,7 @@ __all__ = ['is_dtensor', 'own_part', 'alike', 'placing', 'without_issue', 'gathe
 
 # %% ../nbs/core/shards.ipynb #0e4e66fb
 import sys, torch
-from .collectives import Collective, _members, _size, group_name
+from .collectives import Collective, group_members, group_name, tensor_bytes
 from .core import tensors
 
 # %% ../nbs/core/shards.ipynb #00704313
@@ -60,8 +60,8 @@ def without_issue(
     kind = next((k for n,k in _functional.items() if func._opname.startswith(n)), None)
     if kind is None: return None
     group = torch.distributed.distributed_c10d._resolve_process_group([o for o in args if isinstance(o, str)][-1])
-    nbytes = _size(out if kind=='all_gather' else args[0])
-    return Collective(kind, group_name(group), group.size(), nbytes, members=tuple(_members(group)))
+    nbytes = tensor_bytes(out if kind=='all_gather' else args[0])
+    return Collective(kind, group_name(group), group.size(), nbytes, members=tuple(group_members(group)))
 
 # %% ../nbs/core/shards.ipynb #c1945784
 def gathering()->type|None:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['kinds', 'small', 'module_hooks', 'Written', 'Kind', 'looked_into', 'parts', 'once', 'bits', 'checksum', 'values',
-           'Kept', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'preserve', 'written_by', 'Saving',
-           'saving']
+           'Kept', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'model_snapshot', 'preserve',
+           'written_by', 'Saving', 'saving']
 
 # %% ../nbs/core/snapshot.ipynb #c296f8ed
 import random, sys, zlib
@@ -406,14 +406,17 @@ def putting_back(
         report(failed, quietly=not ended)
 
 # %% ../nbs/core/snapshot.ipynb #0d628374
-def _snapshot_of(model, *others):
+def model_snapshot(
+    model:nn.Module,
+    *others # what is preserved with it
+)->Snapshot:
     "A model and what it runs with, torch's global hooks among it: its buffers are copied, its tensors have names"
     names = {id(t): name for t,name in held(model).items()}
     return Snapshot(model, *others, *module_hooks, copied=held(model, '_buffers'), names=names)
 
 def preserve(model:nn.Module):
     "A context after which all that `model` holds is as before"
-    return putting_back(_snapshot_of(model))
+    return putting_back(model_snapshot(model))
 
 # %% ../nbs/core/snapshot.ipynb #9c1611e4
 def written_by(func, args, kwargs)->Iterator[torch.Tensor]: # func: `OpOverload`, and what it is called with

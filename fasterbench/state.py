@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['told_again', 'switch_to_evaluation', 'evaluating', 'on_device', 'copies_of', 'check_sample', 'warn_uncopied', 'Run',
-           'shaped', 'call_words', 'with_sample', 'explain', 'own_error', 'gradients', 'room_around', 'undisturbed']
+           'shaped', 'call_words', 'with_sample', 'explain', 'own_error', 'why_inference', 'gradients', 'room_around',
+           'undisturbed']
 
 # %% ../nbs/core/state.ipynb #35a5667e
 import copy, inspect, sys, warnings
@@ -15,13 +16,13 @@ from torch import nn
 from torch._subclasses import FakeTensor
 from typing import Iterator
 from .collectives import wait_for
-from .core import _captured_in, as_text, call_args, check_initialized, extent, first_line, held, home
+from .core import as_text, call_args, captured_in, check_initialized, extent, first_line, held, home
 from .core import leaves, mapped, model_device, tensors, to_device, walk
 from .graphs import next_iteration
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
-from .twin import _plain, _unwrapped, twin
-from .snapshot import Kept, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
+from .twin import stored_plainly, twin, unwrapped
+from .snapshot import Kept, Snapshot, by_ourselves, describe, model_snapshot, once, putting_back
 from .snapshot import reach, saving, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
@@ -84,7 +85,7 @@ def copies_of(
 )->dict: # id → copy
     "Copies that lie in memory as the tensors do"
     groups, res = [], {}
-    for t in sorted(filter(_plain, ts), key=lambda t: (home(t), _span(t))):
+    for t in sorted(filter(stored_plainly, ts), key=lambda t: (home(t), _span(t))):
         last = groups[-1] if groups else []
         if last and home(last[0])==home(t) and _span(t)[0]<max(_span(o)[1] for o in last): last.append(t)
         else: groups.append([t])
@@ -122,7 +123,7 @@ def _kept_copies(model, sample):
     homes = {home(t) for t in held(model)}
     given = [t for t in tensors(sample) if home(t) not in homes]
     copies = copies_of(given)
-    pairs = [(new, t) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
+    pairs = [(new, t) for o in given for new,t in zip(unwrapped(copies[id(o)]), unwrapped(o))]
     return mapped(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
 
 # %% ../nbs/core/state.ipynb #97f46a1b
@@ -130,7 +131,7 @@ def _inside(modules, sample, uncopied):
     "The tensors in objects of a sample of which one copy can serve all forwards"
     objects = [o for o in leaves(sample) if not isinstance(o, _simple) and not any(o is u for u in uncopied)]
     others = {home(t) for t in (*tensors(sample), *(t for m in modules for t in held(m)))}
-    def serves(t): return _plain(t) and t.is_leaf and t.grad is None and home(t) not in others
+    def serves(t): return stored_plainly(t) and t.is_leaf and t.grad is None and home(t) not in others
     return [t for t in reach(*objects)[1] if serves(t)]
 
 # %% ../nbs/core/state.ipynb #fd4ae3d7
@@ -158,7 +159,7 @@ def _copied_objects(self:Run):
 def _uncopied(self:Run):
     "A snapshot of what is not copied, which notes the objects that can't be"
     self._copied_objects()
-    roots = [*self.uncopied.values(), *_captured_in(self.sample)]
+    roots = [*self.uncopied.values(), *captured_in(self.sample)]
     return Snapshot(*roots, copied=reach(*roots)[1])
 
 @patch
@@ -263,7 +264,9 @@ def rehearse(self:Run):
             except Exception as e: explain(e, self.model, args, kwargs)
 
 # %% ../nbs/core/state.ipynb #199071cd
-def _why_inference(model, device):
+def why_inference(
+    model:nn.Module, device:torch.device, # where it runs
+)->str|None:
     "Why a forward runs in inference mode, in words; `None`: it does not"
     if torch.is_inference_mode_enabled(): return 'in inference mode'
     if device.type=='meta': return 'on the meta device'
@@ -272,7 +275,7 @@ def _why_inference(model, device):
 @contextmanager
 def gradients(wanted:bool, model:nn.Module, device:torch.device): # device: where `model` runs
     "Gradients on or off while the block lasts; in inference mode there are none"
-    why = _why_inference(model, device)
+    why = why_inference(model, device)
     if wanted and why: raise ValueError(f"grad=True {why}: there are no gradients")
     with torch.inference_mode() if why else torch.set_grad_enabled(wanted): yield
 
@@ -298,7 +301,7 @@ def undisturbed(
     check_initialized(model)
     with (one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device), gradients(grad, model, device),
           on_device(model, device) as model):
-        kept = _snapshot_of(model, sample)
+        kept = model_snapshot(model, sample)
         run = Run(model, sample, device, kept, interrupts)
         with putting_back(kept), putting_back(run.same), room_around(model):
             switch_to_evaluation(kept.modules)

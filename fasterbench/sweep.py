@@ -14,17 +14,18 @@ from dataclasses import replace
 from traceback import walk_tb
 import torch
 from torch import nn
-from .core import first_line, forwarding, is_strided, mapped, model_dtype, progress
-from .core import resolve_dtype, tensors, to_dtype
+from .core import first_line, is_strided, mapped, model_dtype, progress
+from .core import resolve_dtype, tensors, to_dtype, value_text
 from .costs import warn_unknown
 from .kernels import measurable
 from .peaks import HardwarePeaks
 from .results import Roofline
 from .roof import arithmetic_dtype, dtype_name, named_dtype, peaks_of
-from .roofline import RooflineAnalyzer, measured_peaks, paper_request
+from .roofline import RooflineAnalyzer
 from .rows import main_dtype, under_roof
 from .settings import tf32_allowed
-from .swept import Sweep, value_text
+from .subject import measured_peaks, paper_request
+from .swept import Sweep
 from .timing import check_count
 
 # %% ../nbs/analysis/sweep.ipynb #e1b17dda
@@ -322,6 +323,3 @@ def _under_each(a, roofs, dtype, weights):
             warn_unknown(counted[kind][0])
         return a.placed(counted[kind], peaks, dtype)
     return one
-
-# %% ../nbs/analysis/sweep.ipynb #9ac75daa
-__getattr__ = forwarding('sweep', 'swept', 'crossings')

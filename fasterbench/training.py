@@ -4,30 +4,29 @@
 
 # %% auto #0
 __all__ = ['Part', 'StepObserver', 'noted', 'kind_in', 'done_by', 'in_step', 'step_point', 'joined_edges', 'joined_step',
-           'StepRetimer', 'step_rows', 'if_told', 'step_memory', 'step_about']
+           'StepRetimer', 'step_measured', 'step_rows', 'step_profile', 'if_told', 'step_memory', 'step_about']
 
 # %% ../nbs/analysis/training.ipynb #49a0eb38
 import torch, warnings
+from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
-from threading import get_ident
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import device_name, first_line, model_dtype
-from .costs import warn_unknown
 from .distributed import agreement, together, with_ranks
 from .footprint import Footprint, allocator_of, measured_footprint, step_footprint
-from .observe import Observer, time_forwards, warn_other_path
+from .observe import Observer, time_forwards
 from .phases import Place, StepCosts, StepMode, counted_step, followed, group_name
 from .phases import phases, place_of, told_groups
 from .recheck import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
-from .roofline import RooflineAnalyzer, _check_first, _check_request
-from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows, warn_no_ceiling
+from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows
 from .settings import one_at_a_time
 from .step import loss_of, training
+from .subject import Subject
 from .utilization import language_facts
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
@@ -36,20 +35,17 @@ class Part(Place): "Where time was spent without a call of the module, such as i
 class StepObserver(Observer):
     "Times training steps of one model, with marks of the clock where another module's turn comes or without"
     phase, on = 'forward', False   # on: are phases told apart?
-    def marked(self, name, call):
-        "The call of a module with marks around it, in this thread"
-        note, mark, thread, call = self.calls.append, self.clock.mark, get_ident(), self.following(name, call)
-        def marked(*args, **kwargs):
-            if get_ident()!=thread: return call(*args, **kwargs)
-            start, place = mark(), Place(self.phase, name)
-            try: return call(*args, **kwargs)
-            finally: note((place, start, mark()))
-        return marked
     def part(self, name): return Part(self.phase, name)
     def exchange_key(self, collective): return Place(self.phase, row_name(self.at, collective))
     def again(self, key): return Part(*key)
     def path(self): return Counter(place for place,*_ in self.calls if type(place) is Place)
-    def prepared(self): return lambda: self.run.make(*[self.step_part]*self.on)
+    def prepared(self):
+        self.begins = [(0, self.phase)] # how many `calls` there were as a phase began, and the phase
+        return lambda: self.run.make(*[self.step_part]*self.on)
+    def keys(self):
+        firsts = [n for n,_ in self.begins]
+        def phase(n): return self.begins[bisect_right(firsts, n) - 1][1]
+        return [Place(phase(n), key) if type(key) is str else key for n,(key,*_) in enumerate(self.calls)]
 
 # %% ../nbs/analysis/training.ipynb #82a07ed5
 @contextmanager
@@ -63,7 +59,7 @@ def noted(o, place):
 def within(self:StepObserver, name, f):
     "For `recomputed_parts`: a function whose time is a module's"
     def again(*args, **kwargs):
-        with noted(self, Place(self.phase, name)): return self.following(name, f)(*args, **kwargs)
+        with noted(self, Place(self.phase, name)): return self.follow(name, f)(*args, **kwargs)
     return again
 
 @patch
@@ -87,6 +83,7 @@ def step_part(self:StepObserver, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
     place = place_of(part, self.run)
     self.phase, self.at = place.phase, place.name
+    self.begins.append((len(self.calls), self.phase))
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
         if part not in ('forward', 'backward'): stack.enter_context(noted(self, place))
@@ -163,18 +160,21 @@ def joined_step(costs:StepCosts, o:StepObserver, timed:Counter, modules:dict)->S
 class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of some rows where they are called"
 
 # %% ../nbs/analysis/training.ipynb #4c05a7ca
-@patch
-def _step_measured(self:RooflineAnalyzer, step, device, warmup, steps, met=None):
+def step_measured(
+    s:Subject, step, # `Step`, of its model
+    device:torch.device, warmup:int, steps:int, # untimed and timed steps
+    met=None, # `Rendezvous` of all ranks
+)->tuple: # `StepCosts`, `Forwards`, `HardwarePeaks`, rows, `Footprint`
     "What was counted and timed in steps of the model, under which peaks"
     modules, seen = visible(step.model), []
     o = StepObserver(step.model, step, device, modules, met)
     step.rehearse()
     taken = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted_step(step, modules)))
     costs = joined_step(seen[0], o, taken.calls, modules)
-    with step.open(): peaks = self.peaks_for(device, costs, met)
+    with step.open(): peaks = s.peaks_for(device, costs, met)
     def rows(peaks): return step_rows(costs, taken, peaks, modules, step)
     def count(mode): counted_step(step, modules, mode)
-    if self.given is None: peaks = recheck(rows(peaks), peaks, device, count, StepRetimer, agreement(met))
+    if s.given is None: peaks = recheck(rows(peaks), peaks, device, count, StepRetimer, agreement(met))
     return costs, taken, peaks, rows(peaks), step_memory(step, modules, device)
 
 # %% ../nbs/analysis/training.ipynb #550b5483
@@ -186,37 +186,18 @@ def step_rows(costs, taken, peaks, modules, step)->list:
         for p,c in costs.by_module.items() if c.worked]
 
 # %% ../nbs/analysis/training.ipynb #0821f804
-@patch
-def profile_step(self:RooflineAnalyzer,
-    loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
-    optimizer:torch.optim.Optimizer|None=None, # of the model's parameters; `None`: forward and backward only
-    *,
-    device:str|torch.device|None=None, # `None`: where the model is
-    clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
-    scaler=None, # `torch.amp.GradScaler`, for gradients in float16
-    warmup:int=5, # untimed steps first
-    steps:int=20, # timed steps
-    kernels:bool=False, # show what is compiled by its kernels?
-    ranks:bool=True, # in a process group: with all ranks at once? They all have to call it
-    timeout:float=300., # seconds that a rank waits for the others
-)->Roofline: # with a `phase` for each row
-    "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
-    _check_request(warmup, steps, kernels=kernels, ranks=ranks)
-    _check_first('loss', loss, 'steps')
-    more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
-    if kernels: return self.profile_step_kernels(loss, optimizer, **more)
+def step_profile(
+    s:Subject,
+    loss, optimizer, device, clip, scaler, warmup, steps, ranks, timeout, # of `RooflineAnalyzer.profile_step`
+)->tuple: # `Roofline`, and the `StepCosts` and `Forwards` that it was made of
+    "Measure every module and the optimizer in a training step"
     with one_at_a_time, together(ranks, timeout) as met:
-        device, precision = self._on(device), self._precision()
-        told = self.model, self.sample, loss, optimizer, device, clip, scaler
-        with training(*told) as step, precision:
-            costs, taken, peaks, rows, memory = self._step_measured(step, device, warmup, steps, met)
-            totals, about = sum_rows(rows, taken, costs, 'step'), step_about(self, step, device)
-        made = with_ranks(Roofline(rows, 'measured', peaks, totals, about, memory, costs.boundaries), taken, met)
-    self.results, self.costs = made, costs
-    warn_unknown(costs)
-    warn_no_ceiling(self.results, peaks)
-    warn_other_path(costs, taken, 'step')
-    return self.results
+        device, precision = s.run_device(device), s.precision()
+        with training(s.model, s.sample, loss, optimizer, device, clip, scaler) as step, precision:
+            costs, taken, peaks, rows, memory = step_measured(s, step, device, warmup, steps, met)
+            totals, about = sum_rows(rows, taken, costs, 'step'), step_about(s, step, device)
+        made = Roofline(rows, 'measured', peaks, totals, about, memory, costs.boundaries)
+        return with_ranks(made, taken, met), costs, taken
 
 # %% ../nbs/analysis/training.ipynb #7ra30003
 def if_told(count, *args)->Footprint|None:
@@ -237,8 +218,11 @@ def step_memory(
     return if_told(what, step.model, step.make, step.optimizer, modules, step.sample)
 
 # %% ../nbs/analysis/training.ipynb #7264fda6
-def step_about(a, step, device)->dict:
+def step_about(
+    s:Subject, step, # `Step`, of its model
+    device:torch.device,
+)->dict:
     "What a step is of, and where and when it was profiled"
     more = dict(threads=torch.get_num_threads(), device_name=device_name(device), loss=kind_in(step, '(loss)'))
     if step.optimizer is not None: more['optimizer'] = type(step.optimizer).__name__
-    return circumstances(a.model, a.sample, device, model_dtype(a.model), **more, **language_facts(a.model, a.sample))
+    return circumstances(s.model, s.sample, device, model_dtype(s.model), **more, **language_facts(s.model, s.sample))

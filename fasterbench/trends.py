@@ -9,12 +9,11 @@ __all__ = ['whole_name', 'sides', 'by_number', 'places', 'time_lines', 'throughp
 # %% ../nbs/visualization/trends.ipynb #e106ab84
 import math
 from itertools import cycle
-from .core import as_text, plain, si
+from .core import as_text, is_number, plain, si, value_text
 from .labels import Frame, Placer, linear_ticks, log_range, place, spots_around, text_size
 from .palette import colours, hues
 from .roofs import roof_line
 from .sheets import hover_look, left, log_axis, modebar_look, name_shapes, right
-from .swept import is_number, value_text
 
 # %% ../nbs/visualization/trends.ipynb #8042046c
 _own = hues[0]   # of what was measured, and of the whole

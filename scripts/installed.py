@@ -15,7 +15,6 @@ commands = [   # arguments, files that they write
     ('sweep torch.nn:ReLU --input 1024 --batch 1,2 --peaks T4 --paper --out r.csv', ('r.csv',)),
     ('roofline torch.nn:ReLU --input 64 --steps 2 --device cpu --peaks EPYC-9654 --html r.html', ('r.html',)),
     ('roofline torch.nn:Linear --help', ())]
-of_the_site = ('__main__', 'reference')   # a program, and what makes pages with nbdev
 names = 'torch numpy plotly fastcore tabulate tqdm psutil'.split()
 
 def modules():
@@ -23,7 +22,8 @@ def modules():
     import fasterbench
     top, checkout = Path(fasterbench.__file__).resolve().parent, Path(__file__).resolve().parent.parent
     if top.parent==checkout: sys.exit(f'{top} is the checkout, not what is installed')
-    found = [f'fasterbench.{m.name}' for m in pkgutil.iter_modules([str(top)]) if m.name not in of_the_site]
+    found = [m.name for m in pkgutil.walk_packages([str(top)], 'fasterbench.') if m.name!='fasterbench.__main__']   # a program
+    if (top/'dev').exists(): sys.exit(f'{top/"dev"} serves tests and pages: it should not be installed')
     for o in found: importlib.import_module(o)
     return found
 

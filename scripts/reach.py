@@ -6,7 +6,7 @@ import re, subprocess
 
 import networkx as nx
 from execnb.nbio import read_nb
-from house import drawn
+from house import drawn, modules
 from notebooks import notebooks, top
 
 always = {'test_house.py': 0, 'test_made.py': 9}   # they look at all files, in seconds
@@ -36,6 +36,8 @@ def distances(files=None):
     graph, nbs = drawn()[0].reverse(), {p: read_nb(p) for p in notebooks()}
     there = {f'nbs/{p.relative_to(top/"nbs")}': p for p in nbs}
     begun = {own_module(nbs[there[o]]) for o in files if o in there} | {'.'.join(o.removesuffix('.py').split('/')[1:]) for o in files}
+    tables = {f"'{o.split('/')[-1]}'" for o in files if o.startswith('fasterbench/data/')}   # the modules that name one read it
+    begun |= {m for m,p in modules(top/'fasterbench').items() if tables and any(o in p.read_text(encoding='utf-8') for o in tables)}
     far = nx.multi_source_dijkstra_path_length(graph, found) if (found := begun & set(graph)) else {}
     res = dict(always) | {o.split('/')[1]: 0 for o in files if o.startswith('tests/')}
     if any(o.startswith('benchmarks/') for o in files): res['test_benchmarks.py'] = 1

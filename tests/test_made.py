@@ -15,7 +15,7 @@ def within(copy, *command):
     bin = Path(sys.executable).parent
     env = dict(os.environ, PATH=f'{bin}{os.pathsep}{os.environ["PATH"]}', PYTHONPATH=str(copy))
     done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
-    if done.returncode: pytest.fail(done.stderr[:3000], pytrace=False)   # a worker's own error comes first
+    if done.returncode: pytest.fail(done.stdout[-3000:] + done.stderr[:3000], pytrace=False)   # a worker's own error comes first
 
 def contents(tree): return {p.relative_to(tree): p.read_bytes() for p in tree.rglob('*') if p.is_file() and '__pycache__' not in p.parts}
 

@@ -2,7 +2,7 @@
 import pytest
 from notebooks import apart, notebooks, ran, top
 
-most_seconds = 40   # of the processor, for a notebook
+most_seconds = 1.5*40   # of the processor, for a notebook: 40 alone; beside other programs a processor does less in a second
 
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
 def test_notebook(path):
