@@ -4,8 +4,8 @@ from importlib import import_module
 
 _home = dict(
     measure_peaks='peaks', HardwarePeaks='peaks', clear_peaks_cache='peaks', datasheet_peaks='peaks',
-    RooflineAnalyzer='roofline', RooflinePoint='roofline', project='projection', count_costs='costs', register_cost='costs',
-    Roofline='results', Comparison='compare', Sweep='swept', Call='core', load_model='models',
+    RooflineAnalyzer='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
+    Roofline='results', Comparison='results', Sweep='swept', Call='core', load_model='models',
     roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
     sweep_batch='sweep', sweep_dtype='sweep', sweep_length='sweep', sweep_resolution='sweep', estimates='sweep',
 )

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from statistics import median
 from fastcore.basics import patch
 from .columns import Column, kind_of, row_seconds
-from .core import so_many
 from .grouping import group_key, joined_in_parts
-from .tables import Lines, framed, html_cell, in_columns, lines_of, name_column
-from .timing import check_count
+from .tables import Lines, Table, html_cell, more_lines, name_column
 
 # %% ../nbs/visualization/across.ipynb #8b6b0b1d
 @dataclass
@@ -64,6 +62,8 @@ rank_columns = {c.key: c for c in (   # key, heading, unit, what it means
 class OverRanks(Lines):
     "The rows of several ranks, each once: a list of `RankedRow`"
     columns = rank_columns
+    def as_table(self)->Table:
+        return Table(self, rank_columns, _shown(self), _ordered, more_lines, 'most', spare, html_cell)
 
 # %% ../nbs/visualization/across.ipynb #430296bc
 def rank_lines(
@@ -91,26 +91,4 @@ def _shown(rows):
     waits = any(o.waiting_s is not None for o in rows)
     return [c for k,c in rank_columns.items() if k!='waiting_s' or waits]
 
-def _more(rows): return f"… and {so_many(len(rows), 'more row')}" if rows else ''
-
 spare = ['type', 'spread_s', 'waiting_s', 'least_s', 'on']   # where a terminal is narrow
-
-# %% ../nbs/visualization/across.ipynb #2989cebe
-@patch
-def table(self:OverRanks,
-    top:int|None=None, # only the first rows
-    sort:str='most', # of `sorts`
-    style:str='simple', # a format of tabulate
-    write=str, # what is done to the text of a cell
-    width:int|None=None, # characters; `None`: as many as it takes
-)->str:
-    "The rows as text, those with the slowest rank first, and how many are left out"
-    if top is not None: check_count('top', top, 1)
-    by = _ordered(self, sort)
-    return lines_of(by[:top], _shown(self), _more(by[len(by[:top]):]), spare, width, style, write)
-
-# %% ../nbs/visualization/across.ipynb #c5001b91
-@patch
-def _repr_html_(self:OverRanks)->str: # the first 30
-    by = _ordered(self, 'most')
-    return framed(in_columns(by[:30], _shown(self), html_cell), _more(by[30:]))

@@ -9,13 +9,11 @@ __all__ = ['quantities', 'phase_columns', 'shown_quantities', 'spare', 'ModulePh
 # %% ../nbs/visualization/beside.ipynb #b67ffbde
 from dataclasses import dataclass, replace
 from functools import cached_property
-from fastcore.basics import patch
 from .columns import Column, columns, kind_of, ordered
 from .grouping import group_key, joined, joined_in_parts
 from .phases import phases as in_order
 from .rows import RooflinePoint
-from .tables import Lines, framed, html_cell, in_columns, lines_of, more_rows, name_column
-from .timing import check_count
+from .tables import Lines, Table, html_cell, more_rows, name_column
 
 # %% ../nbs/visualization/beside.ipynb #47743721
 @dataclass
@@ -49,9 +47,12 @@ phase_columns = {c.key: c for c in (   # key, heading, unit, what it means
 shown_quantities = dict(   # kind of result → keys of `columns`
     measured=['time_s', 'flops', 'bytes_moved', 'utilization_pct'], estimated=['roof_time_s', 'flops', 'bytes_moved'])
 
+def _two_lines(c): return replace(c, name='\n'.join(c.name.rsplit(' ', 1)))
+
 def _shown(kind):
     keys = shown_quantities['measured' if kind in ('measured', 'kernels') else 'estimated']
-    return [phase_columns[k] for k in ['name', 'type', *(f'{k}_{p}' for k in keys for p in (*in_order, 'sum'))]]
+    each = [phase_columns[f'{k}_{p}'] for k in keys for p in (*in_order, 'sum')]
+    return [phase_columns['name'], phase_columns['type'], *map(_two_lines, each)]
 
 spare = [f'{k}_{p}' for p in ('optimizer', 'sum') for k in quantities[:0:-1]] + ['type']   # where a terminal is narrow
 spare += [f'{k}_{p}' for k in ('bytes_moved', 'flops', 'roof_time_s') for p in ('forward', 'backward')]
@@ -65,6 +66,9 @@ class Phases(Lines):
     ):
         super().__init__(modules)
         self.kind = kind
+    def as_table(self)->Table:
+        def more(rest, sort): return more_rows([o.sum for o in rest], sort)
+        return Table(self, phase_columns, _shown(self.kind), ordered_modules, more, 'time', spare, html_cell)
 
 # %% ../nbs/visualization/beside.ipynb #c9383541
 def side_by_side(
@@ -86,27 +90,3 @@ def ordered_modules(
     "The modules by a column of all their phases as one"
     at = {id(o.sum): o for o in p}
     return [at[id(row)] for row in ordered([o.sum for o in p], sort, p.kind)]
-
-def _two_lines(c): return replace(c, name='\n'.join(c.name.rsplit(' ', 1)))
-
-# %% ../nbs/visualization/beside.ipynb #b3d35f84
-@patch
-def table(self:Phases,
-    top:int|None=None, # only the first modules
-    sort:str='time', # of all phases; or another one that rows are sorted by
-    style:str='simple', # a format of tabulate
-    write=str, # what is done to the text of a cell
-    width:int|None=None, # characters; `None`: as many as it takes
-)->str:
-    "The modules as text, those that take longest first, and how many are left out"
-    if top is not None: check_count('top', top, 1)
-    by = ordered_modules(self, sort)
-    heads = [_two_lines(c) if style=='simple' else c for c in _shown(self.kind)]
-    left = more_rows([o.sum for o in by[len(by[:top]):]], sort)
-    return lines_of(by[:top], heads, left, spare, width, style, write)
-
-# %% ../nbs/visualization/beside.ipynb #06f79779
-@patch
-def _repr_html_(self:Phases)->str: # the first 30
-    by = ordered_modules(self)
-    return framed(in_columns(by[:30], _shown(self.kind), html_cell), more_rows([o.sum for o in by[30:]], 'time'))

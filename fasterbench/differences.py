@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Literal
 from .codec import check_format, decoded, encoded, fitting, json_line, json_lines, load_json
 from .codec import many, part, refuse
-from .columns import Column, kind_of, picked
+from .columns import Column, kind_of
 from .compare import change_of, differ, short_ratio, signed, taken
 from .core import any_console, as_text, si, so_many
 from .files import as_json, result_of, shown_formats
 from .matching import Pair, hows
 from .phases import phases
-from .tables import framed, html_cell, in_columns, lines_of, markdown_text, terminal_width
-from .timing import check_count
+from .tables import Table, framed, html_cell, markdown_text, terminal_width
 
 # %% ../nbs/visualization/differences.ipynb #5a32c385
 def _side(which, field):
@@ -154,23 +153,22 @@ def ordered_pairs(
     value = pair_columns[sort].value
     return sorted(c, key=lambda p: (value(p) is None, -(value(p) or 0)))
 
+# %% ../nbs/visualization/differences.ipynb #2659b018
+_less, _more_time = '#12877f', '#b0662d'
+# change → of the text
+change_colours = dict(faster=_less, slower=_more_time, shorter=_less, longer=_more_time)
+
+def _coloured(column, p):
+    "A cell, with the change in its colour"
+    colour = change_colours.get(p.change) if column.key in ('difference_s', 'change') else None
+    return html_cell(column, p, f' style="color: {colour}"' if colour else '')
+
 # %% ../nbs/visualization/differences.ipynb #6642b73a
-def pairs_table(
-    c, # `Comparison`
-    top:int|None=None, # only the first
-    sort:str='difference', # or `'order'`, or a key of `pair_columns`
-    style:str='simple', # a format of tabulate
-    write=str, # what is done to the text of a cell
-    width:int|None=None, # characters; `None`: as many as it takes
-    keys:str|list|None=None, # of `pair_columns`, all of which are shown; `None`: those of the pairs
-)->str:
-    "The pairs as text, and how many are left out"
-    if top is not None: check_count('top', top, 1)
-    by = ordered_pairs(c, sort)
-    used = columns_of(c) if keys is None else picked(keys, pair_columns)
-    left = len(by) - len(by[:top])
-    more = f"\n… and {so_many(left, 'more pair')}" if left else ''
-    return lines_of(by[:top], used, more, spare if keys is None else (), width, style, write)
+def _more_pairs(rest, sort): return f"\n… and {so_many(len(rest), 'more pair')}" if rest else ''
+
+def pairs_table(c)->Table: # of a `Comparison`
+    "The table of pairs, those that differ most first"
+    return Table(c, pair_columns, columns_of(c), ordered_pairs, _more_pairs, 'difference', spare, _coloured)
 
 # %% ../nbs/visualization/differences.ipynb #66a07daf
 def pairs_markdown(
@@ -179,7 +177,7 @@ def pairs_markdown(
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
 )->str:
     "The sentence and the pairs as Markdown"
-    return f"{markdown_text(c.answer)}\n\n{pairs_table(c, top, sort, 'github', markdown_text)}\n"
+    return f"{markdown_text(c.answer)}\n\n{pairs_table(c).markdown(top, sort)}"
 
 # %% ../nbs/visualization/differences.ipynb #da19bacd
 def _from_to(a, b, unit):
@@ -218,34 +216,22 @@ def print_comparison(
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
-    table = pairs_table(c, top, sort, width=terminal_width())   # first: it may refuse
+    table = pairs_table(c).text(top, sort, width=terminal_width())   # first: it may refuse
     parts = [c.answer, '\n'.join(_differences(c)), table, '\n'.join(_sums(c))]
     with any_console(): print(*filter(None, parts), sep='\n\n')
 
 # %% ../nbs/visualization/differences.ipynb #52ada793
 def comparison_text(c)->str: # of a `Comparison`
     "The sentence and the pairs"
-    return f'{c.answer}\n\n{pairs_table(c, 30, width=terminal_width())}'
+    return f'{c.answer}\n\n{pairs_table(c).text(30, width=terminal_width())}'
 
 # %% ../nbs/visualization/differences.ipynb #f3d3c2af
-_less, _more_time = '#12877f', '#b0662d'
-# change → of the text
-change_colours = dict(faster=_less, slower=_more_time, shorter=_less, longer=_more_time)
-
-def _coloured(column, p):
-    "A cell, with the change in its colour"
-    colour = change_colours.get(p.change) if column.key in ('difference_s', 'change') else None
-    return html_cell(column, p, f' style="color: {colour}"' if colour else '')
-
 def as_html_table(
     c, # `Comparison`
     top:int|None=30, # only the first pairs
 )->str: # HTML
     "The sentence and the pairs"
-    by = ordered_pairs(c)
-    left = f"… and {so_many(len(by[top:]), 'more pair')}" if top and by[top:] else ''
-    table = in_columns(by[:top], columns_of(c), _coloured)
-    return framed(f'<p>{as_text(c.answer, markup=True)}</p>', table, left)
+    return framed(f'<p>{as_text(c.answer, markup=True)}</p>', pairs_table(c).html(top))
 
 # %% ../nbs/visualization/differences.ipynb #ee741a24
 _format, _format_version = 'fasterbench comparison', 1

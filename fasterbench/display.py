@@ -6,10 +6,10 @@
 __all__ = ['html_table', 'as_output']
 
 # %% ../nbs/visualization/display.ipynb #fb16b3c6
-from .columns import ordered, shown_columns
+from .columns import ordered
 from .core import as_text, so_many
 from .page import facts, heading, opening
-from .tables import framed, in_columns, more_rows
+from .tables import framed, row_table
 
 # %% ../nbs/visualization/display.ipynb #f63ef278
 def html_table(
@@ -18,9 +18,7 @@ def html_table(
     sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
 )->str: # HTML
     "The rows as a table in the columns of their kind, and how many are left out"
-    by = ordered(rows, sort)
-    left = more_rows(by[top:], sort) if top is not None else ''
-    return in_columns(by[:top], shown_columns(rows)) + left
+    return row_table(rows).html(top, sort)
 
 # %% ../nbs/visualization/display.ipynb #dc189691
 def _text(o)->str: return as_text(o, markup=True)

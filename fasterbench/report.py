@@ -14,7 +14,7 @@ from .columns import row_seconds
 from .grouping import group_key, joined
 from .phases import Place
 from .rows import beside_kernels, memory_pct, no_ceiling, quoted
-from .tables import fitted, terminal_width
+from .tables import row_table, terminal_width
 from .timing import check_count
 from .utilization import token_lines
 
@@ -25,7 +25,7 @@ def summary_table(
     sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
 )->str:
     "The rows as text, slowest first; without times, those that take longest at the roof"
-    return fitted(rows, top, sort)
+    return row_table(rows).text(top, sort)
 
 # %% ../nbs/visualization/report.ipynb #f749928a
 def _rows_at_roof(rows):
@@ -315,7 +315,7 @@ def _where(r):
 def _table(r, top, sort, by, columns):
     "The table of a summary"
     if by!='module' or not by_phase(r):
-        return fitted(r if by is None else r.by(group_key(by)), top, sort, terminal_width(), columns)
+        return row_table(r if by is None else r.by(group_key(by))).text(top, sort, width=terminal_width(), keys=columns)
     if columns is not None: raise ValueError(f"columns={columns!r}: phases side by side have columns of their own")
     return r.phases().table(top, sort, width=terminal_width())
 
@@ -345,4 +345,4 @@ def result_text(
     top:int=30, # rows
 )->str:
     "A result in a few words, and its rows"
-    return f"{r!r}\n\n{fitted(r, top, 'time', terminal_width())}"
+    return f"{r!r}\n\n{row_table(r).text(top, width=terminal_width())}"

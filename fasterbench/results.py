@@ -36,8 +36,7 @@ from .report import print_summary, result_answer, result_text
 from .roof import HardwarePeaks
 from .rows import RooflinePoint, Totals, ceiling_for, fused_s, module_kind, warn_no_ceiling
 from .state import call_words
-from .tables import Lines, as_csv, as_frame, as_markdown, fitted, text_or_file
-from .timing import check_count
+from .tables import Lines, Table, as_csv, as_frame, as_markdown, row_table, text_or_file
 from .utilization import hardware_utilization, model_flops_of, model_utilization, token_rate
 
 # %% ../nbs/results/results.ipynb #931dee51
@@ -225,8 +224,7 @@ def table(self:Roofline,
     columns:str|list|None=None, # keys, such as `'name time_s bound'`, all of which are shown; `None`: those of its kind
 )->str:
     "The rows as text, and how many are left out"
-    if top is not None: check_count('top', top, 1)
-    return fitted(self, top, sort, width, columns, style, write)
+    return row_table(self).text(top, sort, style, write, width, columns)
 
 # %% ../nbs/results/results.ipynb #3cae9ef3
 @patch
@@ -369,6 +367,7 @@ class Comparison(Lines):
     ):
         super().__init__(pairs)
         self.a, self.b = a, b
+    def as_table(self)->Table: return pairs_table(self)
     @property
     def forward_a(self)->Took: return forward_of(self.a)
     @property
@@ -423,20 +422,7 @@ def __str__(self:Comparison): return comparison_text(self)
 @patch
 def _repr_html_(self:Comparison)->str: return as_html_table(self)
 
-# %% ../nbs/results/results.ipynb #9bba60f3
-@patch
-def table(self:Comparison,
-    top:int|None=None, # only the first pairs
-    sort:str='difference', # or `'order'`, or a key of `pair_columns`
-    style:str='simple', # a format of tabulate
-    write=str, # what is done to the text of a cell
-    width:int|None=None, # characters; `None`: as many as it takes
-    *,
-    columns:str|list|None=None, # keys, such as `'name ratio change'`, all of which are shown; `None`: the usual ones
-)->str:
-    "The pairs as text, those that differ most first, and how many are left out"
-    return pairs_table(self, top, sort, style, write, width, columns)
-
+# %% ../nbs/results/results.ipynb #8c642b2c
 @patch
 def summary(self:Comparison,
     top:int|None=None, # print only the first pairs

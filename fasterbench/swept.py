@@ -15,12 +15,12 @@ from .codec import check_ending, check_format, decoded, fitting, json_line, json
 from .columns import Column, of_step, picked
 from .core import any_console, as_text, is_number, si, value_text, write_file
 from .crossings import crossings_in
-from .display import framed, in_columns
 from .files import as_json, shown_formats
 from .operations import arithmetic_intensity
 from .results import Roofline
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling
-from .tables import as_csv, as_frame, lines_of, markdown_text, terminal_width, text_or_file
+from .tables import as_csv, as_frame, framed, in_columns, lines_of, markdown_text, terminal_width
+from .tables import text_or_file
 from .trends import plot_sweep
 
 # %% ../nbs/results/swept.ipynb #48c7a390

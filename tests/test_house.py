@@ -58,7 +58,10 @@ def made(kind): return kind(torch.nn.Linear(8, 4), torch.ones(2, 8), HardwarePea
     flops = '[r.matmul_flops for r in plain.estimate_step(loss=torch.sum)]==[r.matmul_flops for r in own.estimate_step()]'
     assert fresh(f"{loaded}; print({flops})")=='True'
 
-def test_methods_are_there_in_a_new_process():
+def test_names_of_the_top_level_are_there():
+    assert fresh('import fasterbench; print(all(getattr(fasterbench, o) for o in fasterbench.__all__))')=='True'
+
+def test_methods_of_results_are_there():
     code = """from fasterbench.results import Comparison, Roofline
 print(Roofline([]).table().split()[0], 'summary' in dir(Roofline), 'plot' in dir(Comparison))"""
     assert fresh(code)=='name True True'
