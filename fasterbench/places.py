@@ -32,19 +32,18 @@ def _used(writes, reads):
 # %% ../nbs/counting/places.ipynb #89a683be
 def passed(
     # of one storage, in order: written? upper limit of bytes or `None`, `span`, first and last time
-    moves:list,
-    ours:list, # for each move: is it inside the set of places?
+    own:list, # moves inside of the set of places
+    others, # a function without arguments that returns the moves outside, and what is left to others as reads
     made:bool, # was the storage created inside?
     stays:bool, # does all of the storage exist before or afterwards?
-    handed:tuple=(), # what else is left to others: `span` and time
 )->float: # bytes
     "Bytes of one storage that cross the boundary of a set of places, in and out"
-    own = [m[:3] for m,mine in zip(moves, ours) if mine]
-    written = least_bytes([m for m in own if m[0]])
-    comes = 0 if made else crossing_bytes(own) - written
+    moves = [*dict.fromkeys(m[:3] for m in own)]
+    written = least_bytes([m for m in moves if m[0]])
+    comes = 0 if made else crossing_bytes(moves) - written
     if stays or not written: return comes + written
-    read = [m for m,mine in zip(moves, ours) if not mine and not m[0]] + [(False, None, o, t, t) for o,t in handed]
-    return comes + _used([m for m,mine in zip(moves, ours) if mine and m[0]], read)
+    read = [m for m in others() if not m[0]]
+    return comes + (_used([m for m in own if m[0]], read) if read else 0)
 
 # %% ../nbs/counting/places.ipynb #a8e8475b
 class PlacedMoves:
@@ -55,7 +54,7 @@ class PlacedMoves:
         self.where, self.time = where, 0
         self.births = {} # storage → place in which it was created; `None`: it existed before
         self.kept = {}   # storage → what keeps its address
-        self.moves = {}  # storage → (place, written? upper limit of bytes, `span`) → first and last time
+        self.moves = {}  # storage → place → (written? upper limit of bytes, `span`) → first and last time
         self.handed = {} # storage → (place that hands it on, place that gets it, `span`) → time
         self.stays = {}  # storage → spans that exist when it is over; `None` among them: all of it
     def born(self, t, place=None):
@@ -85,8 +84,8 @@ def add(self:PlacedMoves,
     for t,most,written in sorted(moves, key=itemgetter(2)):
         if t is None: continue
         self.time += 1
-        done, key = self.moves.setdefault(self.born(t), {}), (place, written, most,
-            span(t) if isinstance(t, torch.Tensor) else in_a_row(most))
+        done = self.moves.setdefault(self.born(t), {}).setdefault(place, {})
+        key = written, most, span(t) if isinstance(t, torch.Tensor) else in_a_row(most)
         done[key] = done[key][0] if key in done else self.time, self.time
 
 # %% ../nbs/counting/places.ipynb #6b7deaf6
@@ -121,20 +120,28 @@ def ended(self:PlacedMoves,
     self.kept, self.where = {}, None
 
 # %% ../nbs/counting/places.ipynb #69cb5943
+def _of(moves, places):
+    "What was done in some places, in order"
+    return sorted(((*m, *times) for o in places for m,times in moves.get(o, {}).items()), key=itemgetter(3))
+
+@patch
+def left_by(self:PlacedMoves, at, places)->list: # of reads, as moves
+    "What is done with a storage outside of a set of places, and handed or left to others"
+    handed = self.handed.get(at, {}).items()
+    left = [(o, t) for (giver,taker,o),t in handed if giver in places and taker not in places]
+    left += [(o, inf) for o in self.stays.get(at, ())]
+    others = [o for o in self.moves[at] if o not in places]
+    return _of(self.moves[at], others) + [(False, None, o, t, t) for o,t in left]
+
 @patch
 def crossing(self:PlacedMoves,
     at, # address of a storage, as `born` returns it
     places, # those inside
 )->float: # bytes
     "Bytes of one storage that cross the boundary of a set of places"
-    moves, birth, stays = self.moves[at], self.births[at], self.stays.get(at, ())
-    handed = self.handed.get(at, {}).items()
-    out = [(o, t) for (giver,taker,o),t in handed if giver in places and taker not in places]
-    ours = [m[0] in places for m in moves]
-    if birth in places and not stays and not out and all(ours): return 0
-    all_stays = birth is None or None in stays
-    if not all_stays: out += [(o, inf) for o in stays]
-    return passed([(*m[1:], *times) for m,times in moves.items()], ours, birth in places, all_stays, out)
+    places, birth = {*places}, self.births[at]
+    stays = birth is None or None in self.stays.get(at, ())
+    return passed(_of(self.moves[at], places), lambda: self.left_by(at, places), birth in places, stays)
 
 # %% ../nbs/counting/places.ipynb #8a67ed9d
 @patch
@@ -155,7 +162,7 @@ def boundaries(self:PlacedMoves,
     for at,moves in self.moves.items():
         ours, known = {}, {}   # name of a set → its places that have to do with this storage; such places → bytes
         handed = (o for giver,taker,_ in self.handed.get(at, ()) for o in (giver, taker))
-        for place in dict.fromkeys((self.births[at], *(m[0] for m in moves), *handed)):
+        for place in dict.fromkeys((self.births[at], *moves, *handed)):
             for name in sets(place) if place is not None else (): ours.setdefault(name, []).append(place)
         for name,places in ours.items():
             places = *places,
