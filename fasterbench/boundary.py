@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .core import is_strided, tensors
-from .snapshot import parts
+from .snapshot import strided_parts
 from .traffic import covered_bytes, distinct_elements, element_size, flat
 from .twin import _unwrapped
 
@@ -98,7 +98,7 @@ def own_boundary(self:Frame)->float: # bytes
 def _address(t):
     "Where a tensor, or an object with weights, is"
     if not isinstance(t, torch.Tensor): return id(t), t
-    if not is_strided(t): t = next(iter(parts(t) or ()), t)
+    if not is_strided(t): t = next(iter(strided_parts(t) or ()), t)
     if not is_strided(t): return id(t), t
     s = t.untyped_storage()
     return s._cdata, s

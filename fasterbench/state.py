@@ -21,7 +21,7 @@ from .graphs import next_iteration
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import _plain, _unwrapped, twin
-from .snapshot import Kept, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
+from .snapshot import TensorSnapshot, Snapshot, _snapshot_of, by_ourselves, describe, once, putting_back
 from .snapshot import reach, saving, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
@@ -123,7 +123,7 @@ def _kept_copies(model, sample):
     given = [t for t in tensors(sample) if home(t) not in homes]
     copies = copies_of(given)
     pairs = [(new, t) for o in given for new,t in zip(_unwrapped(copies[id(o)]), _unwrapped(o))]
-    return mapped(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
+    return mapped(lambda o: copies.get(id(o), o), sample), [TensorSnapshot(new, values(t.detach())) for new,t in pairs]
 
 # %% ../nbs/core/state.ipynb #97f46a1b
 def _inside(modules, sample, uncopied):
@@ -166,7 +166,7 @@ def _keep_inner(self:Run):
     "Copies of the tensors inside of objects, which every copy of these gets"
     inner = _inside(self.modules, self.sample, self.uncopied.values())
     self.inner = copies_of(inner)
-    self.kept += [Kept(self.inner[id(t)], values(t.detach())) for t in inner]
+    self.kept += [TensorSnapshot(self.inner[id(t)], values(t.detach())) for t in inner]
 
 # %% ../nbs/core/state.ipynb #f5b912bd
 @patch
