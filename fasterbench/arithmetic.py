@@ -14,7 +14,7 @@ import torch
 from .core import progress, si
 from .timing import time_for
 from .system import WrongAnswer, free_bytes
-from .kernels import Data, Kernel, _exact, kernels, result_dtype
+from .kernels import Data, ArithmeticKernel, _exact, kernels, result_dtype
 
 # %% ../nbs/hardware/arithmetic.ipynb #218f58ad
 class Case(NamedTuple):
@@ -23,7 +23,7 @@ class Case(NamedTuple):
     sizes:tuple     # as `kernels[kernel].words` writes them
     layout:str = '' # one of the kernel's
     @property
-    def row(self)->Kernel: return kernels[self.kernel]
+    def row(self)->ArithmeticKernel: return kernels[self.kernel]
     @property
     def flops(self)->int: return self.row.flops(*self.sizes) # FLOP
     def nbytes(self, dtype:torch.dtype)->int: # bytes

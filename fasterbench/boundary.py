@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .core import is_strided, tensors
-from .snapshot import parts
+from .snapshot import strided_parts
 from .traffic import covered_bytes, distinct_elements, element_size
 from .twin import unwrapped
 
@@ -68,7 +68,7 @@ def crossing_bytes(
 def address(t)->tuple: # key, the storage or the object itself
     "Where a tensor, or an object with weights, is"
     if not isinstance(t, torch.Tensor): return id(t), t
-    if not is_strided(t): t = next(iter(parts(t) or ()), t)
+    if not is_strided(t): t = next(iter(strided_parts(t) or ()), t)
     if not is_strided(t): return id(t), t
     s = t.untyped_storage()
     return s._cdata, s

@@ -31,7 +31,7 @@ from .recipe import check_recipe, divided_step, with_labels
 from .roof import peaks_json
 from .roofline import RooflineAnalyzer, measure_peaks
 from .settings import num_threads
-from .several import compare, sweep, sweep_writers
+from .several import compare, sweep_command, sweep_writers
 from .show import print_figure, print_peaks, print_result, show
 from .sweep import SweepError, estimates
 from .swept import Sweep
@@ -389,7 +389,7 @@ def ncu(
 
 # %% ../nbs/cli.ipynb #a0c5a564
 commands = dict(
-    roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep, compare=compare, show=show,
+    roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep_command, compare=compare, show=show,
     ncu=ncu)   # the functions behind the commands, by name
 
 def make_parser()->argparse.ArgumentParser:

@@ -15,7 +15,8 @@ from fastcore.basics import patch
 from typing import NamedTuple
 from .core import device_name, model_dtype, walk
 from .costs import CostMode, Costs, ModuleCost, counted
-from .inductor import Kernel, Recorder, compiled_regions, compiling, inductor_options, recompiled, told
+from .inductor import CompiledKernel, Recorder, compiled_regions, compiling
+from .inductor import inductor_options, kernel_listener, recompiled
 from .observe import Observer, time_forwards
 from .peaks import HardwarePeaks
 from .recheck import Retimer, recheck
@@ -75,7 +76,7 @@ class Held(NamedTuple):
     product:bool # a matrix product?
     weight:int   # FLOP of all launches, by the rule of the decomposed operation
 
-def held_by(k:Kernel, launch:Launch, times:int)->list: # of pairs (name of a module, `Held`)
+def held_by(k:CompiledKernel, launch:Launch, times:int)->list: # of pairs (name of a module, `Held`)
     "The operations of a kernel, over all launches"
     def held(o): return Held(launch, o.original.removesuffix('_'), o.cost.matmul_flops>0, times*(o.cost.flops or 0))
     return [(o.module, held(o)) for o in k.operations]
@@ -169,11 +170,11 @@ class TellingMarks:
     "A reusable context with marks at the calls of modules and kernels"
     def __init__(self, observer, marks): self.observer, self.marks = observer, marks
     def __enter__(self):
-        told.start, told.stop = self.observer.start, self.observer.stop
+        kernel_listener.start, kernel_listener.stop = self.observer.start, self.observer.stop
         self.marks.__enter__()
     def __exit__(self, *args):
         self.marks.__exit__(*args)
-        told.start = told.stop = told.nothing
+        kernel_listener.start = kernel_listener.stop = kernel_listener.nothing
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #bfe487c7
 class MarkingKernels:
@@ -208,7 +209,7 @@ def row_names(kernels:list)->dict: # number of the kernel → name
     return res
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #82669fe3
-def kernel_cost(k:Kernel, done:Counter, launches:int, unknown:Counter)->ModuleCost:
+def kernel_cost(k:CompiledKernel, done:Counter, launches:int, unknown:Counter)->ModuleCost:
     "What the launches of a kernel do; `done`: amounts; `unknown`: operations without a rule → calls"
     nbytes, flops = k.nbytes*launches, done['flops']
     return ModuleCost(flops, done['matmul_flops'], nbytes, launches, unknown,
@@ -223,7 +224,7 @@ def unknown_in(
     known = [(p, op, n) for p,ops in rows.items() for op,n in ops.items()]
     return sum((Counter({op: n}) for p,op,n in known if (p, op.split('.')[1]) in held), Counter())
 
-def described(row:RooflinePoint, k:Kernel)->RooflinePoint:
+def described(row:RooflinePoint, k:CompiledKernel)->RooflinePoint:
     "Add the modules and operations of its kernel to a row"
     row.modules = tuple(dict.fromkeys(bare(module) for module,_ in k.sources))
     row.operations = tuple(dict.fromkeys(operation for _,operation in k.sources))

@@ -7,7 +7,7 @@ __all__ = ['together', 'agreement', 'groups_used', 'tell_waits', 'tell_ranks', '
 
 # %% ../nbs/analysis/distributed.ipynb #a292557f
 from contextlib import nullcontext
-from .collectives import distributed, group_name
+from .collectives import distributed, process_group_name
 from .operations import utilization_pct
 from .phases import Place
 from .rendezvous import rendezvous
@@ -43,7 +43,7 @@ def _group_of(name, members):
     "The process group of some ranks; the one that is called so, if there are several"
     import torch.distributed as dist
     known = [g for g,ranks in dist.distributed_c10d._world.pg_group_ranks.items() if tuple(ranks)==members]
-    return next((g for g in known if group_name(g)==name), known[0])
+    return next((g for g in known if process_group_name(g)==name), known[0])
 
 def groups_used(
     costs, # `Costs` of this rank

@@ -24,7 +24,7 @@ from .nodes import Nodes, Scope
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
 from .shards import placing
-from .snapshot import parts
+from .snapshot import strided_parts
 from .step import optimizer_parameters
 from .tables import framed
 from .twin import unwrapped
@@ -122,7 +122,7 @@ def _given(x): return [t for t in tree_leaves(x) if isinstance(t, torch.Tensor)]
 @patch
 def pieces(self:MemoryMode, t)->list:
     "The storages of a tensor, or of those that it consists of, as far as they are on the device"
-    strided = [p for o in unwrapped(t) for p in ([o] if is_strided(o) else parts(o) or [])]
+    strided = [p for o in unwrapped(t) for p in ([o] if is_strided(o) else strided_parts(o) or [])]
     return [p.untyped_storage() for p in strided if p.device==self.device]
 
 @patch

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['link_probes', 'Piece', 'wave', 'fill', 'holds', 'LinkProbe', 'most_of_ranks', 'of_ranks', 'all_or_none', 'ProbeCall',
-           'lacking', 'check_answer', 'exchange_s', 'level', 'largest_message', 'message_times', 'peer_access',
-           'way_text', 'way', 'backend_of', 'measure_link', 'named_groups']
+           'lacking', 'check_collective_answer', 'exchange_s', 'level', 'largest_message', 'message_times',
+           'peer_access', 'way_text', 'way_between_ranks', 'group_backend', 'measure_link', 'named_groups']
 
 # %% ../nbs/hardware/link_probes.ipynb #3cb9fd81
 import hashlib, math, re, socket
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch, torch.distributed as dist
 from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
-from .collectives import group_name
+from .collectives import process_group_name
 from .core import device_name, first_line, resolve_device
 from .links import Link, bus_bytes
 from .system import WrongAnswer, free_bytes
@@ -175,7 +175,7 @@ def lacking(ex:ProbeCall)->str|None: # `None`: it is there, and has run once
     return why
 
 # %% ../nbs/hardware/link_probes.ipynb #901456cb
-def check_answer(ex:ProbeCall):
+def check_collective_answer(ex:ProbeCall):
     "An error on all ranks where any has a wrong answer"
     right = all_or_none(ex.right, f'checking {ex}', ex.group, ex.device)
     wrong = [i for i,o in enumerate(of_ranks(float(not right), ex.group, ex.device)) if o]
@@ -227,7 +227,7 @@ def message_times(
         ex = all_or_none(make, f'making the tensors of {probe.name} of {size} bytes', group, device)
         try:
             if why := lacking(ex): return why
-            check_answer(ex)
+            check_collective_answer(ex)
             times[ex.nbytes] = exchange_s(ex, seconds)
         except WrongAnswer: raise
         except RuntimeError as e: raise RuntimeError(f"{ex} failed: {e}") from e
@@ -261,7 +261,7 @@ def way_text(
     if peers is not None: res.append('each can access the others' if peers else 'not each can access the others')
     return ', '.join(res)
 
-def way(group, device:torch.device)->str:
+def way_between_ranks(group, device:torch.device)->str:
     "What is known of the way between the ranks of a group, in words"
     hosts = len({*of_ranks(_digest(socket.gethostname()), group, device)})
     if device.type!='cuda': return way_text(hosts)
@@ -270,7 +270,7 @@ def way(group, device:torch.device)->str:
     return way_text(hosts, group.size(), name if same else None, peer_access(group, device) if hosts==1 else None)
 
 # %% ../nbs/hardware/link_probes.ipynb #a171d4ec
-def backend_of(name:str, group, device:torch.device)->str:
+def group_backend(name:str, group, device:torch.device)->str:
     "The backend of a group on a device"
     config = dist.get_backend_config(group)
     of = dict(o.split(':', 1) for o in config.split(',') if ':' in o)
@@ -303,14 +303,15 @@ def measure_link(
 )->Link: # the same on each rank
     "How fast the ranks of a group exchange data; called on each of them"
     device, n = resolve_device(device), group.size()
-    backend = backend_of(name, group, device)
+    backend = group_backend(name, group, device)
     most = largest_message(group, device) if largest is None else largest
     samples, lacks = _timed(probes or link_probes.values(), group, device, most, seconds)
     why = '; '.join(f'{k}: {v}' for k,v in lacks.items())
     if not samples: raise RuntimeError(f"{backend} has no collective that could be timed: {why}")
     rates = {k: max(bus_bytes(k, size, n)/s for size,s in v.items()) for k,v in samples.items()}
     latencies = {k: v[min(v)] for k,v in samples.items()}
-    return Link(name, n, max(rates.values()), rates, latencies, samples, backend, way(group, device), 'measured', lacks)
+    way = way_between_ranks(group, device)
+    return Link(name, n, max(rates.values()), rates, latencies, samples, backend, way, 'measured', lacks)
 
 # %% ../nbs/hardware/link_probes.ipynb #90613aa7
 def _of_mesh(mesh):
@@ -322,7 +323,7 @@ def _named(group):
     "Name → what it stands for"
     if isinstance(group, str) and group=='world': return dict(world=dist.group.WORLD)
     if isinstance(group, DeviceMesh): return _of_mesh(group)
-    if isinstance(group, dist.ProcessGroup): return {group_name(group): group}
+    if isinstance(group, dist.ProcessGroup): return {process_group_name(group): group}
     if isinstance(group, Mapping): return dict(group)
     raise TypeError(f"group={group!r}: group is a ProcessGroup, a DeviceMesh, a dict of names and ProcessGroups, "
         "or 'world'")
@@ -347,5 +348,5 @@ def named_groups(
     if not (dist.is_available() and dist.is_initialized()):
         raise ValueError(f"group={group!r}: there is no process group; torch.distributed.init_process_group makes one")
     named = _named(group)
-    for k,g in named.items(): _check_group(k, g); backend_of(k, g, device)
+    for k,g in named.items(): _check_group(k, g); group_backend(k, g, device)
     return {k: g for k,g in named.items() if g.size()>1}

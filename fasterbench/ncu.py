@@ -19,7 +19,7 @@ from .core import as_text, si, so_many
 from .ncu_files import Kernel, by_kernel, counter_value, read_ncu, read_report
 from .ncu_files import parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
-from .operations import arithmetic_intensity, place, utilization_pct
+from .operations import arithmetic_intensity, roofline_position, utilization_pct
 from .peaks import HardwarePeaks
 from .roof import peaks_of
 from .results import Roofline
@@ -256,7 +256,7 @@ def _bandwidth(peaks, level):
 def _kernel_row(k, level, flops, nbytes, time_pct, peaks):
     "A kernel under the roof of one level. Counted bytes leave nothing for a cache to explain"
     bandwidth = _bandwidth(peaks, level)
-    at = place(flops, nbytes, peaks.peak_flops, bandwidth) if bandwidth else None
+    at = roofline_position(flops, nbytes, peaks.peak_flops, bandwidth) if bandwidth else None
     roof, side = (at.roof_time_s, at.bound) if at else (None, 'undefined')
     return RooflinePoint(name=k.name if level=='DRAM' else f'{k.name} ({level})', type='kernel', calls=k.calls,
         flops=round(flops), bytes_moved=round(nbytes), dtype=peaks.dtype, time_s=k.time_s, time_pct=time_pct,

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
-           'bound', 'utilization_pct', 'Place', 'place', 'read_text', 'roofline_analysis', 'element_bytes',
-           'estimate_layer']
+           'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'read_text', 'roofline_analysis',
+           'element_bytes', 'estimate_layer']
 
 # %% ../nbs/analysis/operations.ipynb #6c760328
 import csv, gzip, inspect, io, zlib
@@ -69,24 +69,24 @@ def utilization_pct(
     return 100*roof_s/time_s
 
 # %% ../nbs/analysis/operations.ipynb #13d8930f
-class Place(NamedTuple):
+class RooflinePosition(NamedTuple):
     "Where work stands under a roof"
     arithmetic_intensity:float|None # FLOP/byte
     bound:str                       # `"memory"`, `"compute"` or `"undefined"`
     roof_time_s:float               # seconds that the roof allows
     attainable_flops:float|None     # FLOP/s
 
-def place(
+def roofline_position(
     flops:float,          # FLOP
     nbytes:float,         # bytes
     peak_flops:float,     # FLOP/s
     peak_bandwidth:float, # byte/s
-)->Place:
+)->RooflinePosition:
     "Put work under a roof"
     ai = arithmetic_intensity(flops, nbytes)
     rate = None if ai is None else attainable_flops(ai, peak_flops, peak_bandwidth)
     side = bound(ai, ridge_point(peak_flops, peak_bandwidth))
-    return Place(ai, side, roof_time(flops, nbytes, peak_flops, peak_bandwidth), rate)
+    return RooflinePosition(ai, side, roof_time(flops, nbytes, peak_flops, peak_bandwidth), rate)
 
 # %% ../nbs/analysis/operations.ipynb #5e485a65
 text_limit = 2**28 # bytes that an archive may hold
@@ -169,7 +169,7 @@ def _checked(i, record):
 # %% ../nbs/analysis/operations.ipynb #97300445
 def _row(name, flops, nbytes, peaks):
     "An operation under `peaks`, FLOP/s and byte/s"
-    p = place(flops, nbytes, *peaks)
+    p = roofline_position(flops, nbytes, *peaks)
     at = (p.arithmetic_intensity, p.attainable_flops, p.bound) if nbytes else (inf, peaks[0], 'compute')
     return dict(name=name, arithmetic_intensity=at[0], attainable_flops=at[1], bound=f'{at[2]}-bound',
         efficiency=100*at[1]/peaks[0], estimated_time_s=p.roof_time_s)

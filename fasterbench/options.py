@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['result_writers', 'peaks_writers', 'input_option', 'check_unused', 'check_threads', 'check_targets', 'write_page',
-           'check_out', 'write_out', 'grouping', 'grouped', 'check_view', 'named_peaks', 'roofs', 'pairs', 'mesh_pairs',
-           'link_pairs', 'either', 'check_counts', 'announce', 'floating', 'forward_text', 'repeated', 'out_option']
+           'check_out', 'write_out', 'grouping', 'grouped', 'check_view', 'named_peaks', 'roofs', 'parse_pairs',
+           'mesh_pairs', 'link_pairs', 'either', 'check_counts', 'announce', 'floating', 'forward_text', 'repeated',
+           'out_option']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
 import csv, io, os, sys, tempfile
@@ -189,7 +190,7 @@ def roofs(
     return found
 
 # %% ../nbs/options.ipynb #ab305c8c
-def pairs(
+def parse_pairs(
     name:str, # of the option
     text:str|None, # such as `tp=8,dp=4`
     read, # function of a key's value, which fails with a `ValueError` where it is none
@@ -209,11 +210,11 @@ def _rate_or_name(text):
 
 def mesh_pairs(text:str|None)->dict|None: # group → ranks
     "The sizes of groups of devices"
-    return pairs('mesh', text, int)
+    return parse_pairs('mesh', text, int)
 
 def link_pairs(text:str|None)->dict|None: # group → name of a connection, or byte/s one way
     "Over what groups of devices exchange data"
-    return pairs('links', text, _rate_or_name)
+    return parse_pairs('links', text, _rate_or_name)
 
 # %% ../nbs/options.ipynb #c90d8cd5
 def either(value, default):

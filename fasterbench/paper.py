@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'keys', 'excluded', 'own_shapes', 'without_data', 'in_cpp', 'resolved',
-           'in_parts', 'Paper', 'gives', 'OnPaper', 'emptied_caches', 'program_of', 'kept_program', 'in_words',
+           'in_parts', 'Paper', 'gives', 'OnPaper', 'emptied_caches', 'program_of', 'kept_program', 'readable_errors',
            'on_paper', 'divided_copy']
 
 # %% ../nbs/core/paper.ipynb #d220fae3
@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .core import call_args, captured, captured_in, held, in_cell, is_strided, mapped, walk
-from .graphs import before_graphs, forward_of, graphed
+from .graphs import before_graphs, original_forward, graphed
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .shards import is_dtensor
 from .snapshot import Snapshot, module_hooks, putting_back, written_by
@@ -354,7 +354,7 @@ def _prepare(model, grad=False):
     for m in walk(model).values():
         if not grad and getattr(m, 'training', False): m.training = False
         if type(m)._apply is nn.Module._apply: vars(m)['_apply'] = functools.partial(_applied, m)
-        if graphed(m): vars(m)['forward'] = forward_of(m)
+        if graphed(m): vars(m)['forward'] = original_forward(m)
 
 # %% ../nbs/core/paper.ipynb #658db4a7
 def _own(o, memo, uncopied):
@@ -388,7 +388,7 @@ def _samples(sample, memo):
 _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # what torch's errors speak of
 
 @contextmanager
-def in_words(paper:Paper):
+def readable_errors(paper:Paper):
     "Errors of tensors that have no data, in words, and nothing on standard error"
     log = logging.getLogger('torch._subclasses.fake_tensor')   # where errors of the program are shown, too
     old, log.disabled = log.disabled, True
@@ -438,7 +438,7 @@ def on_paper(
         with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide)
         _prepare(new, grad)
         paper.interrupts = interrupts
-        with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), in_words(paper),
+        with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), readable_errors(paper),
               torch.enable_grad() if grad else _without_gradients(new),
               before_graphs(paper, paper.no_graph, 'capture_begin', 'replay'), paper): yield new, call, paper
 

@@ -28,7 +28,7 @@ from .kernels import measurable
 from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .consistency import finite, positive
-from .link_probes import all_or_none, backend_of, measure_link, most_of_ranks, named_groups
+from .link_probes import all_or_none, group_backend, measure_link, most_of_ranks, named_groups
 from .roof import HardwarePeaks, arithmetic_dtype, datasheet_peaks, dtype_name, named_dtype
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
@@ -365,7 +365,7 @@ def _flop_to_expect(device, facts)->dict: # dtype name → FLOP a cycle; empty: 
 
 # %% ../nbs/hardware/peaks.ipynb #f8f75ae9
 def _group_key(name, group, device):
-    return name, *torch.distributed.get_process_group_ranks(group), backend_of(name, group, device), device
+    return name, *torch.distributed.get_process_group_ranks(group), group_backend(name, group, device), device
 
 def _all_have(own, groups, device)->bool:
     "Do all ranks of all groups? They wait for each other"

@@ -13,7 +13,7 @@ from collections import Counter
 from .collectives import Collective
 from .core import resolve_dtype
 from .links import bus_bytes
-from .operations import arithmetic_intensity, place
+from .operations import arithmetic_intensity, roofline_position
 from .roof import peaks_of
 from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, quoted, roof_name
 from .rows import under_link
@@ -53,7 +53,7 @@ def _projected(r, peaks, dtype):
     ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
     known = not r.unknown and ceiling is not None
     ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
-    at = place(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
+    at = roofline_position(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
     side, roof_s = (at.bound, at.roof_time_s) if at else ('undefined', None)
     edge = None if r.boundary_bytes is None else r.boundary_bytes*(nbytes/r.bytes_moved if r.bytes_moved else 1)
     roof = at and roof_name(SimpleNamespace(dtype=other, bytes_moved=nbytes), peaks, r.flops/ceiling, False)

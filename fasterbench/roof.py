@@ -20,7 +20,7 @@ from .timing import check_count
 from .datasheets import Datasheet, find_sheet, per_cycle, sheet_named
 from .system import Disturbance
 from .memory import MemoryLevel
-from .consistency import check_peaks
+from .consistency import validate_peaks
 from .links import Link, as_links
 from .roofs import draw_peaks
 from .tables import framed
@@ -77,7 +77,7 @@ class HardwarePeaks:
     memory_bytes:int|None = None  # bytes that the device's memory holds; `None`: not known
     links:tuple = ()              # of `Link`, to other ranks; empty: not measured
     def __post_init__(self):
-        check_peaks(self)
+        validate_peaks(self)
         object.__setattr__(self, 'links', as_links(self.links))
     @property
     def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is

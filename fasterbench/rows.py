@@ -19,7 +19,7 @@ from .columns import columns
 from .core import as_text, held
 from .kernels import measurable
 from .links import bus_factors
-from .operations import arithmetic_intensity, place, utilization_pct
+from .operations import arithmetic_intensity, roofline_position, utilization_pct
 from .regions import one_region
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 from .shards import own_part
@@ -276,7 +276,8 @@ def under_roof(
     if cost.collectives: return under_link(cost.collectives, peaks, run_s)
     ceiling = ceiling_for(cost, peaks)
     if cost.unknown or ceiling is None: return _nowhere
-    at, arithmetic_s = place(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth), cost.flops/ceiling
+    at = roofline_position(cost.flops, cost.bytes_moved, ceiling, peaks.peak_bandwidth)
+    arithmetic_s = cost.flops/ceiling
     roof = roof_name(cost, peaks, arithmetic_s, run_s is not None and at.roof_time_s>run_s)
     return dict(bound=at.bound, utilization_pct=utilization_pct(at.roof_time_s, run_s) if run_s else None,
         roof_time_s=at.roof_time_s, roof=roof, cache_time_s=max(arithmetic_s, cache_times(cost, peaks).total()),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['switches', 'one_at_a_time', 'same_rng', 'num_threads', 'tf32_allowed', 'float32_precision', 'put_back', 'report',
-           'same_settings', 'Interrupts', 'Turns']
+           'same_settings', 'Interrupts', 'ForkSafeLock']
 
 # %% ../nbs/core/settings.ipynb #8cd976f2
 import os, random, signal, sys, threading, warnings
@@ -230,7 +230,7 @@ def __exit__(self:Interrupts, *args):
     if self.came: signal.raise_signal(signal.SIGINT)
 
 # %% ../nbs/core/settings.ipynb #ec3c5db6
-class Turns:
+class ForkSafeLock:
     "A lock that its thread may take again, and that a forked process does not inherit"
     def __init__(self):
         self.free()
@@ -239,4 +239,4 @@ class Turns:
     def __enter__(self): return self.lock.__enter__()
     def __exit__(self, *args): self.lock.__exit__(*args)
 
-one_at_a_time = Turns()   # held while something is measured
+one_at_a_time = ForkSafeLock()   # held while something is measured

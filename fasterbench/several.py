@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'compare', 'whole_numbers', 'one_with_several', 'check_shape',
-           'loaded', 'print_sweep', 'sweep']
+           'loaded', 'print_sweep', 'sweep_command']
 
 # %% ../nbs/several.ipynb #2badd64a
 from fastcore.script import store_true
@@ -12,7 +12,7 @@ import torch
 from .core import any_console, is_number, resolve_device, tensors
 from .differences import comparison_formats, ordered_pairs
 from .crossings import Crossings
-from .models import check_model, contained, load_parts, sample_dims, source_of, sources
+from .models import check_model, contained, load_parts, sample_dims, source_of, model_sources
 from .options import announce, check_counts, check_out, check_targets, check_threads
 from .options import check_unused, check_view, either, floating, forward_text, grouping
 from .options import input_option, named_peaks, out_option, roofs
@@ -93,7 +93,7 @@ def loaded(
     **asked # option → values; `None`: not given
 )->tuple: # model; sample; loss and optimizer, as in `load_parts`
     "A model, and a sample that can be varied"
-    known = not input and vary in sources[source_of(model)[0]].options
+    known = not input and vary in model_sources[source_of(model)[0]].options
     given = {k: v[0] for k,v in asked.items() if v and (k!=vary or known)}
     built, sample, *made = load_parts(model, input or (), dtype=dtype, device=device, **given)
     if known: check_shape(sample, vary, asked[vary][0])
@@ -166,7 +166,7 @@ def _swept(model, input, vary, values, recipe, how, paper, peaks, train):
     return _found(f"{forward_text(model, built, sample, train)}, at several values of {vary}", run, built, sample)
 
 # %% ../nbs/several.ipynb #7e9a37b1
-def sweep(
+def sweep_command(
     # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
     model:str,
     batch:str=None, # samples in the input, such as 1,2,4,8

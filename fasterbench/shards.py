@@ -7,7 +7,7 @@ __all__ = ['is_dtensor', 'own_part', 'alike', 'placing', 'without_issue', 'gathe
 
 # %% ../nbs/core/shards.ipynb #0e4e66fb
 import sys, torch
-from .collectives import Collective, group_members, group_name, tensor_bytes
+from .collectives import Collective, group_members, process_group_name, tensor_bytes
 from .core import tensors
 
 # %% ../nbs/core/shards.ipynb #00704313
@@ -28,7 +28,8 @@ def own_part(t:torch.Tensor)->torch.Tensor:
 def _same_on(t):
     "The names of the groups whose ranks all hold the same of a `DTensor`"
     mesh = t.device_mesh
-    return [group_name(mesh.get_group(i)) for i,p in enumerate(t.placements) if p.is_replicate() and mesh.size(i)>1]
+    same = [i for i,p in enumerate(t.placements) if p.is_replicate() and mesh.size(i)>1]
+    return [process_group_name(mesh.get_group(i)) for i in same]
 
 def alike(
     ts, # tensors, in containers or not
@@ -61,7 +62,7 @@ def without_issue(
     if kind is None: return None
     group = torch.distributed.distributed_c10d._resolve_process_group([o for o in args if isinstance(o, str)][-1])
     nbytes = tensor_bytes(out if kind=='all_gather' else args[0])
-    return Collective(kind, group_name(group), group.size(), nbytes, members=tuple(group_members(group)))
+    return Collective(kind, process_group_name(group), group.size(), nbytes, members=tuple(group_members(group)))
 
 # %% ../nbs/core/shards.ipynb #c1945784
 def gathering()->type|None:

@@ -22,7 +22,7 @@ from .graphs import next_iteration
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import stored_plainly, twin, unwrapped
-from .snapshot import Kept, Snapshot, by_ourselves, describe, model_snapshot, once, putting_back
+from .snapshot import TensorSnapshot, Snapshot, by_ourselves, describe, model_snapshot, once, putting_back
 from .snapshot import reach, saving, values
 
 # %% ../nbs/core/state.ipynb #638d40f0
@@ -124,7 +124,7 @@ def _kept_copies(model, sample):
     given = [t for t in tensors(sample) if home(t) not in homes]
     copies = copies_of(given)
     pairs = [(new, t) for o in given for new,t in zip(unwrapped(copies[id(o)]), unwrapped(o))]
-    return mapped(lambda o: copies.get(id(o), o), sample), [Kept(new, values(t.detach())) for new,t in pairs]
+    return mapped(lambda o: copies.get(id(o), o), sample), [TensorSnapshot(new, values(t.detach())) for new,t in pairs]
 
 # %% ../nbs/core/state.ipynb #97f46a1b
 def _inside(modules, sample, uncopied):
@@ -167,7 +167,7 @@ def _keep_inner(self:Run):
     "Copies of the tensors inside of objects, which every copy of these gets"
     inner = _inside(self.modules, self.sample, self.uncopied.values())
     self.inner = copies_of(inner)
-    self.kept += [Kept(self.inner[id(t)], values(t.detach())) for t in inner]
+    self.kept += [TensorSnapshot(self.inner[id(t)], values(t.detach())) for t in inner]
 
 # %% ../nbs/core/state.ipynb #f5b912bd
 @patch

@@ -19,7 +19,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from .core import call_args, captured, check_initialized, first_line, held, is_strided, model_device, si
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
-from .snapshot import Kind, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
+from .snapshot import ContentKeeper, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
 from .state import Run, check_sample, explain, on_device, room_around, shaped, why_inference
 from .state import warn_uncopied
 from .system import free_bytes
@@ -188,7 +188,7 @@ def rehearse(self:Step):
 
 # %% ../nbs/core/step.ipynb #3c58ac45
 def _stays(o, old): pass
-def _leads_to(f): return Kind(f, _stays, list)
+def _leads_to(f): return ContentKeeper(f, _stays, list)
 
 _led_to = { # what a step may change the insides of → what it leads to
     (torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler): _leads_to(lambda o: [vars(o)]),
