@@ -10,7 +10,7 @@ __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created',
 from functools import partial
 import torch
 from .registry import free_rule, is_complex, is_float, none, rule, rules
-from .traffic import Move, _named, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes
+from .traffic import Move, named_elements, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes
 from .traffic import element_size, first, flat, lookup_bytes, masked_bytes, no_bytes, noted, output_bytes
 from .traffic import template_bytes, update_bytes
 
@@ -211,7 +211,7 @@ def accumulated(which, elements, each=lambda args, kwargs: 1):
 # %% ../nbs/counting/elementwise.ipynb #7074febd
 _if_asked, _if_reducing = (partial(accumulates, o) for o in (torch.ops.aten.put.default, torch.ops.aten.scatter.reduce))
 def _of_index(args): return args[2].numel()
-def _of_values(args): return _named(args[0], args[1], args[2])
+def _of_values(args): return named_elements(args[0], args[1], args[2])
 
 rule('scatter', 'indexed write', update_bytes)(accumulated(_if_reducing, _of_index))
 rule('put', 'indexed write', update_bytes)(accumulated(_if_asked, lambda args: args[1].numel()))

@@ -8,7 +8,7 @@ __all__ = ['per_difference', 'fake_quantized', 'learnable']
 # %% ../nbs/counting/gradient_losses.ipynb #7c22798c
 import torch
 from .elementwise import by_input, by_output, rules_of
-from .formulas import _lengths, _multilabel
+from .formulas import lengths_of, multilabel_flops
 from .paper import without_data
 from .registry import is_complex, rule
 from .traffic import arguments, element_size, io_bytes
@@ -34,7 +34,7 @@ def _multi_margin(args, kwargs, out):
 # %% ../nbs/counting/gradient_losses.ipynb #9b824098
 @rule('multilabel_margin_loss_backward')
 def _multilabel_margin(args, kwargs, out):
-    forward = _multilabel((None, args[2]), {}, None)   # 4 a pair
+    forward = multilabel_flops((None, args[2]), {}, None)   # 4 a pair
     return None if forward is None else forward//4*5 + out.numel()
 
 # %% ../nbs/counting/gradient_losses.ipynb #72635b1e
@@ -49,7 +49,7 @@ def _nll(args, kwargs, out): return (1 + (args[3] is not None) + (args[4]==1))*a
 # %% ../nbs/counting/gradient_losses.ipynb #8afeb2d3
 @rule('_ctc_loss_backward')
 def _ctc(args, kwargs, out):
-    steps, targets, symbols = _lengths(args[3]), _lengths(args[4]), args[1].shape[-1]
+    steps, targets, symbols = lengths_of(args[3]), lengths_of(args[4]), args[1].shape[-1]
     if steps is None or targets is None: return None
     return sum((13*max(n-1, 0) + 9*n)*(2*s+1) + 6*n*symbols for n,s in zip(steps, targets))
 

@@ -11,9 +11,9 @@ import torch
 from torch.utils.flop_counter import flop_registry
 from .elementwise import stored
 from .gradients import masked_bytes_of
-from .products import _torch_product, matrices_flops
+from .products import torch_flops, matrices_flops
 from .registry import none, rule
-from .traffic import Move, _each, arguments, bytes_in_windows, covered_bytes, io_bytes, noted
+from .traffic import Move, per_dimension, arguments, bytes_in_windows, covered_bytes, io_bytes, noted
 
 # %% ../nbs/counting/gradient_products.ipynb #8c4168a6
 def _unused(mask, x, weight):
@@ -41,7 +41,7 @@ def _weights_products(args, kwargs, out): return 2*args[0].numel()*args[2].shape
 def _layer_weights(args, kwargs, out): return _weights_products(args, kwargs, out) + bool(args[3])*args[0].numel()
 
 # %% ../nbs/counting/gradient_products.ipynb #410204e7
-_forward = _torch_product(flop_registry[torch.ops.aten.convolution])
+_forward = torch_flops(flop_registry[torch.ops.aten.convolution])
 
 def _conv_products(args, kwargs, out):
     grad, x, weight = args[:3]
@@ -52,7 +52,7 @@ def _conv_bytes(func, args, kwargs, out):
     unused = _unused(args[10], 1, 2)
     asked = [o for o,is_asked in zip(out, args[10]) if is_asked]
     rank = x.dim()-2
-    windows = [_each(o, rank) for o in ([*weight.shape[2:]], [*stride], [*padding], [*dilation])]
+    windows = [per_dimension(o, rank) for o in ([*weight.shape[2:]], [*stride], [*padding], [*dilation])]
     parts = {1: (bytes_in_windows(x, grad, *windows), None)} if not transposed else {}
     return io_bytes(func, args, kwargs, asked, parts | {i: (0, None) for i in unused})
 
@@ -82,13 +82,13 @@ def _deform(args, kwargs, out):
 # %% ../nbs/counting/gradient_products.ipynb #809fd5b3
 _attention = torch.ops.aten._scaled_dot_product_flash_attention_backward
 _siblings = '_scaled_dot_product_fused_attention_overrideable_backward'
-rule(_siblings, 'product', matmul=True)(_torch_product(flop_registry[_attention]));
+rule(_siblings, 'product', matmul=True)(torch_flops(flop_registry[_attention]));
 
 # %% ../nbs/counting/gradient_products.ipynb #83ad1177
 @rule('_cudnn_attention_backward', 'product', matmul=True)
 def _packed_attention(args, kwargs, out):
     "Of sequences side by side as those of `_flash_attention_backward`"
-    if args[9] is None: return _torch_product(flop_registry[_attention])(args, kwargs, out)
+    if args[9] is None: return torch_flops(flop_registry[_attention])(args, kwargs, out)
     of_packed = flop_registry[torch.ops.aten._flash_attention_backward]
     return of_packed(*args[:6], *args[9:15], *args[6:8], out_val=out)
 

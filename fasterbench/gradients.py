@@ -8,7 +8,7 @@ __all__ = ['per_gradient', 'added', 'adaptive2d', 'upsampled', 'unread', 'masked
 # %% ../nbs/counting/gradients.ipynb #fcd85c3d
 from math import ceil, prod
 from .elementwise import by_input, by_output, rules_of
-from .formulas import _adaptive_pool, _pool, _roi_windows, _samples_of
+from .formulas import adaptive_pool_flops, pool_flops, roi_window_flops, roi_samples
 from .registry import none, rule
 from .traffic import arguments, io_bytes
 
@@ -72,12 +72,12 @@ def _shares(pool):
     def formula(args, kwargs, out): return pool((out, *args[2:]), kwargs, args[0]) + args[0].numel()
     return formula
 
-rule('avg_pool2d_backward', bytes=unread(1))(_shares(_pool(2)))
-rule('avg_pool3d_backward', bytes=unread(1))(_shares(_pool(3)))
+rule('avg_pool2d_backward', bytes=unread(1))(_shares(pool_flops(2)))
+rule('avg_pool3d_backward', bytes=unread(1))(_shares(pool_flops(3)))
 # Gradients of pooling to a given size, in two dimensions
 adaptive2d = '_adaptive_avg_pool2d_backward mkldnn_adaptive_avg_pool2d_backward'
-rule(adaptive2d, bytes=unread(1))(_shares(_adaptive_pool(2)))
-rule('_adaptive_avg_pool3d_backward', bytes=unread(1))(_shares(_adaptive_pool(3)));
+rule(adaptive2d, bytes=unread(1))(_shares(adaptive_pool_flops(2)))
+rule('_adaptive_avg_pool3d_backward', bytes=unread(1))(_shares(adaptive_pool_flops(3)));
 
 # %% ../nbs/counting/gradients.ipynb #9aaa00d9
 rule('mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward max_pool2d_backward',
@@ -129,7 +129,7 @@ def _aligned(ratio_at):
     "Gradients of averaged samples, of which `ratio_at` says how many there are"
     def formula(args, kwargs, out):
         i = 2 if ratio_at==9 else 3   # where the scale is: before it may be which channel is whose
-        samples = _samples_of((out, args[1], *args[i:i+3], args[ratio_at]), args[0])
+        samples = roi_samples((out, args[1], *args[i:i+3], args[ratio_at]), args[0])
         return None if samples is None else 8*samples + args[0].numel()
     return formula
 
@@ -140,7 +140,7 @@ rule('_roi_pool_backward', '1 per gradient element', library='torchvision')(by_i
 # %% ../nbs/counting/gradients.ipynb #b17c86f4
 @rule('_ps_roi_pool_backward', library='torchvision')
 def _ps_roi_pool(args, kwargs, out):
-    pixels = _roi_windows(0)((out, args[1], *args[3:6]), {}, args[0])
+    pixels = roi_window_flops(0)((out, args[1], *args[3:6]), {}, args[0])
     return None if pixels is None else pixels + args[0].numel()
 
 # %% ../nbs/counting/gradients.ipynb #64df6bb0

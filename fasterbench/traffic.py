@@ -6,8 +6,8 @@
 __all__ = ['weight_sizes', 'compressed', 'ledgers', 'dims', 'overlaps', 'distinct_elements', 'element_size', 'covered_bytes',
            'joint_bytes', 'shared_bytes', 'flat', 'first', 'numel', 'Move', 'noting', 'noted', 'added_up', 'io_moves',
            'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes', 'beta_bytes', 'template_bytes', 'target_bytes',
-           'positions', 'arguments', 'bytes_in_windows', 'window_bytes', 'trues', 'is_mask', 'accumulates',
-           'update_bytes', 'masked_bytes', 'same_view', 'copy_bytes']
+           'positions', 'arguments', 'bytes_in_windows', 'per_dimension', 'window_bytes', 'trues', 'is_mask',
+           'named_elements', 'accumulates', 'update_bytes', 'masked_bytes', 'same_view', 'copy_bytes']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
 from contextlib import contextmanager
@@ -254,7 +254,12 @@ def bytes_in_windows(
     return covered_bytes(x)*prod(seen)//max(prod(x.shape[-n:]), 1)
 
 # %% ../nbs/counting/traffic.ipynb #83ebd039
-def _each(o, rank): return [o]*rank if isinstance(o, int) else [*o]*(rank//len(o))
+def per_dimension(
+    o:int|list, # one number, or as many as there are dimensions, or fewer
+    rank:int, # how many dimensions a window has
+)->list:
+    "A setting of a window, such as its stride, for each dimension"
+    return [o]*rank if isinstance(o, int) else [*o]*(rank//len(o))
 
 def window_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a convolution or a pool: of the input, its first argument, what the windows come to"
@@ -262,7 +267,7 @@ def window_bytes(func, args, kwargs, out)->int: # bytes
     if a.get('transposed'): return io_bytes(func, args, kwargs, out)
     kernel = a['weight'].shape[2:] if 'weight' in a else a['kernel_size']
     rank = len(kernel) if 'weight' in a else int(next(o for o in func._opname if o.isdigit()))   # `max_pool2d`
-    windows = [_each(o, rank) for o in (kernel, a['stride'] or kernel, a['padding'], a.get('dilation', 1))]
+    windows = [per_dimension(o, rank) for o in (kernel, a['stride'] or kernel, a['padding'], a.get('dilation', 1))]
     return io_bytes(func, args, kwargs, out, {0: (bytes_in_windows(args[0], first(out), *windows), None)})
 
 # %% ../nbs/counting/traffic.ipynb #1d454000
@@ -277,7 +282,11 @@ def trues(
 def is_mask(i)->bool: return i is not None and i.dtype in (torch.bool, torch.uint8) # is it a tensor of truth values?
 
 # %% ../nbs/counting/traffic.ipynb #77180a04
-def _named(x, indices, values):
+def named_elements(
+    x:torch.Tensor,
+    indices:list, # of an indexing: index, mask or `None`
+    values, # that are put there; `None`: they are read
+)->int:
     "Elements of `x` that a list of indices names: index, mask or `None`, for one dimension or as many as the mask has"
     d, free, places = 0, [], []
     for i in indices:
@@ -292,7 +301,7 @@ def _named(x, indices, values):
 def _touched(func, args):
     "Elements of the first argument that an indexed write goes to"
     name, x = func._opname, args[0]
-    if 'index_put' in name: return _named(x, *args[1:3])
+    if 'index_put' in name: return named_elements(x, *args[1:3])
     if name.startswith('index'): return args[2].numel()*x.numel()//max(x.shape[args[1]], 1) if x.dim() else 1
     return args[2].numel() if name.startswith('scatter') else args[1].numel()   # put_
 
