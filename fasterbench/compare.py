@@ -133,7 +133,7 @@ def pair_named(
 
 # %% ../nbs/results/compare.ipynb #c00f81a3
 def short_ratio(v): return f'{v:.2f}' if v>=0.1 else f'{v:.2g}' # a ratio, short
-def signed(s, unit): return ('+' if s>0 else '') + si(s, unit)
+def signed(s, unit)->str: return ('+' if s>0 else '') + si(s, unit) # a difference, with its sign
 
 # %% ../nbs/results/compare.ipynb #20465b49
 def _forwards(c):

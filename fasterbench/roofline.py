@@ -18,7 +18,7 @@ from .compiled_kernels import kernel_profile
 from .compiled_steps import step_kernel_profile
 from .core import Call, as_text, device_name, model_dtype, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
-from .display import as_output, framed
+from .display import as_output
 from .distributed import agreement, together, with_ranks
 from .layouts import Layout
 from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
@@ -36,6 +36,7 @@ from .settings import one_at_a_time
 from .state import undisturbed
 from .subject import Subject, check_first, check_request, counted_device
 from .subject import paper_request, paper_rows, weight_bytes
+from .tables import framed
 from .timing import check_count
 from .training import step_profile
 

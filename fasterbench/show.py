@@ -12,6 +12,7 @@ from .files import formats
 from .options import check_out, check_targets, check_unused, check_view, either, grouped, grouping
 from .options import out_option, peaks_writers, result_writers, write_out, write_page
 from .page import heading
+from .plot import plot_roofline, text_roofline
 from .results import Roofline
 from .roof import HardwarePeaks
 from .saved import file_kind
@@ -26,7 +27,6 @@ def print_figure(
     out:list|None, # paths of further files
 ):
     "Draw rows as text, and write them to files"
-    from fasterbench.plot import plot_roofline, text_roofline
     groups = grouped(rows, by)
     if rows.peaks: print(f'\n{text_roofline(groups, rows.peaks)}')
     if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
