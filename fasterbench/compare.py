@@ -17,7 +17,7 @@ from .columns import kind_of
 from .core import as_text, si
 from .grouping import inside, joined
 from .matching import Pair, match
-from .phases import phases
+from .place import phases
 from .rows import quoted, with_phase
 from .timing import median_interval
 

@@ -13,7 +13,8 @@ from .compiled_kernels import regions_of
 from .core import held, walk
 from .inductor import Recorder, compiling, recompiled
 from .observe import time_forwards
-from .phases import Place, StepMode, counted_step
+from .phases import StepMode, counted_step
+from .place import Place
 from .regions import visible
 from .settings import one_at_a_time
 from .step import training

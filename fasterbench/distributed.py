@@ -9,7 +9,7 @@ __all__ = ['together', 'agreement', 'groups_used', 'tell_waits', 'tell_ranks', '
 from contextlib import nullcontext
 from .collectives import distributed, process_group_name
 from .operations import utilization_pct
-from .phases import Place
+from .place import Place
 from .rendezvous import rendezvous
 from .results import Roofline
 from .rows import middle_half

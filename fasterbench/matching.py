@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import product
 from .grouping import inside, joined
-from .phases import above
+from .place import above
 from .rows import RooflinePoint, with_phase
 
 # %% ../nbs/results/matching.ipynb #14ec6236

@@ -12,7 +12,7 @@ from statistics import median
 from .core import any_console, as_text, si, so_many
 from .columns import row_seconds
 from .grouping import group_key, joined
-from .phases import Place
+from .place import Place
 from .rows import beside_kernels, memory_pct, no_ceiling, quoted
 from .tables import row_table, terminal_width
 from .timing import check_count

@@ -29,7 +29,7 @@ from .codec import check_ending
 from .files import formats, read_result, result_of, result_record
 from .grouping import common, eager_sum, group_key, inside, joined
 from .peaks import software
-from .phases import Place, above, phases as in_order
+from .place import Place, above, phases as in_order
 from .plot import plot_result
 from .projection import check_scalable, projected
 from .report import print_summary, result_answer, result_text

@@ -19,8 +19,10 @@ from .core import device_name, first_line, model_dtype
 from .distributed import agreement, together, with_ranks
 from .footprint import Footprint, allocator_of, measured_footprint, step_footprint
 from .observe import Observer, time_forwards
-from .phases import Place, StepCosts, StepMode, counted_step, followed, group_name
-from .phases import phases, place_of, told_groups
+from .phases import StepCosts, StepMode, counted_step, followed, group_name
+from .place import Place
+from .phases import place_of_part, told_groups
+from .place import phases
 from .recheck import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
@@ -82,7 +84,7 @@ def taking(self:StepObserver):
 @contextmanager
 def step_part(self:StepObserver, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
-    place = place_of(part, self.run)
+    place = place_of_part(part, self.run)
     self.phase, self.at = place.phase, place.name
     self.begins.append((len(self.calls), self.phase))
     if part=='loss': self.nodes.switch('(loss)')
