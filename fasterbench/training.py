@@ -17,7 +17,8 @@ from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import device_name, first_line, model_dtype
 from .distributed import agreement, together, with_ranks
-from .footprint import Footprint, allocator_of, measured_footprint, step_footprint
+from .allocations import allocator_of, measured_footprint, step_footprint
+from .footprint import Footprint
 from .observe import Observer, time_forwards
 from .phases import StepCosts, StepMode, counted_step, followed, group_name
 from .place import Place
