@@ -57,8 +57,8 @@ field_types[RooflinePoint] = dict(
     operations=tuple[str, ...], waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
     collectives=Annotated[Counter, _collectives])
 # What earlier versions did not write
-_later_fields = """phase recomputed what memory boundaries boundary_bytes fused_roof_time_s eager_bytes modules operations
-    link_bytes link_time_s waiting_s waits_for hidden_s rank_s ranks collectives""".split()
+_later_fields = """phase recomputed what memory boundaries boundary_bytes fused_roof_time_s eager_bytes modules
+    operations link_bytes link_time_s waiting_s waits_for hidden_s rank_s ranks collectives""".split()
 for _o in (RooflinePoint, Totals, Footprint): optional_fields[_o] = _later_fields
 
 field_types[Projection] = dict(was_bound=_bound|None, was_roof_time_s=Amount|None)
