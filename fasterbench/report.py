@@ -306,11 +306,12 @@ def _lines(r): return _totals_lines(r) if r.totals else _paper_lines(r)
 # %% ../nbs/visualization/report.ipynb #262f8c6c
 def _where(r):
     "What a result is of, in words"
-    a = r.about
-    ran = r.totals or r.kind=='measured' and 'threads' in a   # rows of a profile are those of a run, too
-    if not ran: return f"estimated, {a['dtype']}, under the roof of {r.peaks.device_name or r.peaks.device}"
-    n = a['threads']
-    return f"on {a['device']} ({a['device_name']}), {a['dtype']}, {so_many(n, 'thread')}"
+    a, dtype = r.about, [r.about['dtype']] if 'dtype' in r.about else []
+    if not r.totals and r.kind!='measured':
+        return ', '.join(['estimated', *dtype, f'under the roof of {r.peaks.device_name or r.peaks.device}'])
+    name = f" ({a['device_name']})" if 'device_name' in a else ''
+    device = [f"on {a['device']}{name}"] if 'device' in a else []
+    return ', '.join([*device, *dtype, *([so_many(a['threads'], 'thread')] if 'threads' in a else [])])
 
 def _table(r, top, sort, by, columns):
     "The table of a summary"
@@ -333,7 +334,7 @@ def print_summary(
     if top is not None: check_count('top', top, 1)
     table = _table(r, top, sort, by, columns)   # first: it may refuse
     large = unfit_result(r)
-    named = as_text(f"{r.about['model']} {_where(r)}") if 'model' in r.about else r.kind
+    named = as_text(f"{r.about['model']} {_where(r)}".rstrip()) if 'model' in r.about else r.kind
     with any_console():
         print(*filter(None, [named, large, r.peaks]), end='\n\n', sep='\n')
         print(table, end='\n\n')

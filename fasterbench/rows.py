@@ -189,7 +189,8 @@ def cache_times(
 def roof_name(cost, peaks, arithmetic_s, above)->str:
     "What sets the roof of a row: a dtype or a level of memory; `arithmetic_s`: seconds at the ceiling"
     times = cache_times(cost, peaks) if above else Counter({peaks.memory.name: cost.bytes_moved/peaks.peak_bandwidth})
-    if arithmetic_s>=times.total(): return dtype_name(arithmetic_dtype(cost.dtype), peaks.tf32_enabled)
+    dtype = peaks.dtype if cost.dtype is None else arithmetic_dtype(cost.dtype)
+    if arithmetic_s>=times.total(): return dtype_name(dtype, peaks.tf32_enabled)
     return times.most_common(1)[0][0]
 
 # %% ../nbs/results/rows.ipynb #0c052185
