@@ -14,8 +14,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from .alone import flushing_bytes, time_alone
 from .compiled import join_compiled
-from .compiled_kernels import kernel_profile
-from .compiled_steps import step_kernel_profile
+from .compiled_kernels import kernel_profile, step_kernel_profile
 from .core import Call, as_text, device_name, model_dtype, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output
