@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from textwrap import wrap
 from torch.utils.flop_counter import flop_registry
-from . import elementwise, formulas, gradients, products, quantized, updates
+from . import elementwise, formulas, gradients, products, updates
 from .elementwise import by_output
 from .paper import in_cpp
 from .products import torch_rule
