@@ -11,9 +11,8 @@ import torch
 from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from .core import held, is_strided, progress, tensors
-from .graphs import capturing
+from .regions import capturing, watching
 from .nodes import Scope
-from .regions import watching
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
 from .system import reported_caches
