@@ -14,7 +14,7 @@ from .rendezvous import rendezvous
 from .results import Roofline
 from .rows import middle_half
 from .peaks import check_seconds
-from .waiting import boot_id, offsets, waited, waits
+from .exchanges import boot_id, offsets, waited, waits
 
 # %% ../nbs/analysis/distributed.ipynb #948c781c
 def together(
