@@ -20,7 +20,7 @@ from .inductor import CompiledKernel, Recorder, compiled_regions, compiling
 from .inductor import inductor_options, kernel_listener, recompiled
 from .observe import Observer, time_forwards
 from .peaks import HardwarePeaks
-from .recheck import Retimer, recheck
+from .alone import Retimer, recheck
 from .regions import visible
 from .matching import bare
 from .results import Roofline, circumstances, inside

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
-from .alone import flushing_bytes, time_alone
+from .alone import flushing_bytes, recheck, time_alone
 from .compiled import join_compiled
 from .compiled_kernels import kernel_profile, step_kernel_profile
 from .core import Call, as_text, device_name, model_dtype, si
@@ -25,7 +25,6 @@ from .observe import Observer, time_forwards, warn_other_path
 from .paper import on_paper
 from .paper_steps import step_estimate
 from .peaks import HardwarePeaks, clear_peaks_cache, measure_peaks
-from .recheck import recheck
 from .regions import visible
 from .results import Comparison, Roofline, circumstances
 from .roof import peaks_of

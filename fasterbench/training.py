@@ -24,7 +24,7 @@ from .phases import StepCosts, StepMode, counted_step, followed, group_name
 from .place import Place
 from .phases import place_of_part, told_groups
 from .place import phases
-from .recheck import Retimer, recheck
+from .alone import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
 from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows
