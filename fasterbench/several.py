@@ -19,7 +19,7 @@ from .options import check_view, either, floating, forward_text, grouped, groupi
 from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page
 from .recipe import check_recipe, with_labels
 from .results import Comparison, Roofline, group_key
-from .saved import check_kind, file_kind
+from .options import check_kind, file_kind
 from .settings import num_threads
 from .subject import check_machine
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
