@@ -31,8 +31,7 @@ from .recipe import check_recipe, divided_step, with_labels
 from .roof import peaks_json
 from .roofline import RooflineAnalyzer, measure_peaks
 from .settings import num_threads
-from .several import compare, sweep_command, sweep_writers
-from .show import print_figure, print_peaks, print_result, show
+from .several import compare, print_figure, print_peaks, print_result, show, sweep_command, sweep_writers
 from .sweep import SweepError, estimates
 from .swept import Sweep
 from .tables import terminal_width

@@ -6,20 +6,21 @@
 __all__ = ['amounts', 'NotingNames', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares',
            'with_moved', 'shared_out', 'TellingMarks', 'MarkingKernels', 'KernelObserver', 'row_names', 'kernel_cost',
            'unknown_in', 'described', 'KernelRows', 'rechecked', 'kernels_measured', 'kernel_peaks', 'regions_of',
-           'kernel_result', 'kernel_profile']
+           'kernel_result', 'kernel_profile', 'StepOperationCosts', 'other_phase', 'KernelStepObserver',
+           'KernelStepRows', 'step_kernels_measured', 'step_kernel_profile']
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
 import torch
 from fastcore.basics import patch
 from typing import NamedTuple
-from .core import device_name, model_dtype, walk
+from .core import device_name, held, model_dtype, walk
 from .costs import CostMode, Costs, ModuleCost, counted
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling
 from .inductor import inductor_options, kernel_listener, recompiled
 from .observe import Observer, time_forwards
 from .peaks import HardwarePeaks
-from .recheck import Retimer, recheck
+from .alone import Retimer, recheck
 from .regions import visible
 from .matching import bare
 from .results import Roofline, circumstances, inside
@@ -28,6 +29,10 @@ from .rows import roofline_point, sum_rows
 from .settings import one_at_a_time
 from .state import undisturbed
 from .subject import Subject
+from .phases import StepMode, counted_step
+from .place import Place
+from .step import training
+from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed'   # of a `ModuleCost`, in FLOP
@@ -384,3 +389,77 @@ def kernel_profile(
     about = circumstances(s.model, s.sample, device, model_dtype(s.model),
         threads=torch.get_num_threads(), device_name=device_name(device))
     return kernel_result(made, peaks, about, breaks), made
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #3ab3fe21
+class StepOperationCosts(NotingNames, StepMode):
+    "Counts a step by place and name of operations"
+    @property
+    def place(self): return Place(self.phase, self.at)
+
+def other_phase(place:Place)->list: # of `Place`
+    "Where else a module's work may be done"
+    return [Place(phase, place.name) for phase in ('forward', 'backward') if phase!=place.phase]
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #399c1a7c
+class KernelStepObserver(MarkingKernels, StepObserver):
+    "Times training steps, with marks at the calls of modules and kernels or without"
+    def __init__(self, step, device, modules,
+        regions:dict, # name → compiled module
+        instead:dict, # name → what is called in its place, where there are marks
+    ):
+        super().__init__(step.model, step, device, modules, instead)
+        self.nodes.holders |= {id(p): n for n,m in regions.items() for p in held(m, '_parameters')}
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #a909ca1e
+class KernelStepRows(KernelRows):
+    "Rows of what was counted and timed in steps"
+    what = 'step'
+    def __init__(self, step, *args):
+        self.step = step
+        super().__init__(*args)
+    def place(self, phase, module): return Place(phase, module)
+    def beside(self, place): return other_phase(place)
+    def inside(self, place): return None if place.name.startswith('(') else super().inside(place.name)
+    def of_kernel(self, k, launch, peaks):
+        row = super().of_kernel(k, launch, peaks)
+        row.phase, row.recomputed = launch.phase, self.shares.done[launch]['recomputed']
+        return row
+    def rests(self):
+        found = [self.of_rest(n, phase) for phase in ('forward', 'backward') for n in self.regions]
+        return [r for r in found if r.flops or any(r.samples)]
+    def of_place(self, place, cost, peaks):
+        told = self.costs, self.forwards, peaks, self.modules, self.step
+        return step_point(place, cost, *told, self.middle, self.forward_s)
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #8bc388a2
+def step_kernels_measured(
+    step, # `Step` of a model with compiled regions
+    device:torch.device, warmup:int, steps:int, # untimed and timed steps
+)->tuple: # `KernelStepRows`, what breaks graphs, `Footprint`
+    "What compiled regions of a model do and take in a step, by kernel"
+    modules, everything, regions = visible(step.model), walk(step.model), regions_of(step.model)
+    rec, mode = Recorder(everything), StepOperationCosts()
+    instead = {n: recompiled(rec, n, m) for n,m in regions.items()}
+    o = KernelStepObserver(step, device, modules, regions, instead)
+    try:
+        step.rehearse()
+        with compiling(rec), o.marks, o.backward(): o.forward(), o.forward()
+        launches, costs = o.launches(), counted_step(step, everything, mode)
+        taken = time_forwards(o, device, warmup, steps)
+    finally: rec.forget()
+    made = KernelStepRows(step, costs, mode.by_name, rec, launches, taken, modules, regions)
+    return made, rec.breaks, step_memory(step, modules, device)
+
+# %% ../nbs/analysis/compiled_kernels.ipynb #3d6799e6
+def step_kernel_profile(
+    s:Subject, loss, optimizer, device, clip, scaler, warmup, steps, # of `RooflineAnalyzer.profile_step_kernels`
+)->tuple: # `Roofline`, and the `KernelStepRows` that it was made of
+    "Measure every kernel of compiled regions in a training step, and what is outside of them"
+    regions_of(s.model)
+    with one_at_a_time:
+        device, precision = s.run_device(device), s.precision()
+        with training(s.model, s.sample, loss, optimizer, device, clip, scaler) as step, precision:
+            made, breaks, memory = step_kernels_measured(step, device, warmup, steps)
+            peaks = kernel_peaks(s, made, step, device, counted_step, StepRetimer)
+            about = step_about(s, step, device)
+    return kernel_result(made, peaks, about, breaks, memory), made

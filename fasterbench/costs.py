@@ -21,11 +21,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .boundary import only_new
 from .collectives import row_name, wait_for, watching_collectives
 from .core import held, model_device, tensors
-from .graphs import before_graphs, capturing
+from .regions import before_graphs, capturing, eager, visible, watching
 from .nodes import Nodes, Scope
 from .paper import in_parts, on_paper, resolved, without_data
 from .places import CallMoves
-from .regions import eager, visible, watching
 from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import functional_libraries, register_cost, rule_for

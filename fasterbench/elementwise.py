@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created', 'prims_moved', 'view_copies', 'looked_up_ops',
-           'free', 'stored', 'by_output', 'by_input', 'rules_of', 'clamp_flops', 'accumulated', 'renorm_bytes']
+           'free', 'stored', 'by_output', 'by_input', 'rules_of', 'clamp_flops', 'accumulated', 'renorm_bytes',
+           'overwritten_bytes', 'foreach_rule', 'update_step_bytes', 'per_weight']
 
 # %% ../nbs/counting/elementwise.ipynb #36bee31e
 from functools import partial
 import torch
-from .registry import free_rule, is_complex, is_float, none, rule, rules
+from .registry import Rule, free_rule, is_complex, is_float, none, rule, rules
 from .traffic import Move, named_elements, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes
 from .traffic import element_size, first, flat, lookup_bytes, masked_bytes, no_bytes, noted, output_bytes
-from .traffic import template_bytes, update_bytes
+from .traffic import template_bytes, update_bytes, io_bytes, numel
 
 # %% ../nbs/counting/elementwise.ipynb #62b10829
 def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
@@ -255,3 +256,70 @@ free = """
 
 for n in free.split(): rules['aten', n] = free_rule
 for n in 'maximum_value minimum_value _make_token _sink_tokens'.split(): rules['prims', n] = free_rule
+
+# %% ../nbs/counting/elementwise.ipynb #52683d77
+def _nth(x, i, name):
+    "What an argument is for the tensor at `i`"
+    if isinstance(x, (list, tuple)): return x[i]
+    return x[i] if name=='scalars' and isinstance(x, torch.Tensor) else x
+
+def _calls(func, args, kwargs, out):
+    "The arguments and the result of the twin, tensor by tensor"
+    given = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+    results = out or given.pop('out', None) or given['self']
+    by_name = {'alpha', 'value'} | ({'scalars'} if 'addc' in func._opname else set())
+    for i,result in enumerate(results):
+        each = {k:_nth(v, i, k) for k,v in given.items()}
+        named = {'value' if k=='scalars' else k: each.pop(k) for k in by_name if k in each}
+        named = {k: None if isinstance(v, torch.Tensor) else v for k,v in named.items()}   # other than 1
+        yield tuple(each.values()), named, result
+
+# %% ../nbs/counting/elementwise.ipynb #9cb6c78f
+def overwritten_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of an operation on lists that overwrites the first unread"
+    return io_bytes(func, args, kwargs, out, {0: (0, None)})
+
+def foreach_rule(
+    func:torch._ops.OpOverload, # `_foreach_…`
+    twin:Rule, # of what it does with each tensor
+)->Rule:
+    "The rule of an operation on lists of tensors: what its twin costs, tensor by tensor"
+    def flops(args, kwargs, out): return sum(twin.flops(*c) for c in _calls(func, args, kwargs, out))
+    unread = func._opname in ('_foreach_copy_', '_foreach_zero_')
+    return twin._replace(flops=flops, bytes=overwritten_bytes if unread else io_bytes)
+
+# %% ../nbs/counting/elementwise.ipynb #2c01b051
+rule('_foreach_powsum')(by_input(2))
+rule('_amp_update_scale')(by_input(1))   # the scale, times a factor
+# is it finite? times the inverse of the scale
+rule('_amp_foreach_non_finite_check_and_unscale')(by_input(2));
+
+# %% ../nbs/counting/elementwise.ipynb #452c6f58
+def _given(kwargs): return (kwargs.get('grad_scale') is not None) + bool(kwargs.get('maximize'))
+def _decay(kwargs): return 2*(kwargs['weight_decay']!=0)
+
+def update_step_bytes(func, args, kwargs, out)->int: # bytes
+    "`io_bytes` of a fused optimizer, whose gradients are written only if they are scaled"
+    return io_bytes(func, args, kwargs, out, {1: (None, 0)} if kwargs.get('grad_scale') is None else {})
+
+def per_weight(names):
+    "Puts a formula of keyword arguments, FLOPs for each weight, into the table"
+    def put(f): rule(names, bytes=update_step_bytes)(lambda args, kwargs, out: f(kwargs)*numel(args[0]))
+    return put
+
+# %% ../nbs/counting/elementwise.ipynb #58c4fec7
+@per_weight('_fused_adam')
+def _adam(kwargs): return 14 + bool(kwargs['amsgrad']) + _decay(kwargs) + _given(kwargs)
+
+@per_weight('_fused_adamw')
+def _adamw(kwargs): return 16 + bool(kwargs['amsgrad']) + _given(kwargs)
+
+# %% ../nbs/counting/elementwise.ipynb #35992ec7
+@per_weight('_fused_adagrad')
+def _adagrad(kwargs): return 7 + _decay(kwargs) + _given(kwargs)
+
+# %% ../nbs/counting/elementwise.ipynb #a8e5913e
+@per_weight('_fused_sgd')
+def _sgd(kwargs):
+    later = kwargs['momentum']!=0 and not kwargs['is_first_step']
+    return 2 + _decay(kwargs) + _given(kwargs) + later*(2 + (kwargs['dampening']!=0)) + 2*bool(kwargs['nesterov'])

@@ -15,11 +15,10 @@ from fastcore.basics import patch
 from torch import nn
 from .core import held, si
 from .layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
-from .paper_ranks import check_alone, paper_rank
+from .shards import check_alone, is_dtensor, paper_rank
 from .peaks import HardwarePeaks
 from .plans import plan_lines, plans
 from .results import Roofline
-from .shards import is_dtensor
 
 # %% ../nbs/analysis/mesh_steps.ipynb #ff30837d
 def data_exchanges(

@@ -24,7 +24,7 @@ from .core import as_text, first_line, held, model_dtype, resolve_dtype, so_many
 from .core import to_dtype
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range
 from .samples import sample_of, timm_sample
-from .saved import check_kind
+from .options import check_kind
 from .state import own_error
 from .sweep import resized
 from .timing import check_count

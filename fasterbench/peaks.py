@@ -24,8 +24,7 @@ from .timing import check_count
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock, processor_id
 from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quiet
-from .kernels import measurable
-from .arithmetic import Arithmetic, Data, case_rates, compute_ceiling, square
+from .kernels import Arithmetic, Data, case_rates, compute_ceiling, measurable, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .consistency import finite, positive
 from .link_probes import all_or_none, group_backend, measure_link, most_of_ranks, named_groups

@@ -15,11 +15,10 @@ from functools import cached_property
 from torch.autograd import set_multithreading_enabled
 from .collectives import watching_collectives
 from .costs import CostMode, Costs, hides
-from .graphs import before_graphs
+from .regions import before_graphs, eager, visible, watching
 from .place import Place, above, phases
 from .nodes import Nodes, backward_parts, recomputed_parts
 from .places import PlacedMoves
-from .regions import eager, visible, watching
 from .step import optimizer_parameters
 
 # %% ../nbs/counting/phases.ipynb #30b38ef1

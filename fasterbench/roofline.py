@@ -12,21 +12,19 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
-from .alone import flushing_bytes, time_alone
+from .alone import flushing_bytes, recheck, time_alone
 from .compiled import join_compiled
-from .compiled_kernels import kernel_profile
-from .compiled_steps import step_kernel_profile
+from .compiled_kernels import kernel_profile, step_kernel_profile
 from .core import Call, as_text, device_name, model_dtype, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output
-from .distributed import agreement, together, with_ranks
+from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
 from .layouts import Layout
 from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
 from .observe import Observer, time_forwards, warn_other_path
 from .paper import on_paper
 from .paper_steps import step_estimate
 from .peaks import HardwarePeaks, clear_peaks_cache, measure_peaks
-from .recheck import recheck
 from .regions import visible
 from .results import Comparison, Roofline, circumstances
 from .roof import peaks_of
@@ -34,7 +32,6 @@ from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_ki
 from .rows import roofline_point, sum_rows, warn_no_ceiling
 from .settings import one_at_a_time
 from .state import undisturbed
-from .subject import Subject, check_first, check_request, counted_device
 from .subject import paper_request, paper_rows, weight_bytes
 from .tables import framed
 from .timing import check_count

@@ -11,14 +11,12 @@ from functools import cache
 import torch
 from textwrap import wrap
 from torch.utils.flop_counter import flop_registry
-from . import elementwise, formulas, gradient_losses, gradient_products, gradients, matrices, products
-from . import quantized, updates
-from .elementwise import by_output
+from . import elementwise, formulas, gradients, products
+from .elementwise import by_output, foreach_rule
 from .paper import in_cpp
 from .products import torch_rule
 from .registry import Rule, free_rule, named_rule, rules
 from .traffic import added_up, io_moves, noted
-from .updates import foreach_rule
 
 # %% ../nbs/counting/rules.ipynb #bf244819
 registered = {}   # operation or overload → `Rule`, of operations from elsewhere

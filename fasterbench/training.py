@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import device_name, first_line, model_dtype
-from .distributed import agreement, together, with_ranks
+from .subject import Subject, agreement, together, with_ranks
 from .allocations import allocator_of, measured_footprint, step_footprint
 from .footprint import Footprint
 from .observe import Observer, time_forwards
@@ -24,13 +24,12 @@ from .phases import StepCosts, StepMode, counted_step, followed, group_name
 from .place import Place
 from .phases import place_of_part, told_groups
 from .place import phases
-from .recheck import Retimer, recheck
+from .alone import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
 from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows
 from .settings import one_at_a_time
 from .step import loss_of, training
-from .subject import Subject
 from .utilization import language_facts
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
