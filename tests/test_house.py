@@ -1,15 +1,31 @@
-"Which module needs which: no circles, and what has to stay light does"
+"Which module needs which: no circles, no private names of others, views without sources; what has to stay light does"
 import subprocess, sys
 
 import networkx as nx
 import pytest
 from form import too_long
-from house import circles, drawn
+from house import circles, defined_twice, drawn
 from notebooks import notebooks, top
 
 def test_no_circles():
     found = [' '.join(o) for o in circles(drawn()[0])]
     assert not found, 'these need each other: ' + '; '.join(found)
+
+def test_private_names_stay_at_home():
+    taken = drawn()[1]
+    assert not taken, '; '.join(taken)
+
+def test_each_public_name_is_defined_once(): assert not defined_twice()
+
+# What shows a result takes it by its fields: it imports none of the modules that make results
+views = 'tables report page plot files display differences arrows across beside chart bars sheets roofs marks labels'.split()
+makers = 'results roofline training compiled compiled_kernels mesh_steps paper_steps language meshes ncu sweep'.split()
+
+def test_views_need_no_source():
+    graph, _ = drawn()
+    assert {*views, *makers}<=set(graph)
+    found = [f'{v} leads to {m}' for v in views for m in sorted(nx.descendants(graph, v) & {*makers})]
+    assert not found, '; '.join(found)
 
 def needs(tmp_path, **texts):
     "The graph of a package of these modules"
