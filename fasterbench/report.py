@@ -226,11 +226,12 @@ def _fused_lines(r):
 
 # %% ../nbs/visualization/report.ipynb #996c18ba
 def _rank_lines(r):
-    "How long a forward or step takes on each rank"
+    "How many ranks there are, and how long a forward or step takes on each if they were timed"
     if not r.ranks: return []
+    own = f"; this is rank {r.about['rank']}" if 'rank' in r.about else ''
+    if any(o.totals is None for o in r.ranks): return [f"ranks        {len(r.ranks)}{own}"]
     times = [o.totals.mean_s for o in r.ranks]
     def on(s): return f"{si(s, 's')} on rank {times.index(s)}"
-    own = f"; this is rank {r.about['rank']}" if 'rank' in r.about else ''
     each = f"a {r.what} takes {si(median(times), 's')} (median), {on(min(times))} to {on(max(times))}"
     return [f"ranks        {len(times)}: {each}{own}"]
 
