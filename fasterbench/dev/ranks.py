@@ -21,9 +21,13 @@ rank, world = dist.get_rank(), dist.get_world_size()
 
 _after = """
 import os, sys
+from torch.distributed.distributed_c10d import _get_default_store
+store, own, ranks = _get_default_store(), dist.get_rank(), dist.get_world_size()
 dist.barrier()
 dist.destroy_process_group()
 sys.stdout.flush(); sys.stderr.flush()
+if own: store.set(f'{own} is done', 'yes')
+else: store.wait([f'{i} is done' for i in range(1, ranks)])   # they meet where rank 0 listens: it ends last
 os._exit(0)   # a thread of the backend that still lets go of a tensor would abort an interpreter that is ending
 """
 
