@@ -4,6 +4,7 @@
 """
 import ast, sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -43,6 +44,7 @@ def named(node, package, known):
     texts = [o.value for o in ast.walk(node) if isinstance(o, ast.Constant) and isinstance(o.value, str)] if loads or table else []
     return {o for t in texts if (o := t.removeprefix(f'{package}.').lstrip('.')) in known}
 
+@cache
 def drawn(package=top/'fasterbench'):
     "The graph of imports (from who needs to what is needed), and the private names that cross from one module to another"
     known, graph, private = modules(package), nx.DiGraph(), []
