@@ -106,11 +106,7 @@ def profile(self:RooflineAnalyzer,
             threads=torch.get_num_threads(), device_name=device_name(device))
         rows, totals = self._join(costs, forwards, peaks, alone, modules)
         made = with_ranks(Roofline(rows, 'measured', peaks, totals, about, boundaries=costs.boundaries), forwards, met)
-    self.results, self.costs = made, costs
-    warn_unknown(costs)
-    warn_no_ceiling(self.results, peaks)
-    warn_other_path(costs, forwards)
-    return self.results
+    return self._kept(made, costs, costs, forwards)
 
 # %% ../nbs/analysis/roofline.ipynb #403a9bcc
 @patch
@@ -127,6 +123,16 @@ def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad, met=N
         peaks = self._rechecked(costs, forwards, peaks, run, device, modules, met)
         alone = time_alone(run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}
     return costs, forwards, peaks, alone, modules
+
+# %% ../nbs/analysis/roofline.ipynb #12fe1818
+@patch
+def _kept(self:RooflineAnalyzer, made, costs, seen, ran, what='forward')->Roofline: # seen: costs of what `ran`
+    "The result of a profile; gives its warnings"
+    self.results, self.costs = made, costs
+    warn_unknown(costs)
+    warn_no_ceiling(made, made.peaks)
+    warn_other_path(seen, ran, what)
+    return made
 
 # %% ../nbs/analysis/roofline.ipynb #71c7a22c
 @patch
@@ -214,6 +220,24 @@ def _divided(self:RooflineAnalyzer, over):
     "A context that gives what divides a model in a mesh; `None`: it stays whole"
     return nullcontext() if over is None else self.dividing(over[0])
 
+# %% ../nbs/analysis/roofline.ipynb #a5d1d57f
+@patch
+def _asked(self:RooflineAnalyzer, peaks, dtype, weights, mesh, links, train=False):
+    "The peaks, dtype, size of weights and mesh of an estimate, checked"
+    peaks = self.asked if peaks is None else peaks
+    dtype, size = paper_request(self.sample, peaks, dtype, weights)
+    over, peaks = self.asked_mesh(mesh, links, peaks_of(peaks, dtype or model_dtype(self.model)), train)
+    return peaks, dtype, size, over
+
+@patch
+def _estimated(self:RooflineAnalyzer, rows, costs, over, what)->Roofline: # what: the method, which errors name
+    "The rows of an estimate, of all ranks where there is a mesh; gives its warnings"
+    check_ceilings(rows, rows.peaks, what)
+    self.estimated, self.costs = rows, costs
+    warn_unknown(costs)
+    warn_no_ceiling(rows, rows.peaks)
+    return rows if over is None else self.on_mesh(rows, costs, *over)
+
 # %% ../nbs/analysis/roofline.ipynb #19879086
 @patch
 def estimate(self:RooflineAnalyzer,
@@ -228,17 +252,10 @@ def estimate(self:RooflineAnalyzer,
     links=None, # over what they exchange data, as `layouts.links_of` takes it
 )->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
-    peaks = self.asked if peaks is None else peaks
-    dtype, size = paper_request(self.sample, peaks, dtype, weights)
-    peaks = peaks_of(peaks, dtype or model_dtype(self.model))
-    over, peaks = self.asked_mesh(mesh, links, peaks)
+    peaks, dtype, size, over = self._asked(peaks, dtype, weights, mesh, links)
     with self._divided(over) as divide: counted = self.count_on_paper(peaks, dtype, size, divide)
     rows = self.placed(counted, peaks, dtype)
-    check_ceilings(rows, peaks, 'estimate')
-    self.estimated, self.costs = rows, counted[0]
-    warn_unknown(self.costs)
-    warn_no_ceiling(rows, peaks)
-    return rows if over is None else self.on_mesh(rows, counted[0], *over)
+    return self._estimated(rows, counted[0], over, 'estimate')
 
 # %% ../nbs/analysis/roofline.ipynb #457a51ef
 @patch
@@ -261,11 +278,7 @@ def profile_step(self:RooflineAnalyzer,
     more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
     if kernels: return self.profile_step_kernels(loss, optimizer, **more)
     made, costs, taken = step_profile(self, loss, optimizer, **more, ranks=ranks, timeout=timeout)
-    self.results, self.costs = made, costs
-    warn_unknown(costs)
-    warn_no_ceiling(made, made.peaks)
-    warn_other_path(costs, taken, 'step')
-    return made
+    return self._kept(made, costs, costs, taken, 'step')
 
 # %% ../nbs/analysis/roofline.ipynb #70e94315
 @patch
@@ -283,18 +296,11 @@ def estimate_step(self:RooflineAnalyzer,
     mesh=None, links=None, # of `estimate`: many devices, and over what they exchange data
 )->Roofline: # with a `phase` for each row
     "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
-    peaks = self.asked if peaks is None else peaks
     if tokens is not None: check_count('tokens', tokens, 1)
-    dtype, _ = paper_request(self.sample, peaks, dtype, None)
-    peaks = peaks_of(peaks, dtype or model_dtype(self.model))
-    over, peaks = self.asked_mesh(mesh, links, peaks, train=True)
+    peaks, dtype, _, over = self._asked(peaks, dtype, None, mesh, links, train=True)
     with self._divided(over) as divide:
         rows, costs = step_estimate(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
-    check_ceilings(rows, peaks, 'estimate_step')
-    self.estimated, self.costs = rows, costs
-    warn_unknown(costs)
-    warn_no_ceiling(rows, peaks)
-    return rows if over is None else self.on_mesh(rows, costs, *over)
+    return self._estimated(rows, costs, over, 'estimate_step')
 
 # %% ../nbs/analysis/roofline.ipynb #5a52c216
 @patch
@@ -307,7 +313,8 @@ def profile_kernels(self:RooflineAnalyzer,
 )->Roofline:
     "Measure every kernel of compiled regions, and the modules outside of them"
     check_request(warmup, steps, grad=grad)
-    return self._with_kernels(*kernel_profile(self, device, warmup, steps, grad))
+    made, of = kernel_profile(self, device, warmup, steps, grad)
+    return self._kept(made, of.costs, of.seen(), of.forwards, of.what)
 
 @patch
 def profile_step_kernels(self:RooflineAnalyzer,
@@ -322,16 +329,8 @@ def profile_step_kernels(self:RooflineAnalyzer,
 )->Roofline: # with a `phase` for each row
     "Measure every kernel of compiled regions in a training step, and what is outside of them"
     check_request(warmup, steps)
-    return self._with_kernels(*step_kernel_profile(self, loss, optimizer, device, clip, scaler, warmup, steps))
-
-@patch
-def _with_kernels(self:RooflineAnalyzer, made, rows)->Roofline: # rows: `KernelRows` of which it was made
-    "The result of kernels; gives its warnings"
-    self.results, self.costs = made, rows.costs
-    warn_unknown(rows.costs)
-    warn_no_ceiling(made, made.peaks)
-    warn_other_path(rows.seen(), rows.forwards, rows.what)
-    return made
+    made, of = step_kernel_profile(self, loss, optimizer, device, clip, scaler, warmup, steps)
+    return self._kept(made, of.costs, of.seen(), of.forwards, of.what)
 
 # %% ../nbs/analysis/roofline.ipynb #eaeabdfd
 @patch
