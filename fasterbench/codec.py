@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Amount', 'Ratio', 'Data', 'ways', 'field_types', 'optional_fields', 'size_limit', 'many', 'pictures', 'refuse', 'Way',
            'reader', 'decoded', 'encoded', 'check_format', 'part', 'paired', 'json_line', 'json_lines', 'fitting',
-           'read_json', 'load_json', 'check_ending']
+           'read_json', 'load_json', 'check_ending', 'write_as']
 
 # %% ../nbs/results/codec.ipynb #6f5a33e7
 import json, math, sys
@@ -18,7 +18,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
-from .core import as_text
+from .core import as_text, write_file
 
 # %% ../nbs/results/codec.ipynb #be5ece99
 def refuse(where:str, value, what:str):
@@ -127,8 +127,8 @@ def reader(
 def _names(cls): return tuple(f.name for f in fields(cls)) if is_dataclass(cls) else getattr(cls, '_fields', ())
 
 def _needed(cls):
-    if (said := [optional_fields[c] for c in cls.__mro__ if c in optional_fields]):
-        return [k for k in _names(cls) if k not in said[0]]
+    may_lack = next((optional_fields[c] for c in cls.__mro__ if c in optional_fields), None)
+    if may_lack is not None: return [k for k in _names(cls) if k not in may_lack]
     if not is_dataclass(cls): return [k for k in cls._fields if k not in cls._field_defaults]
     return [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
 
@@ -275,3 +275,11 @@ def check_ending(
     if end not in pictures or find_spec('kaleido'): return end
     raise ValueError(f"path={str(path)!r}: pictures are written by kaleido, which is not installed: "
         "pip install kaleido")
+
+def write_as(
+    o, # what a file is written of
+    path:str|Path, # of the file, whose ending says the format
+    formats:dict, # ending → function of `o` that gives the file's text or bytes
+)->Path:
+    "Write an object in the format that the file's ending says, all of it or nothing"
+    return write_file(path, formats[check_ending(path, formats)](o))

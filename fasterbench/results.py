@@ -21,11 +21,11 @@ from .beside import Phases, side_by_side
 from .columns import kinds
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
 from .compare import ratio, ratio_interval
-from .core import call_args, si, write_file
+from .core import call_args, si
 from .differences import as_html_table, comparison_formats, comparison_text, pair_columns, pairs_markdown
 from .differences import pairs_table, print_comparison, read_comparison
 from .display import as_output
-from .codec import check_ending
+from .codec import write_as
 from .files import formats, read_result, result_of, result_record
 from .grouping import common, eager_sum, group_key, inside, joined
 from .peaks import software
@@ -297,7 +297,7 @@ def save(self:Roofline,
     path:str|Path, # of the file; its ending is one of `formats`
 )->Path:
     "Write the result to a file, all of it or nothing"
-    return write_file(path, formats[check_ending(path, formats)](self))
+    return write_as(self, path, formats)
 
 @patch(cls_method=True)
 def load(cls:Roofline,
@@ -456,7 +456,7 @@ def save(self:Comparison,
     path:str|Path, # of the file; its ending is one of `comparison_formats`
 )->Path:
     "Write the comparison to a file, all of it or nothing"
-    return write_file(path, comparison_formats[check_ending(path, comparison_formats)](self))
+    return write_as(self, path, comparison_formats)
 
 @patch(cls_method=True)
 def load(cls:Comparison,

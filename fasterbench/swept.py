@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 from fastcore.basics import patch
-from .codec import check_ending, check_format, decoded, fitting, json_line, json_lines, load_json, many, part
+from .codec import check_format, decoded, fitting, json_line, json_lines, load_json, many, part, write_as
 from .columns import Column, of_step, picked
-from .core import any_console, as_text, is_number, si, value_text, write_file
+from .core import any_console, as_text, is_number, si, value_text
 from .crossings import crossings_in
 from .files import as_json, shown_formats
 from .operations import arithmetic_intensity
@@ -371,7 +371,7 @@ def save(self:Sweep,
     path:str|Path, # of the file; its ending is one of `sweep_formats`
 )->Path:
     "Write the sweep to a file, all of it or nothing"
-    return write_file(path, sweep_formats[check_ending(path, sweep_formats)](self))
+    return write_as(self, path, sweep_formats)
 
 # %% ../nbs/results/swept.ipynb #df8ee07a
 def sweep_of(
