@@ -6,11 +6,11 @@
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
            'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
            'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'captured_in', 'in_cell', 'si',
-           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'any_console', 'write_file',
+           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file',
            'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
-import codecs, copy, html, math, os, platform, secrets, shutil, sys
+import codecs, copy, html, math, os, platform, secrets, shutil, sys, warnings
 from collections.abc import Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
 from contextlib import contextmanager
@@ -306,6 +306,14 @@ def value_text(value)->str:
 def first_line(e:BaseException)->str:
     "The first line of what an error says; its class where that is empty"
     return (str(e).splitlines() or [''])[0] or type(e).__name__
+
+# %% ../nbs/core/core.ipynb #df3f6bd3
+def warn(text:str):
+    "Warn about the line outside of this package that led here"
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get('__name__', '').partition('.')[0] in ('fasterbench', 'contextlib'):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 # %% ../nbs/core/core.ipynb #d10c48f9
 _spelled = {'≥': '>=', '↑': '^', '…': '...', '–': '-', '×': 'x', '·': '.', 'µ': 'u'}

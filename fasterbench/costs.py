@@ -8,7 +8,7 @@ __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', '
            'count_forward', 'counted', 'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in', 'register_cost']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
-import re, warnings
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from contextlib import contextmanager, nullcontext
@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import only_new
 from .collectives import row_name, wait_for, watching_collectives
-from .core import held, model_device, tensors
+from .core import held, model_device, tensors, warn
 from .regions import before_graphs, capturing, eager, visible, watching
 from .nodes import Nodes, Scope
 from .paper import in_parts, on_paper, resolved, without_data
@@ -483,8 +483,7 @@ def warn_unknown(costs):
     replays = [k for k in costs.unknown if k.endswith('.replay')]
     rules = ["`fasterbench.register_cost` takes their FLOPs and bytes"]*(len(replays)<len(costs.unknown))
     why = ["What a graph replays is not dispatched, and so not counted"]*bool(replays)
-    if which: warnings.warn(f"no cost is known for {which}; rows with these are undefined. {'. '.join(rules + why)}",
-        stacklevel=3)
+    if which: warn(f"no cost is known for {which}; rows with these are undefined. {'. '.join(rules + why)}")
 
 # %% ../nbs/counting/costs.ipynb #efb38bce
 def count_costs(

@@ -7,7 +7,7 @@ __all__ = ['own_times', 'all_entered', 'Observer', 'Forwards', 'warm_up', 'time_
            'time_forwards', 'other_paths', 'warn_other_path']
 
 # %% ../nbs/analysis/observe.ipynb #6e54cd90
-import time, warnings
+import time
 import numpy as np, torch
 from collections import Counter, defaultdict
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
 from .collectives import distributed, row_name, wait_for
-from .core import progress
+from .core import progress, warn
 from .exchanges import ExchangeTimer
 from .nodes import Nodes, BackwardPart, Scope
 from .regions import visible, watching
@@ -282,6 +282,5 @@ def warn_other_path(costs, forwards, what='forward'):
     n = len(forwards.paths)
     odd = [f"{called(o)} in {n - k}" for o,k in other_paths(costs, forwards).items()]
     some = ', '.join(odd[:5]) + (', …' if odd[5:] else '')
-    if odd: warnings.warn(f"not all of the {n} timed {what}s took the path of the counted one: "
-        f"more or less often than counted they called {some}; the utilization of these rows is of the other {what}s",
-        stacklevel=3)
+    if odd: warn(f"not all of the {n} timed {what}s took the path of the counted one: "
+        f"more or less often than counted they called {some}; the utilization of these rows is of the other {what}s")

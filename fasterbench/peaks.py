@@ -9,7 +9,7 @@ __all__ = ['ceiling_names', 'check_sizes', 'check_seconds', 'ceilings', 'once_mo
            'datasheet_peaks', 'dtype_name']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
-import platform, re, time, warnings
+import platform, re, time
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from . import __version__
-from .core import device_name, progress, resolve_device, resolve_dtype, si
+from .core import device_name, progress, resolve_device, resolve_dtype, si, warn
 from .settings import float32_precision, one_at_a_time
 from .timing import check_count
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
@@ -408,8 +408,8 @@ def _checked_names(dtype, device, tf32, matmul_size, bandwidth_mb, warmup, steps
     check_sizes(names, device, matmul_size, bandwidth_mb)
     return names
 
-def _say_doubts(p): # stacklevel: who called `measure_peaks`
-    for k,why in p.doubts.items(): warnings.warn(f"the ceiling in {k} is hard to believe: {why}", stacklevel=3)
+def _say_doubts(p):
+    for k,why in p.doubts.items(): warn(f"the ceiling in {k} is hard to believe: {why}")
 
 # %% ../nbs/hardware/peaks.ipynb #c8bc5611
 def measure_peaks(

@@ -9,14 +9,14 @@ __all__ = ['beside_kernels', 'RooflinePoint', 'with_phase', 'quoted', 'ceiling_f
            'memory_pct', 'known_rows', 'balance', 'main_dtype', 'check_ceilings']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
-import re, warnings
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from statistics import fmean
 import torch
 from fastcore.basics import patch
 from .columns import columns
-from .core import as_text, held
+from .core import as_text, held, warn
 from .kernels import measurable
 from .links import bus_factors
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
@@ -411,8 +411,7 @@ def warn_no_ceiling(
         more = f"; measure_peaks(dtype=[…, {dtype_name(own)!r}]) measures it too" if own and measurable(own) else ''
         why = peaks.unsupported.get(k, f"the peaks hold {', '.join(peaks.compute_peaks)}{more}")
         where = as_text(name) or 'the model'
-        warnings.warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}",
-            stacklevel=3)
+        warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}")
 
 # %% ../nbs/results/rows.ipynb #8fcfe78e
 def memory_pct(

@@ -7,11 +7,11 @@ __all__ = ['switches', 'one_at_a_time', 'same_rng', 'num_threads', 'tf32_allowed
            'same_settings', 'Interrupts', 'ForkSafeLock']
 
 # %% ../nbs/core/settings.ipynb #8cd976f2
-import os, random, signal, sys, threading, warnings
+import os, random, signal, sys, threading
 import numpy as np, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
-from .core import first_line
+from .core import first_line, warn
 
 # %% ../nbs/core/settings.ipynb #3345d7ff
 @contextmanager
@@ -172,7 +172,7 @@ def report(
         if not isinstance(e, Exception): raise e
     what = 'not put back as it was: ' + '; '.join(f'{k} ({first_line(e)})' for k,e in failed)
     if not quietly: raise RuntimeError(what) from failed[0][1]
-    warnings.warn(what, stacklevel=3)
+    warn(what)
 
 # %% ../nbs/core/settings.ipynb #332883d8
 @contextmanager

@@ -8,7 +8,7 @@ __all__ = ['told_again', 'switch_to_evaluation', 'evaluating', 'on_device', 'cop
            'undisturbed']
 
 # %% ../nbs/core/state.ipynb #35a5667e
-import copy, inspect, sys, warnings
+import copy, inspect, sys
 import torch
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensor
 from typing import Iterator
 from .collectives import wait_for
 from .core import as_text, call_args, captured_in, check_initialized, extent, first_line, held, home
-from .core import leaves, mapped, model_device, tensors, to_device, walk
+from .core import leaves, mapped, model_device, tensors, to_device, walk, warn
 from .regions import eager, next_iteration
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import stored_plainly, twin, unwrapped
@@ -113,8 +113,8 @@ def _own_copy(o, memo, uncopied):
 
 def warn_uncopied(names): # names: of types, each with the error of its copy
     "One warning that names what every forward was given as the one before left it"
-    if names: warnings.warn("can't be copied, so that every forward was given the same, set back as far as it can be "
-        f"reached: {', '.join(names)}", stacklevel=4)
+    if names: warn("can't be copied, so that every forward was given the same, set back as far as it can be "
+        f"reached: {', '.join(names)}")
 
 # %% ../nbs/core/state.ipynb #16589c8a
 def _kept_copies(model, sample):

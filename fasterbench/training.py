@@ -8,14 +8,14 @@ __all__ = ['PlaceWithoutCall', 'StepObserver', 'timed_as_part', 'kind_in', 'done
            'step_about']
 
 # %% ../nbs/analysis/training.ipynb #49a0eb38
-import torch, warnings
+import torch
 from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
-from .core import device_name, first_line, model_dtype
+from .core import device_name, first_line, model_dtype, warn
 from .subject import Subject, agreement, together, with_ranks
 from .allocations import allocator_of, measured_footprint, step_footprint
 from .footprint import Footprint
@@ -208,7 +208,7 @@ def if_told(count, *args)->Footprint|None:
     try: return count(*args)
     except RuntimeError as e:
         if 'saved tensor hooks' not in str(e): raise
-        warnings.warn(f"what the step holds is not known: {first_line(e)}", stacklevel=4)
+        warn(f"what the step holds is not known: {first_line(e)}")
 
 def step_memory(
     step, # `Step`
