@@ -1,5 +1,5 @@
 "Which module needs which: no circles, no private names of others, views without sources; what has to stay light does"
-import subprocess, sys
+import re, subprocess, sys
 
 import networkx as nx
 import pytest
@@ -88,3 +88,14 @@ def test_names_of_the_top_level_are_there():
 
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
 def test_lines_and_cells_are_short(path): assert not [*too_long(path)]
+
+def test_names_that_scripts_import_are_there():
+    "Scripts that only other machines run, and code in their strings, import what the package defines"
+    texts = {p: p.read_text(encoding='utf-8') for o in ('benchmarks', 'scripts', 'tests') for p in sorted((top/o).glob('*.py'))}
+    said = {(p.name, *m) for p,t in texts.items() for m in re.findall(r'^\s*from (fasterbench[\w.]*) import (\w[\w ,]*)$', t, re.M)}
+    names = sorted({(p, m, o.split(' as ')[0].strip()) for p,m,some in said for o in some.split(',')})
+    code = f"""from importlib import import_module
+from importlib.util import find_spec
+def there(m, o): return hasattr(import_module(m), o) or find_spec(f'{{m}}.{{o}}')
+print([o for o in {names} if not there(*o[1:])])"""
+    assert len(names)>100 and fresh(code)=='[]'
