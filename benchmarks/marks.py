@@ -32,7 +32,8 @@ from tqdm import tqdm
 
 import coverage, transformers_estimates
 from fasterbench.core import call_args
-from fasterbench.costs import CostMode, rule_for
+from fasterbench.costs import CostMode
+from fasterbench.rules import rule_for
 from report import write_result
 
 def words(s): return s.split()

@@ -17,7 +17,7 @@ from tabulate import tabulate
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from fasterbench.state import undisturbed
-from fasterbench.roofline import Observer
+from fasterbench.observe import Observer
 from report import write_result
 
 cpu = torch.device('cpu')

@@ -14,22 +14,23 @@ from fastcore.script import anno_parser, store_true
 import torch
 from tqdm import tqdm
 from . import __version__
-from .core import DeviceError, any_console, as_text, call_args, device_name, model_device
-from .core import model_dtype, resolve_device, resolve_dtype, write_file
+from .core import DeviceError, any_console, as_text, call_args, device_name, model_device, model_dtype
+from .core import resolve_device, resolve_dtype, write_file
 from .files import formats
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
 from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
-from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
-from .options import announce, check_counts, check_out, check_targets, check_threads
-from .options import check_unused, check_view, either, floating, forward_text, grouped
-from .options import grouping, input_option, link_pairs, mesh_pairs, named_peaks
-from .options import out_option, peaks_writers, result_writers, roofs, write_out
+from .ncu_files import by_kernel, read_ncu
+from .ncu import kernel_rows, kernel_table, ncu_command
+from .options import announce, check_counts, check_out, check_targets, check_threads, check_unused
+from .options import check_view, either, floating, forward_text, grouped, grouping, input_option, link_pairs
+from .options import mesh_pairs, named_peaks, out_option, peaks_writers, result_writers, roofs, write_out
 from .packages import Package
 from .plans import plan_lines, plan_named
 from .recipe import check_recipe, divided_step, with_labels
 from .roof import peaks_json
-from .roofline import RooflineAnalyzer, measure_peaks
+from .roofline import RooflineAnalyzer
+from .peaks import measure_peaks
 from .settings import num_threads
 from .several import compare, print_figure, print_peaks, print_result, show, sweep_command, sweep_writers
 from .sweep import SweepError, estimates

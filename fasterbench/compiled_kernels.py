@@ -16,16 +16,16 @@ from fastcore.basics import patch
 from typing import NamedTuple
 from .core import device_name, held, model_dtype, walk
 from .costs import CostMode, Costs, ModuleCost, counted
-from .inductor import CompiledKernel, Recorder, compiled_regions, compiling
-from .inductor import inductor_options, kernel_listener, recompiled
+from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
+from .inductor import kernel_listener, recompiled
 from .observe import Observer, time_forwards
-from .peaks import HardwarePeaks
+from .roof import HardwarePeaks
 from .alone import Retimer, recheck
 from .regions import visible
 from .matching import bare
-from .results import Roofline, circumstances, inside
-from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind
-from .rows import roofline_point, sum_rows
+from .results import Roofline, circumstances
+from .grouping import inside
+from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind, roofline_point, sum_rows
 from .settings import one_at_a_time
 from .state import undisturbed
 from .subject import Subject

@@ -14,7 +14,7 @@ from fastcore.basics import patch
 import torch
 from .architectures import attention_noted, causal_pairs, paper_cache
 from .costs import Costs, count_forward, warn_unknown, weights_in
-from .peaks import HardwarePeaks
+from .roof import HardwarePeaks
 from .regions import visible
 from .report import ceiling_lines
 from .results import Roofline

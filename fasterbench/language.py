@@ -16,10 +16,9 @@ from .core import plain, resolve_dtype, si
 from .generation import Phase, counted_forward, phase_under
 from .meshes import over_devices
 from .operations import element_bytes
-from .peaks import HardwarePeaks
+from .roof import HardwarePeaks, peaks_of
 from .report import unfit
-from .results import joined
-from .roof import peaks_of
+from .grouping import joined
 from .rows import RooflinePoint, memory_pct
 from .timing import check_count
 

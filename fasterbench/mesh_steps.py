@@ -16,7 +16,7 @@ from torch import nn
 from .core import held, si
 from .layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from .shards import check_alone, is_dtensor, paper_rank
-from .peaks import HardwarePeaks
+from .roof import HardwarePeaks
 from .plans import plan_lines, plans
 from .results import Roofline
 

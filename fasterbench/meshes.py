@@ -17,7 +17,7 @@ from .costs import Costs
 from .generation import Phase, counted_forward, phase_under
 from .layouts import Layout, as_layout, exchange_times, links_of
 from .parallel import Forward, exchanges_of, expert_modules, forward_exchanges, rank_config, stages_of
-from .peaks import HardwarePeaks
+from .roof import HardwarePeaks
 from .report import unfit
 from .timing import check_count
 

@@ -309,7 +309,7 @@ def _config_path(name):
 
 def _config_model(name, device=None):
     "The model of `config.json` or `config.json:Class`"
-    from fasterbench.language import load_config
+    from fasterbench.architectures import load_config
     if not Path(_config_path(name)[0]).is_file(): raise ValueError(f"{_config_path(name)[0]!r}: there is no such file")
     if not find_spec('transformers'):
         raise ValueError(f"{name!r} is a config of transformers, which is not installed: "
@@ -467,7 +467,7 @@ def is_language(
 )->bool:
     "Is `name` the config of a language model that writes one token after the other?"
     if source_of(name)[0]!='config': return False
-    from fasterbench.language import load_config
+    from fasterbench.architectures import load_config
     path, cls = _config_path(name)
     config = load_config(path)
     auto = import_module('transformers').AutoModelForCausalLM

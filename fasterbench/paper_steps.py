@@ -18,7 +18,7 @@ from .core import as_text, first_line, held, model_device, model_dtype, walk
 from .costs import is_fused
 from .footprint import Footprint
 from .paper import on_paper
-from .peaks import HardwarePeaks
+from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
 from .regions import visible
 from .results import Roofline, circumstances

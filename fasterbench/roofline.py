@@ -19,20 +19,20 @@ from .core import Call, as_text, device_name, model_dtype, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output
 from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
+from .subject import paper_request, paper_rows, weight_bytes
 from .layouts import Layout
 from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
 from .observe import Observer, time_forwards, warn_other_path
 from .paper import on_paper
 from .paper_steps import step_estimate
-from .peaks import HardwarePeaks, clear_peaks_cache, measure_peaks
+from .roof import HardwarePeaks, peaks_of
+from .peaks import clear_peaks_cache, measure_peaks
 from .regions import visible
 from .results import Comparison, Roofline, circumstances
-from .roof import peaks_of
-from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind
-from .rows import roofline_point, sum_rows, warn_no_ceiling
+from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind, roofline_point, sum_rows
+from .rows import warn_no_ceiling
 from .settings import one_at_a_time
 from .state import undisturbed
-from .subject import paper_request, paper_rows, weight_bytes
 from .tables import framed
 from .timing import check_count
 from .training import step_profile

@@ -16,10 +16,11 @@ from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, model_sources
 from .options import announce, check_counts, check_out, check_targets, check_threads, check_unused
 from .options import check_view, either, floating, forward_text, grouped, grouping, input_option, named_peaks
-from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page
+from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page, check_kind
+from .options import file_kind
 from .recipe import check_recipe, with_labels
-from .results import Comparison, Roofline, group_key
-from .options import check_kind, file_kind
+from .results import Comparison, Roofline
+from .grouping import group_key
 from .settings import num_threads
 from .subject import check_machine
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
@@ -28,7 +29,8 @@ from .timing import check_count
 from .codec import check_ending
 from .files import formats
 from .page import heading
-from .plot import plot_roofline, text_roofline
+from .plot import plot_roofline
+from .chart import text_roofline
 from .roof import HardwarePeaks
 
 # %% ../nbs/several.ipynb #df1f00ab

@@ -18,8 +18,8 @@ from .costs import Costs, stands_for
 from .kernels import measurable
 from .operations import element_bytes, utilization_pct
 from .packages import as_model
-from .peaks import HardwarePeaks, arithmetic_dtype, check_seconds, measure_peaks
-from .roof import peaks_of
+from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
+from .peaks import check_seconds, measure_peaks
 from .rows import RooflinePoint, middle_half, roofline_point
 from .settings import float32_precision, tf32_allowed
 from .shards import own_part

@@ -14,13 +14,12 @@ from dataclasses import replace
 from traceback import walk_tb
 import torch
 from torch import nn
-from .core import first_line, is_strided, mapped, model_dtype, progress
-from .core import resolve_dtype, tensors, to_dtype, value_text
+from .core import first_line, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors, to_dtype
+from .core import value_text
 from .costs import warn_unknown
 from .kernels import measurable
-from .peaks import HardwarePeaks
+from .roof import HardwarePeaks, arithmetic_dtype, dtype_name, named_dtype, peaks_of
 from .results import Roofline
-from .roof import arithmetic_dtype, dtype_name, named_dtype, peaks_of
 from .roofline import RooflineAnalyzer
 from .rows import main_dtype, under_roof
 from .settings import tf32_allowed

@@ -14,7 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from fasterbench.page import figure_page
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer
-from fasterbench.sweep import Sweep, sweep_batch
+from fasterbench.swept import Sweep
+from fasterbench.sweep import sweep_batch
 
 image = torch.randn(1, 3, 224, 224)
 
