@@ -276,8 +276,9 @@ def _add_panel(fig, sheet, s, k, title, traces, x, y):
     n, panel = str(k+1)*(k>0), f'panel{k}'
     fig.add_traces([t.update(xaxis=f'x{n}', yaxis=f'y{n}', legend=f'legend{n}') for t in traces])
     x, y = x | dict(anchor=f'y{n}'), y | dict(anchor=f'x{n}', domain=sheet.domain(panel))
-    fig.update_layout({f'xaxis{n}': x, f'yaxis{n}': y, f'legend{n}': legend(sheet, f'legend{k}')})
-    note(fig, f'<b>{title}</b>', sheet.domain(f'heading{k}')[0], 12)
+    below = legend(sheet, f'legend{k}') | dict(traceorder='normal')
+    fig.update_layout({f'xaxis{n}': x, f'yaxis{n}': y, f'legend{n}': below})
+    note(fig, f'<b>{title}</b>', sheet.domain(f'heading{k}')[0], 12, yshift=8)
     if title!='under the roof': return
     names = value_names(sheet.frame(x['range'], y['range'], panel), whole_way(s), traces)
     for o in names: fig.add_shape(**o | dict(xref=f'x{n}', yref=f'y{n}'))
@@ -294,7 +295,7 @@ def plot_sweep(
     fig, shown, parts = go.Figure(), panels(go, s, top), {}
     for k,(_, height, traces, *_) in enumerate(shown):
         names = [t.name for t in traces if t.name]
-        parts |= {f'heading{k}': 30, f'panel{k}': height, f'ticks{k}': 46, f'legend{k}': legend_height(names)}
+        parts |= {f'heading{k}': 36, f'panel{k}': height, f'ticks{k}': 46, f'legend{k}': legend_height(names)}
     layout = sheet(title or _html(s.where()), '', parts)
     for k,(name, _, traces, x, y) in enumerate(shown): _add_panel(fig, layout, s, k, name, traces, x, y)
     return lay_out(fig, layout).update_layout(barmode='stack')
