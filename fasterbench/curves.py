@@ -87,7 +87,7 @@ def _placer(frame, lines, pairs):
 def _name_arrows(fig, placer, pairs, most):
     "Names beside the heads of the first arrows, as far as there is room"
     for p,_,end in pairs:
-        if len(placer.taken)==most: return
+        if len(placer.named)==most: return
         for o in name_mark(placer, short_label(p), *end, in_words[p.change], head): fig.add_shape(**o)
 
 # %% ../nbs/visualization/curves.ipynb #bbc7a4af

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['widths', 'inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'Frame', 'text_size', 'wrapped', 'Spot',
-           'spots_around', 'box', 'overlapping', 'covered', 'marker_box', 'bar_box', 'Placer', 'place', 'at_widths',
+           'spots_around', 'box', 'overlapping', 'covered', 'marker_box', 'bar_box', 'Placer', 'place', 'on_wide',
            'spots_of_ceiling', 'spots_of_slope', 'in_css', 'dark_css', 'write', 'name_shapes', 'name_mark', 'log_range',
            'log_ticks', 'linear_ticks', 'rate_unit']
 
@@ -145,7 +145,6 @@ class Placer:
     lines:list=field(default_factory=list) # pairs of lists of numbers: straight on the logarithmic axes between each
     bars:list=field(default_factory=list) # of (x, lowest y, highest y): error bars
     def __post_init__(self):
-        self.taken = [] # pairs of `Spot` and the text's size
         self.boxes, self.named = [], []   # of labels; of the markers that have one
         self.leaders = [] # points of the lines to labels
         self.dots = [self._along(*o) for o in self.lines]
@@ -200,12 +199,6 @@ def _cheapest(p, spots, size, own, clear): # `Spot`, its box; `None`: none is fr
         if free and not (clear and cost): found.append((s.cost + cost, len(found), s, b))
     return min(found)[2:] if found else None
 
-def _take(p, spot, b, size):
-    "Keep a place and its box from the labels that follow"
-    p.boxes.append(b)
-    p.taken.append((spot, size))
-    if spot.led: p.leaders.extend(_leader(p, spot, size[0]))
-
 # %% ../nbs/visualization/labels.ipynb #0d68240a
 def place(
     p:Placer, # that keeps it
@@ -217,23 +210,18 @@ def place(
     "Find a free place for a text and take it"
     size = text_size(text)
     own = None if radius is None else marker_box(p.frame, spots[0].x, spots[0].y, 0.7*radius)
-    best = _cheapest(p, spots, size, own, clear)
-    if best is None: return None
-    _take(p, *best, size)
+    spot, b = _cheapest(p, spots, size, own, clear) or (None, None)
+    if spot is None: return None
+    p.boxes.append(b)
     if own is not None: p.named.append(own)
-    return best[0]
+    if spot.led: p.leaders.extend(_leader(p, spot, size[0]))
+    return spot
 
 # %% ../nbs/visualization/labels.ipynb #c324d93b
-def at_widths(
-    p:Placer,
-    widths:tuple, # pixels
-)->Placer:
-    "One with the same labels of lines, at other widths"
-    new = Placer(replace(p.frame, widths=widths), p.markers, p.lines, p.bars)
-    for spot,size in p.taken:
-        new.boxes.append(box(new.frame, spot, (size[0]+4, size[1])))
-        new.taken.append((spot, size))
-        if spot.led: new.leaders.extend(_leader(new, spot, size[0]))
+def on_wide(p:Placer, n:int=4)->Placer: # widths, the largest
+    "One with the same labels, for wide pages alone"
+    new = replace(p, frame=replace(p.frame, widths=p.frame.widths[-n:]))
+    new.boxes, new.named, new.leaders = ([o[-n:] for o in boxes] for boxes in (p.boxes, p.named, p.leaders))
     return new
 
 # %% ../nbs/visualization/labels.ipynb #a53fb9b7

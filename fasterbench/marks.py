@@ -9,7 +9,7 @@ __all__ = ['shapes', 'strip', 'rate', 'drawable', 'bandwidth', 'without_flops', 
            'bar_text', 'bar_traces', 'bar_names']
 
 # %% ../nbs/visualization/marks.ipynb #9b527480
-import math, re, statistics
+import math, statistics
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from .columns import columns, row_seconds
