@@ -12,6 +12,7 @@ import math
 from itertools import cycle
 from .axes import bar_axes, bar_height, ceiling_line, lay_out, legend, legend_height, log_axis, note
 from .axes import roof_axes, roof_line, sheet, value_axis
+from .columns import row_seconds
 from .compare import in_words
 from .core import as_text, is_number, plain, si, value_text
 from .differences import ordered_pairs, pair_columns
@@ -166,7 +167,7 @@ def throughput_lines(go, s)->list: # of traces; empty: how many samples a forwar
     return measured*s.measured + [_line(go, s, roof, f'{unit} at the roof', colours['roof'], unit, dash='dash')]
 
 # %% ../nbs/visualization/curves.ipynb #609d2350
-def way(points:list)->list: # of (value, `Swept`)-like triples: value, intensity in FLOP/B, rate in FLOP/s
+def way(points:list)->list: # of (value, intensity in FLOP/B, rate in FLOP/s)
     "Those of the points that logarithmic axes have a place for"
     return [(v, x, y) for v,x,y in points if x and y and math.isfinite(x)]
 
@@ -177,10 +178,9 @@ def whole_way(s)->list: # as `way`
 
 def row_ways(s, top:int)->dict: # name → as `way`; top: rows
     "The rows that take longest at the last value, from value to value"
-    def seconds(r): return r.time_s if r.time_s is not None else r.roof_time_s or 0.
-    largest = sorted(s[-1], key=lambda r: -seconds(r))
-    ways = {r.label: way([(v, o.arithmetic_intensity, seconds(o) and o.flops/seconds(o)) for v,o in s.row(r.label)])
-        for r in largest}
+    def rate(r): return row_seconds(r) and r.flops/row_seconds(r)
+    largest = sorted(s[-1], key=lambda r: -row_seconds(r))
+    ways = {r.label: way([(v, o.arithmetic_intensity, rate(o)) for v,o in s.row(r.label)]) for r in largest}
     return dict([(n, w) for n,w in ways.items() if w][:top])
 
 # %% ../nbs/visualization/curves.ipynb #1ca76dd0
@@ -271,16 +271,16 @@ def panels(go, s, top:int)->list: # of (title, pixels, traces, x axis, y axis)
     return found + [('under the roof', 420, traces, x, log_axis(yr, 'FLOP/s'))]
 
 # %% ../nbs/visualization/curves.ipynb #9f84bf32
-def _add_panel(fig, sheet, s, k, title, traces, x, y):
+def _add_panel(fig, layout, s, k, title, traces, x, y):
     "Panel `k` with its title above it and its legend below"
     n, panel = str(k+1)*(k>0), f'panel{k}'
     fig.add_traces([t.update(xaxis=f'x{n}', yaxis=f'y{n}', legend=f'legend{n}') for t in traces])
-    x, y = x | dict(anchor=f'y{n}'), y | dict(anchor=f'x{n}', domain=sheet.domain(panel))
-    below = legend(sheet, f'legend{k}') | dict(traceorder='normal')
+    x, y = x | dict(anchor=f'y{n}'), y | dict(anchor=f'x{n}', domain=layout.domain(panel))
+    below = legend(layout, f'legend{k}') | dict(traceorder='normal')
     fig.update_layout({f'xaxis{n}': x, f'yaxis{n}': y, f'legend{n}': below})
-    note(fig, f'<b>{title}</b>', sheet.domain(f'heading{k}')[0], 12, yshift=8)
+    note(fig, f'<b>{title}</b>', layout.domain(f'heading{k}')[0], 12, yshift=8)
     if title!='under the roof': return
-    names = value_names(sheet.frame(x['range'], y['range'], panel), whole_way(s), traces)
+    names = value_names(layout.frame(x['range'], y['range'], panel), whole_way(s), traces)
     for o in names: fig.add_shape(**o | dict(xref=f'x{n}', yref=f'y{n}'))
 
 # %% ../nbs/visualization/curves.ipynb #5cf8162b
