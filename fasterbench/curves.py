@@ -298,4 +298,4 @@ def plot_sweep(
         parts |= {f'heading{k}': 36, f'panel{k}': height, f'ticks{k}': 46, f'legend{k}': legend_height(names)}
     layout = sheet(title or _html(s.where()), '', parts)
     for k,(name, _, traces, x, y) in enumerate(shown): _add_panel(fig, layout, s, k, name, traces, x, y)
-    return lay_out(fig, layout).update_layout(barmode='stack')
+    return lay_out(fig, layout).update_layout(barmode='stack', showlegend=True)
