@@ -10,7 +10,7 @@ import html, json, math
 from string import Template
 from .core import as_text, si
 from .marks import drawable
-from .palette import dark_css
+from .labels import dark_css
 from .plot import plot_roofline
 from .columns import columns
 from .report import fact_lines, note_lines, rank_facts

@@ -16,7 +16,7 @@ import torch
 from fastcore.basics import patch
 from torch import nn
 from .across import OverRanks, rank_lines
-from .arrows import plot_comparison
+from .curves import plot_comparison
 from .beside import Phases, side_by_side
 from .columns import kinds
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of

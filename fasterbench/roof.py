@@ -22,7 +22,7 @@ from .system import Disturbance
 from .memory import MemoryLevel
 from .consistency import validate_peaks
 from .links import Link, as_links
-from .roofs import draw_peaks
+from .axes import draw_peaks
 from .tables import framed
 
 # %% ../nbs/hardware/roof.ipynb #9ac777ab

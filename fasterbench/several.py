@@ -29,8 +29,7 @@ from .timing import check_count
 from .codec import check_ending
 from .files import formats
 from .page import heading
-from .plot import plot_roofline
-from .chart import text_roofline
+from .plot import plot_roofline, text_roofline
 from .roof import HardwarePeaks
 
 # %% ../nbs/several.ipynb #df1f00ab

@@ -21,7 +21,7 @@ from .results import Roofline
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling
 from .tables import as_csv, as_frame, framed, in_columns, lines_of, markdown_text, terminal_width
 from .tables import text_or_file
-from .trends import plot_sweep
+from .curves import plot_sweep
 
 # %% ../nbs/results/swept.ipynb #48c7a390
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from fastcore.script import call_parse, store_true
 from torchvision.models import resnet18
 
-from fasterbench.arrows import plot_comparison
+from fasterbench.curves import plot_comparison
 from fasterbench.core import si
 from fasterbench.page import figure_page
 from fasterbench.results import Roofline
