@@ -14,11 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 from .columns import kind_of
-from .core import as_text, si
-from .grouping import inside, joined
+from .core import as_text, phases, si, inside, quoted, with_phase
+from .grouping import joined
 from .matching import Pair, match
-from .place import phases
-from .rows import quoted, with_phase
 from .timing import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94

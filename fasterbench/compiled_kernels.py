@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 import torch
 from fastcore.basics import patch
 from typing import NamedTuple
-from .core import device_name, held, model_dtype, walk
+from .core import Place, device_name, held, model_dtype, walk, bare, inside
 from .costs import CostMode, Costs, ModuleCost, counted
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
 from .inductor import kernel_listener, recompiled
@@ -22,15 +22,12 @@ from .observe import Observer, time_forwards
 from .roof import HardwarePeaks
 from .alone import Retimer, recheck
 from .regions import visible
-from .matching import bare
 from .results import Roofline, circumstances
-from .grouping import inside
 from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind, roofline_point, sum_rows
 from .settings import one_at_a_time
 from .state import undisturbed
 from .subject import Subject
 from .phases import StepMode, counted_step
-from .place import Place
 from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
 

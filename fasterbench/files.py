@@ -20,7 +20,7 @@ from .page import as_html, figure_page
 from .projection import Projection
 from .footprint import Footprint
 from .links import bus_factors
-from .place import Place, phases
+from .core import Place, phases
 from .roof import HardwarePeaks, peaks_of_record
 from .rows import RooflinePoint, Totals
 from .tables import as_csv, as_markdown

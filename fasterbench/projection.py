@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import torch
 from collections import Counter
 from .collectives import Collective
-from .core import resolve_dtype
+from .core import resolve_dtype, quoted
 from .links import bus_bytes
 from .operations import arithmetic_intensity, roofline_position
 from .roof import peaks_of
-from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, quoted, roof_name
-from .rows import under_link
+from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, roof_name, under_link
 
 # %% ../nbs/analysis/projection.ipynb #7fa1f9a0
 @dataclass

@@ -21,15 +21,14 @@ from .beside import Phases, side_by_side
 from .columns import kinds
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
 from .compare import ratio, ratio_interval
-from .core import call_args, si
+from .core import Place, above, call_args, phases as in_order, si, inside
 from .differences import as_html_table, comparison_formats, comparison_text, pair_columns, pairs_markdown
 from .differences import pairs_table, print_comparison, read_comparison
 from .display import as_output
 from .codec import write_as
 from .files import formats, read_result, result_of, result_record
-from .grouping import common, eager_sum, group_key, inside, joined
+from .grouping import common, eager_sum, group_key, joined
 from .peaks import software
-from .place import Place, above, phases as in_order
 from .plot import plot_result
 from .projection import check_scalable, projected
 from .report import print_summary, result_answer, result_text

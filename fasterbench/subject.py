@@ -28,7 +28,7 @@ from .system import usable_cpus
 from .timing import check_count
 from .traffic import covered_bytes
 from .collectives import distributed, process_group_name
-from .place import Place
+from .core import Place
 from .rendezvous import rendezvous
 from .results import Roofline
 from .exchanges import boot_id, offsets, waited, waits

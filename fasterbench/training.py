@@ -15,15 +15,13 @@ from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
-from .core import device_name, first_line, model_dtype, warn
+from .core import Place, device_name, first_line, model_dtype, phases, warn
 from .subject import Subject, agreement, together, with_ranks
 from .allocations import allocator_of, measured_footprint, step_footprint
 from .footprint import Footprint
 from .observe import Observer, time_forwards
 from .phases import StepCosts, StepMode, counted_step, followed, group_name
-from .place import Place
 from .phases import place_of_part, told_groups
-from .place import phases
 from .alone import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
