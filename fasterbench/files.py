@@ -18,7 +18,7 @@ from .collectives import Collective
 from .columns import kinds
 from .page import as_html, figure_page
 from .projection import Projection
-from .footprint import Footprint
+from .utilization import Footprint
 from .links import bus_factors
 from .core import Place, phases
 from .roof import HardwarePeaks, peaks_of_record

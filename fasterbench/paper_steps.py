@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from .core import as_text, first_line, held, model_device, model_dtype, walk
 from .costs import is_fused
-from .footprint import Footprint
+from .utilization import Footprint, language_facts
 from .paper import on_paper
 from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
@@ -29,7 +29,6 @@ from .step import Step, check_optimizer, check_training, clipping, loss_of, own_
 from .subject import counted_device
 from .training import done_by, in_step, kind_in, step_memory
 from .twin import deep_stack, rebound
-from .utilization import language_facts
 
 # %% ../nbs/analysis/paper_steps.ipynb #a52c6b64
 def counterpart(

@@ -18,7 +18,7 @@ from .compiled import caller_in, compiled_in, merged
 from .core import Place, device_name, first_line, model_dtype, phases, warn
 from .subject import Subject, agreement, together, with_ranks
 from .allocations import allocator_of, measured_footprint, step_footprint
-from .footprint import Footprint
+from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards
 from .phases import StepCosts, StepMode, counted_step, followed, group_name
 from .phases import place_of_part, told_groups
@@ -28,7 +28,6 @@ from .results import Roofline, circumstances
 from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows
 from .settings import one_at_a_time
 from .step import loss_of, training
-from .utilization import language_facts
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
 class PlaceWithoutCall(Place): "Where time was spent without a call of the module, such as in its backward"
