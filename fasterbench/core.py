@@ -8,7 +8,7 @@ __all__ = ['phases', 'wrappers', 'DeviceError', 'resolve_device', 'walk', 'held'
            'to_dtype', 'is_strided', 'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured',
            'captured_in', 'in_cell', 'si', 'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line',
            'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'Place', 'above', 'inside', 'bare',
-           'with_phase', 'quoted']
+           'with_phase', 'quoted', 'module_kind']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, math, os, platform, secrets, shutil, sys, warnings
@@ -407,3 +407,10 @@ def quoted(
 )->str:
     "The name of a row as a sentence has it: one that is a number reads as a name"
     return f"'{as_text(name) or '(the model)'}'"
+
+# %% ../nbs/core/core.ipynb #04aab3e9
+def module_kind(module)->str:
+    "The class of a module, without the wrapper of `torch.compile`; a text stands for what is no module"
+    if isinstance(module, str): return module
+    if isinstance(module, torch.jit.ScriptModule): return module.original_name
+    return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another

@@ -23,7 +23,7 @@ from .phases import StepMode, counted_step
 from .regions import visible
 from .results import Roofline, circumstances
 from .rows import roofline_point
-from .shards import is_dtensor
+from .shards import is_dtensor, own_params
 from .snapshot import reach
 from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
 from .subject import counted_device
@@ -185,8 +185,9 @@ def footprint_on_paper(step:PaperStep)->Footprint|None:
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):
     "The row of one place, without times"
-    module = done_by(place.name, modules, step, costs.by_module[place])
-    return in_step(roofline_point(place.name, module, costs.by_module[place], [], None, peaks), place, costs)
+    work = costs.by_module[place]
+    module = done_by(place.name, modules, step, work)
+    return in_step(roofline_point(place, module, work, peaks, params=own_params(module)), place, costs)
 
 def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
     "A row for each place of a step in which something is done"

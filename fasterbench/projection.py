@@ -13,9 +13,8 @@ from collections import Counter
 from .collectives import Collective
 from .core import resolve_dtype, quoted
 from .links import bus_bytes
-from .operations import arithmetic_intensity, roofline_position
 from .roof import peaks_of
-from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, roof_name, under_link
+from .rows import RooflinePoint, check_ceilings, main_dtype, under_roof
 
 # %% ../nbs/analysis/projection.ipynb #7fa1f9a0
 @dataclass
@@ -36,32 +35,24 @@ def _messages(r, peaks)->Counter: # `Collective` → calls
     share = bus_bytes(r.type, 1, link.ranks)
     return Counter({Collective(r.type, r.group, link.ranks, r.link_bytes/r.calls/share if share else 0): r.calls})
 
-def _over_link(r, peaks):
-    "A row of collectives over the link of its group"
-    return Projection(name=r.name, type=r.type, phase=r.phase, calls=r.calls, flops=0, bytes_moved=0, time_s=r.time_s,
-        time_pct=r.time_pct, arithmetic_intensity=None, achieved_gflops=None, link_bytes=r.link_bytes,
-        collectives=r.collectives, was_bound=r.bound, was_roof_time_s=r.roof_time_s,
-        **under_link(_messages(r, peaks), peaks, None))
-
-# %% ../nbs/analysis/projection.ipynb #4b712202
-def _projected(r, peaks, dtype):
-    "A row under other peaks, in its own dtype or another"
-    if r.exchanges: return _over_link(r, peaks)
+def _work_of(r, peaks, dtype): # as `ModuleCost` has it
+    "The work of a row, in its own dtype or another; of collectives without messages nothing is known"
     other = r.dtype if dtype is None or r.dtype is None or not r.dtype.is_floating_point else dtype
     nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
-    ceiling = ceiling_for(SimpleNamespace(dtype=other, matmul_flops=r.matmul_flops), peaks)
-    known = not r.unknown and ceiling is not None
-    ai = arithmetic_intensity(r.flops, nbytes) if not r.unknown else None
-    at = roofline_position(r.flops, nbytes, ceiling, peaks.peak_bandwidth) if known else None
-    side, roof_s = (at.bound, at.roof_time_s) if at else ('undefined', None)
     edge = None if r.boundary_bytes is None else r.boundary_bytes*(nbytes/r.bytes_moved if r.bytes_moved else 1)
-    roof = at and roof_name(SimpleNamespace(dtype=other, bytes_moved=nbytes), peaks, r.flops/ceiling, False)
-    return Projection(name=r.name, type=r.type, phase=r.phase, recomputed=r.recomputed, calls=r.calls, params=r.params,
-        unknown=r.unknown, dtype=other, roof=roof, collectives=r.collectives, boundary_bytes=edge,
-        fused_roof_time_s=fused_s(r.flops/ceiling, edge, peaks) if known else None,
-        flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, time_s=r.time_s, time_pct=r.time_pct,
-        arithmetic_intensity=ai, achieved_gflops=None, bound=side, utilization_pct=None, roof_time_s=roof_s,
-        link_bytes=r.link_bytes, was_bound=r.bound, was_roof_time_s=r.roof_time_s)
+    return SimpleNamespace(flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, own_boundary=edge,
+        dtype=other, sizes=None, unknown=r.unknown or r.exchanges,
+        collectives=_messages(r, peaks) if r.exchanges else Counter())
+
+# %% ../nbs/analysis/projection.ipynb #4b712202
+_kept = '''name type phase calls params flops matmul_flops recomputed unknown collectives link_bytes time_s
+    time_pct'''.split() # fields that do not depend on peaks
+
+def _projected(r, peaks, dtype):
+    "A row under other peaks, in its own dtype or another"
+    work, kept = _work_of(r, peaks, dtype), {k: getattr(r, k) for k in _kept}
+    return Projection(**kept, bytes_moved=work.bytes_moved, boundary_bytes=work.own_boundary, dtype=work.dtype,
+        was_bound=r.bound, was_roof_time_s=r.roof_time_s, **under_roof(work, peaks))
 
 # %% ../nbs/analysis/projection.ipynb #dffb2fea
 def projected(

@@ -21,7 +21,7 @@ from .beside import Phases, side_by_side
 from .columns import kinds
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
 from .compare import ratio, ratio_interval
-from .core import Place, above, call_args, phases as in_order, si, inside
+from .core import Place, above, call_args, inside, module_kind, phases as in_order, si
 from .differences import as_html_table, comparison_formats, comparison_text, pair_columns, pairs_markdown
 from .differences import pairs_table, print_comparison, read_comparison
 from .display import as_output
@@ -33,7 +33,7 @@ from .plot import plot_result
 from .projection import check_scalable, projected
 from .report import print_summary, result_answer, result_text
 from .roof import HardwarePeaks
-from .rows import RooflinePoint, Totals, ceiling_for, fused_s, module_kind, warn_no_ceiling
+from .rows import RooflinePoint, Totals, ceiling_for, fused_s, warn_no_ceiling
 from .state import call_words
 from .tables import Lines, Table, as_csv, as_frame, as_markdown, row_table, text_or_file
 from .utilization import hardware_utilization, model_flops_of, model_utilization, token_rate

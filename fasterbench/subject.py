@@ -22,7 +22,7 @@ from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
 from .peaks import check_seconds, measure_peaks
 from .rows import RooflinePoint, middle_half, roofline_point
 from .settings import float32_precision, tf32_allowed
-from .shards import own_part
+from .shards import own_params, own_part
 from .state import check_sample
 from .system import usable_cpus
 from .timing import check_count
@@ -156,8 +156,8 @@ def paper_rows(
     peaks:HardwarePeaks,
 )->list[RooflinePoint]:
     "The rows of what was counted, without times"
-    return [roofline_point(n, stands_for(n, c, modules), c, [], None, peaks)
-        for n,c in costs.by_module.items() if c.worked]
+    done = [(n, stands_for(n, c, modules), c) for n,c in costs.by_module.items() if c.worked]
+    return [roofline_point(*o, peaks, params=own_params(o[1])) for o in done]
 
 # %% ../nbs/analysis/subject.ipynb #948c781c
 def together(
