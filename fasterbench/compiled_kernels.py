@@ -23,7 +23,8 @@ from .roof import HardwarePeaks
 from .alone import Retimer, recheck
 from .regions import visible
 from .results import Roofline, circumstances
-from .rows import RooflinePoint, beside_kernels, roofline_point, sum_rows, times_at
+from .rows import RooflinePoint, beside_kernels, roofline_point, times_at
+from .grouping import sum_rows
 from .settings import one_at_a_time
 from .shards import own_params
 from .state import undisturbed

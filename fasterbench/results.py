@@ -27,13 +27,12 @@ from .differences import pairs_table, print_comparison, read_comparison
 from .display import as_output
 from .codec import write_as
 from .files import formats, read_result, result_of, result_record
-from .grouping import common, eager_sum, group_key, joined
+from .grouping import common, eager_sum, group_key, joined, Totals
 from .peaks import software
 from .plot import plot_result
-from .projection import check_scalable, projected
+from .rows import RooflinePoint, ceiling_for, check_scalable, fused_s, projected, warn_no_ceiling
 from .report import print_summary, result_answer, result_text
 from .roof import HardwarePeaks
-from .rows import RooflinePoint, Totals, ceiling_for, fused_s, warn_no_ceiling
 from .state import call_words
 from .tables import Lines, Table, as_csv, as_frame, as_markdown, row_table, text_or_file
 from .utilization import hardware_utilization, model_flops_of, model_utilization, token_rate

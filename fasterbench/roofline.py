@@ -29,8 +29,8 @@ from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
 from .regions import visible
 from .results import Comparison, Roofline, circumstances
-from .rows import RooflinePoint, check_ceilings, roofline_point, sum_rows, times_at
-from .rows import warn_no_ceiling
+from .rows import RooflinePoint, check_ceilings, roofline_point, times_at, warn_no_ceiling
+from .grouping import sum_rows
 from .settings import one_at_a_time
 from .shards import own_params
 from .state import undisturbed

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['beside_kernels', 'RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'middle_half', 'mean_of', 'Times',
            'times_at', 'link_of', 'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'link_intensities',
-           'no_ceiling', 'Totals', 'sum_rows', 'warn_no_ceiling', 'memory_pct', 'known_rows', 'balance', 'main_dtype',
-           'check_ceilings']
+           'no_ceiling', 'warn_no_ceiling', 'memory_pct', 'known_rows', 'balance', 'main_dtype', 'check_ceilings',
+           'Projection', 'projected', 'check_scalable']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
 import re
@@ -16,15 +16,16 @@ from statistics import fmean
 from typing import NamedTuple
 import torch
 from fastcore.basics import patch
+from types import SimpleNamespace
 from .columns import columns
-from .core import Place, as_text, module_kind, warn, with_phase
+from .core import Place, as_text, module_kind, quoted, resolve_dtype, warn, with_phase
 from .kernels import measurable
-from .links import bus_factors
+from .links import bus_bytes, bus_factors
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
-from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
-from .system import Disturbance
+from .roof import HardwarePeaks, arithmetic_dtype, dtype_name, peaks_of
 from .tables import framed
 from .timing import Timing
+from .collectives import Collective
 
 # %% ../nbs/results/rows.ipynb #9c9584b9
 @dataclass
@@ -343,62 +344,6 @@ def _repr_pretty_(self:RooflinePoint, p, cycle):
     cells = [(c.name, c.text(self)) for c in _known(self)]
     p.text('\n'.join(f'{name:18}{text}' for name,text in cells))
 
-# %% ../nbs/results/rows.ipynb #82326672
-@dataclass
-class Totals:
-    "One forward as a whole"
-    forward:Timing     # seconds a forward, as profiled
-    outside:Timing     # seconds a forward outside of the rows
-    rows_s:float       # sum of the rows' `time_s`, seconds
-    undefined_s:float  # the part of it in rows with unknown operations
-    flops:int          # FLOP, known ones
-    matmul_flops:int   # FLOP in matrix products
-    bytes_moved:int    # bytes
-    roof_time_s:float  # seconds that the roof allows for the rows that have one, one after the other
-    complete:bool      # has every operation a rule?
-    plain:Timing       # seconds a forward without marks
-    overhead_pct:float # percent that the marks add to a forward
-    module_calls:int   # in one forward
-    launch:Timing|None=None # seconds that the host takes to queue a forward; `None` on the CPU
-    device_idle_pct:float|None=None # percent of a forward in which the device waits for the host; `None` on the CPU
-    overhead_interval:tuple|None=None # percent, from and to: where the median of that is, at 95 %
-    disturbance:Disturbance|None=None # what others took of the processors during the forwards; `None`: not known
-    what:str='forward' # that was timed: `"forward"` or `"step"`, a training step
-    link_bytes:float=0 # bytes on this rank's links, at least
-
-# %% ../nbs/results/rows.ipynb #afc4ede1
-@patch(as_prop=True)
-def mean_s(self:Totals)->float: # seconds
-    "A forward, mean of the middle half"
-    return mean_of(self.forward.samples, middle_half(self.forward.samples))
-
-@patch(as_prop=True)
-def remainder_s(self:Totals)->float: # seconds
-    "Time outside of the rows, mean of the same forwards: with the rows, the forward"
-    return mean_of(self.outside.samples, middle_half(self.forward.samples))
-
-@patch(as_prop=True)
-def undefined_pct(self:Totals)->float: # percent of the forward
-    "The time in rows with unknown operations"
-    return 100*self.undefined_s/self.mean_s
-
-# %% ../nbs/results/rows.ipynb #6c950926
-def sum_rows(
-    rows:list, # of `RooflinePoint`
-    forwards, # `Forwards`: seconds of the timed ones
-    costs, # `Costs` of the counted one
-    what:str='forward', # or `'step'`
-)->Totals:
-    "The rows' totals, beside the forward they are part of"
-    outside = [t - sum(r.samples[i] for r in rows) for i,t in enumerate(forwards.totals)]
-    rows_s, undefined_s = sum(r.time_s for r in rows), sum(r.time_s for r in rows if r.unknown)
-    launch = Timing(forwards.launch) if forwards.launch else None
-    roof_s, nbytes = (sum(getattr(r, k) or 0 for r in rows) for k in ('roof_time_s', 'bytes_moved'))
-    return Totals(Timing(forwards.totals), Timing(outside), rows_s, undefined_s,
-        costs.flops, costs.matmul_flops, nbytes, roof_s, costs.complete,
-        Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, launch, forwards.device_idle_pct,
-        forwards.overhead_interval, forwards.disturbance, what, costs.link_bytes)
-
 # %% ../nbs/results/rows.ipynb #111c9bc1
 def warn_no_ceiling(
     rows:list, # of `RooflinePoint`
@@ -455,3 +400,68 @@ def check_ceilings(
     raise ValueError(f"the products are in {', '.join(names)}, and the peaks hold {', '.join(peaks.compute_peaks)}, "
         f"so none has a ceiling{why}: "
         f"{what}(dtype=…) sets the dtype of the products, measure_peaks(dtype=…) that of the ceilings")
+
+# %% ../nbs/results/rows.ipynb #7fa1f9a0
+@dataclass
+class Projection(RooflinePoint):
+    "A row under another roof; `time_s` and its share are those of where it was measured"
+    was_bound:str|None = None          # under the old roof
+    was_roof_time_s:float|None = None  # seconds that the old roof allows
+    @property
+    def changes(self)->bool: return self.bound!=self.was_bound # is the row on another side of the ridge?
+    @property
+    def over_s(self)->None: return None # its time is of another machine than its roof
+
+# %% ../nbs/results/rows.ipynb #393c48c8
+def _messages(r, peaks)->Counter: # `Collective` → calls
+    "A row's collectives; a file from before they were kept has their sum, which is taken as messages of one size"
+    link = next((o for o in peaks.links if o.group==r.group), None)
+    if r.collectives or link is None: return r.collectives
+    share = bus_bytes(r.type, 1, link.ranks)
+    return Counter({Collective(r.type, r.group, link.ranks, r.link_bytes/r.calls/share if share else 0): r.calls})
+
+def _work_of(r, peaks, dtype): # as `ModuleCost` has it
+    "The work of a row, in its own dtype or another; of collectives without messages nothing is known"
+    other = r.dtype if dtype is None or r.dtype is None or not r.dtype.is_floating_point else dtype
+    nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
+    edge = None if r.boundary_bytes is None else r.boundary_bytes*(nbytes/r.bytes_moved if r.bytes_moved else 1)
+    return SimpleNamespace(flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, own_boundary=edge,
+        dtype=other, sizes=None, unknown=r.unknown or r.exchanges,
+        collectives=_messages(r, peaks) if r.exchanges else Counter())
+
+# %% ../nbs/results/rows.ipynb #4b712202
+_kept = '''name type phase calls params flops matmul_flops recomputed unknown collectives link_bytes time_s
+    time_pct'''.split() # fields that do not depend on peaks
+
+def _projected(r, peaks, dtype):
+    "A row under other peaks, in its own dtype or another"
+    work, kept = _work_of(r, peaks, dtype), {k: getattr(r, k) for k in _kept}
+    return Projection(**kept, bytes_moved=work.bytes_moved, boundary_bytes=work.own_boundary, dtype=work.dtype,
+        was_bound=r.bound, was_roof_time_s=r.roof_time_s, **under_roof(work, peaks))
+
+# %% ../nbs/results/rows.ipynb #dffb2fea
+def projected(
+    results:list, # a `Roofline`, or rows from elsewhere
+    peaks, # `HardwarePeaks` of the other machine; or a datasheet's name, or a file's path
+    dtype:torch.dtype|str|None=None, # run in this dtype there; `None`: as here
+)->tuple: # list of `Projection`; `HardwarePeaks`; what the results tell besides
+    "Rows under other peaks"
+    if results is None: raise ValueError("results is None: there are no rows yet")
+    dtype = None if dtype is None else resolve_dtype(dtype)
+    peaks = peaks_of(peaks, dtype or main_dtype(results))
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
+    rows = [_projected(r, peaks, dtype) for r in results]
+    check_ceilings(rows, peaks, 'project')
+    told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
+    if dtype is not None: told['boundaries'] = None
+    return rows, peaks, told
+
+# %% ../nbs/results/rows.ipynb #e827061f
+def check_scalable(rows, dtype):
+    "Refuse rows of which a row does not tell what size its elements would have"
+    odd = [quoted(r.name) for r in rows if r.dtype is None and (r.bytes_moved or r.link_bytes)]
+    if not odd: return
+    named = ', '.join(odd[:3]) + (', …' if odd[3:] else '')
+    raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows ({named}) "
+        "are of is not known, so they can't be scaled; estimate(peaks, dtype=…) counts them")

@@ -20,12 +20,12 @@ from .subject import Subject, agreement, together, with_ranks
 from .allocations import allocator_of, measured_footprint, step_footprint
 from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards
-from .phases import StepCosts, StepMode, counted_step, followed, group_name
-from .phases import place_of_part, told_groups
+from .phases import StepCosts, StepMode, counted_step, followed, group_name, place_of_part, told_groups
 from .alone import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline, circumstances
-from .rows import RooflinePoint, roofline_point, sum_rows, times_at
+from .rows import RooflinePoint, roofline_point, times_at
+from .grouping import sum_rows
 from .settings import one_at_a_time
 from .shards import own_params
 from .step import loss_of, training
