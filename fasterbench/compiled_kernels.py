@@ -22,13 +22,13 @@ from .observe import Observer, time_forwards
 from .roof import HardwarePeaks
 from .alone import Retimer, recheck
 from .regions import visible
-from .results import Roofline, circumstances
+from .results import Roofline
+from .subject import circumstances, Subject
 from .rows import RooflinePoint, beside_kernels, roofline_point, times_at
 from .grouping import sum_rows
 from .settings import one_at_a_time
 from .shards import own_params
 from .state import undisturbed
-from .subject import Subject
 from .phases import StepMode, counted_step
 from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point

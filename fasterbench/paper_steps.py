@@ -21,12 +21,12 @@ from .paper import on_paper
 from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
 from .regions import visible
-from .results import Roofline, circumstances
+from .results import Roofline
+from .subject import circumstances, counted_device
 from .rows import roofline_point
 from .shards import is_dtensor, own_params
 from .snapshot import reach
 from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
-from .subject import counted_device
 from .training import done_by, in_step, kind_in, step_memory
 from .twin import deep_stack, rebound
 

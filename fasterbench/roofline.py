@@ -19,7 +19,7 @@ from .core import Call, as_text, device_name, model_dtype, module_kind, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output
 from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
-from .subject import paper_request, paper_rows, weight_bytes
+from .subject import paper_request, paper_rows, weight_bytes, circumstances
 from .layouts import Layout
 from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
 from .observe import Observer, time_forwards, warn_other_path
@@ -28,7 +28,7 @@ from .paper_steps import step_estimate
 from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
 from .regions import visible
-from .results import Comparison, Roofline, circumstances
+from .results import Comparison, Roofline
 from .rows import RooflinePoint, check_ceilings, roofline_point, times_at, warn_no_ceiling
 from .grouping import sum_rows
 from .settings import one_at_a_time

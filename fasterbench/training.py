@@ -16,14 +16,14 @@ from fastcore.basics import patch
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import Place, device_name, first_line, model_dtype, phases, warn
-from .subject import Subject, agreement, together, with_ranks
+from .subject import Subject, agreement, together, with_ranks, circumstances
 from .allocations import allocator_of, measured_footprint, step_footprint
 from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards
 from .phases import StepCosts, StepMode, counted_step, followed, group_name, place_of_part, told_groups
 from .alone import Retimer, recheck
 from .regions import compiled, visible
-from .results import Roofline, circumstances
+from .results import Roofline
 from .rows import RooflinePoint, roofline_point, times_at
 from .grouping import sum_rows
 from .settings import one_at_a_time
