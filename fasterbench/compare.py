@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
+from fastcore.basics import groupby
 from .columns import Column, kind_of
-from .core import as_text, phases, si, inside, quoted, with_phase, is_number, value_text
-from .grouping import Pair, joined, match
-from .timing import median_interval
+from .core import as_text, inside, is_number, phases, quoted, si, value_text, with_phase
+from .grouping import Pair, match, samples_of
 from .rows import balance, ceiling_for, known_rows
 from .tables import tabulated
+from .timing import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
 class Took(NamedTuple):
@@ -68,7 +69,7 @@ def taken(
     "What some rows took; what their roof allows, where they were not measured"
     exact = bool(rows) and kind not in ('measured', 'kernels')
     known = [s for r in rows if (s := r.roof_time_s if exact else r.time_s) is not None]
-    samples = joined('', rows).samples if rows and not exact else []
+    samples = [] if exact else samples_of(rows)
     return Took(sum(known) if known else None, samples, exact, len(known)==len(rows))
 
 def forward_of(r)->Took: # r: a `Roofline`
@@ -334,12 +335,6 @@ class Crossings(list):
     def _repr_pretty_(self, p, cycle): p.text(str(self))
 
 # %% ../nbs/results/compare.ipynb #eb587e52
-def _named(rows):
-    "The rows of a result by name, of a training step by name and phase"
-    found = {}
-    for r in rows: found.setdefault(r.label, []).append(r)
-    return found
-
 def _path(s, order, rows_at):
     "Values and `Placed` of the rows of each result, where it is known; `rows_at`: position → rows"
     placed = [(s.values[i], placed_rows(rows_at(i), s[i].peaks)) for i in order]
@@ -351,7 +346,7 @@ def crossings_in(
 )->Crossings: # of the whole first, then of the rows
     "Where the whole and each row cross the ridge, and which never do"
     order = _numbers(s)
-    named = [_named(rows) for rows in s]
+    named = [groupby(rows, 'label') for rows in s]
     def of_row(name): return lambda i: named[i].get(name, [])
     names = dict.fromkeys(n for rows in named for n in rows)
     paths = {None: _path(s, order, s.__getitem__), **{n: _path(s, order, of_row(n)) for n in names}}

@@ -24,7 +24,7 @@ from .alone import Retimer, recheck
 from .regions import visible
 from .results import Roofline
 from .subject import circumstances, Subject
-from .rows import RooflinePoint, beside_kernels, roofline_point, times_at
+from .rows import RooflinePoint, beside_kernels, roofline_point
 from .grouping import sum_rows
 from .settings import one_at_a_time
 from .shards import own_params
@@ -256,7 +256,7 @@ class KernelRows:
 @patch
 def point(self:KernelRows, name, module, cost, key, peaks)->RooflinePoint:
     "A row of one module or of one kernel"
-    return roofline_point(name, module, cost, peaks, times_at(key, self.forwards), own_params(module))
+    return roofline_point(name, module, cost, peaks, self.forwards.of(key), own_params(module))
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #b0dd6885
 @patch
@@ -285,10 +285,10 @@ def of_kernel(self:KernelRows, k, launch, peaks)->RooflinePoint:
 def of_rest(self:KernelRows, region, phase=None)->RooflinePoint:
     "The time of a region outside of its kernels, and its FLOPs that belong to none"
     name, place = '.'.join(filter(None, [bare(region), '(not attributed)'])), self.place(phase, region)
-    times, left = times_at(place, self.forwards), self.left(region, phase)
+    times, left = self.forwards.of(place), self.left(region, phase)
     return RooflinePoint(name, beside_kernels, left['flops'], 0, times.mean_s, None, None, 'undefined', None,
         calls=self.forwards.calls[self.place('forward', region)], matmul_flops=left['matmul_flops'],
-        time_pct=100*times.mean_s/times.whole_s, samples=times.samples, phase=phase, recomputed=left['recomputed'])
+        time_pct=100*times.mean_s/times.forward_s, samples=times.samples, phase=phase, recomputed=left['recomputed'])
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0d1bb044
 @patch

@@ -29,7 +29,7 @@ from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
 from .regions import visible
 from .results import Comparison, Roofline
-from .rows import RooflinePoint, check_ceilings, roofline_point, times_at, warn_no_ceiling
+from .rows import RooflinePoint, check_ceilings, roofline_point, warn_no_ceiling
 from .grouping import sum_rows
 from .settings import one_at_a_time
 from .shards import own_params
@@ -141,7 +141,7 @@ def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
     rows = []
     for name,cost in costs.by_module.items():
         if not cost.worked: continue
-        module, times = stands_for(name, cost, modules), times_at(name, forwards, cost.calls)
+        module, times = stands_for(name, cost, modules), forwards.of(name, cost.calls)
         row = roofline_point(name, module, cost, peaks, times, own_params(module))
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)

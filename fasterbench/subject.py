@@ -21,12 +21,12 @@ from .operations import element_bytes, utilization_pct
 from .packages import as_model
 from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
 from .peaks import check_seconds, measure_peaks, software
-from .rows import RooflinePoint, middle_half, roofline_point
+from .rows import RooflinePoint, roofline_point
+from .timing import middle_half, check_count
 from .settings import float32_precision, tf32_allowed
 from .shards import own_params, own_part
 from .state import call_words, check_sample
 from .system import usable_cpus
-from .timing import check_count
 from .traffic import covered_bytes
 from .collectives import distributed, process_group_name
 from .rendezvous import rendezvous

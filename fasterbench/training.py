@@ -24,7 +24,7 @@ from .phases import StepCosts, StepMode, counted_step, followed, group_name, pla
 from .alone import Retimer, recheck
 from .regions import compiled, visible
 from .results import Roofline
-from .rows import RooflinePoint, roofline_point, times_at
+from .rows import RooflinePoint, roofline_point
 from .grouping import sum_rows
 from .settings import one_at_a_time
 from .shards import own_params
@@ -130,7 +130,7 @@ def step_point(
     step, # `Step`
 )->RooflinePoint:
     "The row of one place"
-    module, times = done_by(place.name, modules, step, cost), times_at(place, forwards, cost.calls or None)
+    module, times = done_by(place.name, modules, step, cost), forwards.of(place, cost.calls or None)
     return in_step(roofline_point(place, module, cost, peaks, times, own_params(module)), place, costs)
 
 # %% ../nbs/analysis/training.ipynb #415889e0
