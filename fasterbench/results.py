@@ -30,10 +30,10 @@ from .rows import RooflinePoint, check_scalable, projected, warn_no_ceiling
 from .report import print_summary, result_answer, result_text
 from .roof import HardwarePeaks
 from .tables import Lines, Table, row_table, text_or_file
-from .utilization import hardware_utilization, model_flops_of, model_utilization, token_rate
+from .utilization import TokenRates
 
 # %% ../nbs/results/results.ipynb #931dee51
-class Roofline(Lines):
+class Roofline(Lines, TokenRates):
     "Rows under a roof"
     def __init__(self,
         rows=(), # of `RooflinePoint`
@@ -240,35 +240,6 @@ def under(self:Roofline,
     "The rows under other peaks"
     if dtype is not None: check_scalable(self, dtype)
     return project(self, peaks, dtype=dtype)
-
-# %% ../nbs/results/results.ipynb #e99f8a51
-@patch
-def tokens_per_s(self:Roofline)->float:
-    "Tokens a second: as measured, or at the roof"
-    return token_rate(self)
-
-@patch
-def model_flops(self:Roofline,
-    attention:tuple|None=None, # layers, heads, elements of a head, tokens of a sequence; `None`: as the config says
-)->int: # FLOP a step
-    "What training takes by formula, without what is done again"
-    return model_flops_of(self, attention)
-
-# %% ../nbs/results/results.ipynb #71ebe8d4
-@patch
-def mfu(self:Roofline,
-    tokens_per_s:float|None=None, # `None`: as measured, or at the roof
-    attention:tuple|None=None, # of `model_flops`
-)->float: # percent
-    "Model FLOPs utilization of a training step"
-    return model_utilization(self, tokens_per_s, attention)
-
-@patch
-def hfu(self:Roofline,
-    tokens_per_s:float|None=None, # `None`: as measured, or at the roof
-)->float: # percent
-    "Hardware FLOPs utilization of a training step: of matrix products, with what is done again"
-    return hardware_utilization(self, tokens_per_s)
 
 # %% ../nbs/results/results.ipynb #ce6bb183
 class Comparison(Lines):

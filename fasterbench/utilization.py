@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['memory_kinds', 'boundaries', 'flops_per_token', 'multiplied_params', 'tokens_of', 'attention_of', 'language_facts',
-           'token_rate', 'ceiling_of', 'model_flops_of', 'model_utilization', 'hardware_utilization', 'token_lines',
-           'Footprint']
+           'TokenRates', 'ceiling_of', 'token_lines', 'Footprint']
 
 # %% ../nbs/analysis/utilization.ipynb #ec3f91e2
 import torch
@@ -67,13 +66,16 @@ def language_facts(
     return dict(tokens=shape.numel() if tokens is None else tokens, multiplied_params=size, **attention)
 
 # %% ../nbs/analysis/utilization.ipynb #75d69c1b
+class TokenRates: "What of a machine's arithmetic the tokens of a training step take; a `Roofline` is one"
+
 def _tokens(r):
     if 'tokens' in r.about: return r.about['tokens']
     raise ValueError(f"how many tokens {r.about.get('model', 'the model')} takes a step is not known: tokens=… says it")
 
-def token_rate(r)->float: # tokens a second; r: a `Roofline`
+@patch
+def tokens_per_s(self:TokenRates)->float:
     "Tokens a second: as measured, or at the roof"
-    return _tokens(r)/(r.totals.mean_s if r.totals else r.roof_time_s)
+    return _tokens(self)/(self.totals.mean_s if self.totals else self.roof_time_s)
 
 def ceiling_of(r)->float: # FLOP/s
     "What the arithmetic units do at most in the dtype of most of the arithmetic"
@@ -84,43 +86,43 @@ def ceiling_of(r)->float: # FLOP/s
         f"and the peaks hold {', '.join(r.peaks.compute_peaks)}")
 
 # %% ../nbs/analysis/utilization.ipynb #5cd03952
-def model_flops_of(
-    r, # `Roofline`
+@patch
+def model_flops(self:TokenRates,
     attention:tuple|None=None, # layers, heads, elements of a head, tokens of a sequence; `None`: as the config says
 )->int: # FLOP a step
     "What training takes by formula, without what is done again"
-    attention = r.about.get('attention') if attention is None else attention
+    attention = self.about.get('attention') if attention is None else attention
     if attention is None:
-        raise ValueError(f"the size of the attention of {r.about.get('model', 'the model')} is not known: "
+        raise ValueError(f"the size of the attention of {self.about.get('model', 'the model')} is not known: "
             "attention=(layers, heads, elements of a head, tokens of a sequence) says it, () that there is none")
-    return _tokens(r)*flops_per_token(r.about['multiplied_params'], *attention)
+    return _tokens(self)*flops_per_token(self.about['multiplied_params'], *attention)
 
 # %% ../nbs/analysis/utilization.ipynb #ca91c69b
-def model_utilization(
-    r, # `Roofline`
+@patch
+def mfu(self:TokenRates,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
     attention:tuple|None=None, # of `model_flops`
 )->float: # percent
     "Model FLOPs utilization of a training step"
-    rate = token_rate(r) if tokens_per_s is None else tokens_per_s
-    return 100*model_flops_of(r, attention)/_tokens(r)*rate/ceiling_of(r)
+    rate = self.tokens_per_s() if tokens_per_s is None else tokens_per_s
+    return 100*self.model_flops(attention)/_tokens(self)*rate/ceiling_of(self)
 
-def hardware_utilization(
-    r, # `Roofline`
+@patch
+def hfu(self:TokenRates,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
 )->float: # percent
     "Hardware FLOPs utilization of a training step: of matrix products, with what is done again"
-    rate = token_rate(r) if tokens_per_s is None else tokens_per_s
-    return 100*r.matmul_flops/_tokens(r)*rate/ceiling_of(r)
+    rate = self.tokens_per_s() if tokens_per_s is None else tokens_per_s
+    return 100*self.matmul_flops/_tokens(self)*rate/ceiling_of(self)
 
 # %% ../nbs/analysis/utilization.ipynb #44c02434
 def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens
     "Tokens a second, and of the machine's arithmetic what they take, in a line"
     if 'tokens' not in r.about or not (r.totals or r.roof_time_s) or not all(o.phase for o in r): return []
     known = bool(r.peaks.ceiling(main_dtype(r)))
-    mfu = f'MFU {model_utilization(r):.1f} %, ' if known and 'attention' in r.about else ''
-    used = f"; {mfu}HFU {hardware_utilization(r):.1f} %" if known else ''
-    rate = f"{token_rate(r):,.0f} a second{'' if r.totals else ' at most'}"
+    mfu = f'MFU {r.mfu():.1f} %, ' if known and 'attention' in r.about else ''
+    used = f"; {mfu}HFU {r.hfu():.1f} %" if known else ''
+    rate = f"{r.tokens_per_s():,.0f} a second{'' if r.totals else ' at most'}"
     return [f"tokens       {rate}, {r.about['tokens']:,} a step{used}"]
 
 # %% ../nbs/analysis/utilization.ipynb #351698cd
