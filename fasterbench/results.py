@@ -18,7 +18,7 @@ from .beside import Phases, side_by_side
 from .columns import columns, kinds
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
 from .compare import ratio, ratio_interval
-from .core import above, inside, si
+from .core import above, inside, resolve_dtype, si
 from .differences import as_html_table, comparison_formats, comparison_text, pair_columns, pairs_markdown
 from .differences import pairs_table, print_comparison, read_comparison
 from .display import as_output
@@ -26,9 +26,9 @@ from .codec import write_as
 from .files import formats, read_result, result_of, result_record
 from .grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, known_sum, sum_of, whole_sum
 from .plot import plot_result
-from .rows import RooflinePoint, check_scalable, projected, warn_no_ceiling
+from .rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling
 from .report import print_summary, result_answer, result_text
-from .roof import HardwarePeaks
+from .roof import HardwarePeaks, peaks_of
 from .tables import Lines, Table, row_table, text_or_file
 from .utilization import TokenRates
 
@@ -228,7 +228,10 @@ def project(
     dtype:torch.dtype|str|None=None, # run in this dtype there; `None`: as here
 )->Roofline: # of `Projection`
     "Put rows under other peaks"
-    rows, peaks, told = projected(results, peaks, dtype)
+    if results is None: raise ValueError("results is None: there are no rows yet")
+    dtype = None if dtype is None else resolve_dtype(dtype)
+    peaks = peaks_of(peaks, dtype or main_dtype(results))
+    rows, told = projected(results, peaks, dtype)
     warn_no_ceiling(rows, peaks)
     return Roofline(rows, 'projected', peaks, **told)
 

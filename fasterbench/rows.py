@@ -15,11 +15,11 @@ import torch
 from fastcore.basics import patch
 from types import SimpleNamespace
 from .columns import columns
-from .core import Place, as_text, module_kind, quoted, resolve_dtype, warn, with_phase
+from .core import Place, as_text, module_kind, quoted, warn, with_phase
 from .kernels import measurable
 from .links import bus_bytes, bus_factors
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
-from .roof import HardwarePeaks, arithmetic_dtype, dtype_name, peaks_of
+from .roof import arithmetic_dtype, dtype_name
 from .tables import framed
 from .timing import Times, Timing
 from .collectives import Collective
@@ -155,7 +155,7 @@ def impossible(self:RooflinePoint)->bool:
 # %% ../nbs/results/rows.ipynb #acfa0064
 def ceiling_for(
     work, # `ModuleCost`, or a row
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
 )->float|None: # FLOP/s; `None`: there are products in a dtype whose ceiling is not known
     "The ceiling of arithmetic that a row is compared with"
     own = peaks.ceiling(work.dtype)
@@ -164,7 +164,7 @@ def ceiling_for(
 # %% ../nbs/results/rows.ipynb #fa14d914
 def cache_times(
     work, # `ModuleCost`
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
 )->Counter: # name of a level → seconds
     "The least times in which a row's bytes can be moved, each operation's from the innermost level that holds them"
     times = Counter()
@@ -182,7 +182,7 @@ def roof_name(work, peaks, arithmetic_s, above)->str:
 # %% ../nbs/results/rows.ipynb #04d7bf8b
 def link_of(
     collective, # `Collective`
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
 ): # `Link`; `None`: there is none for this group with as many ranks
     "The link that a collective runs over: that of its group or, for `world`, of any group with as many ranks"
     def of(o): return o.ranks==collective.ranks and collective.group in (o.group, 'world')
@@ -190,7 +190,7 @@ def link_of(
 
 def link_s(
     collectives:Counter, # `Collective` → calls
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
 )->float|None: # seconds; `None`: a link is not known
     "The least time of collectives, one after the other"
     links = [(link_of(o, peaks), o, n) for o,n in collectives.items()]
@@ -212,7 +212,7 @@ _nowhere = dict(bound='undefined', utilization_pct=None, roof_time_s=None, roof=
 def fused_s(
     arithmetic_s:float, # seconds at the ceiling
     nbytes:float|None, # that cross the boundary
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
 )->float|None: # seconds; `None`: the bytes are not known
     "The least time for work that is joined: that of its arithmetic, or of the bytes at its boundary"
     return None if nbytes is None else max(arithmetic_s, nbytes/peaks.peak_bandwidth)
@@ -230,7 +230,7 @@ def _side(work, peaks, ceiling, run_s):
 
 def under_roof(
     work, # `ModuleCost`; its `sizes` may be `None`, not known
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
     run_s:float|None=None, # seconds that the work took; `None`: not run
 )->dict: # fields of `RooflinePoint`
     "Where work stands under `peaks`"
@@ -245,7 +245,7 @@ def roofline_point(
     place, # `Place`, or a module's qualified name
     module, # it, or a text for what is no module
     work, # `ModuleCost`
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
     times:Times|None=None, # `None`: not run
     params:int=0, # elements of the module's own parameters
 )->RooflinePoint:
@@ -299,7 +299,7 @@ def _repr_pretty_(self:RooflinePoint, p, cycle):
 # %% ../nbs/results/rows.ipynb #111c9bc1
 def warn_no_ceiling(
     rows:list, # of `RooflinePoint`
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
 ):
     "One warning if there are products in dtypes of which the peaks know no ceiling"
     for k,lacking in no_ceiling(rows).items():
@@ -322,7 +322,7 @@ def known_rows(rows)->list: return [r for r in rows if r.roof_time_s is not None
 
 def balance(
     rows:list, # of `RooflinePoint`
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
 )->tuple[float, float]: # seconds of arithmetic at the ceilings, seconds of bytes in memory
     "What the roof allows for the arithmetic and for the bytes of rows, each alone"
     known = known_rows(rows)
@@ -341,7 +341,7 @@ def main_dtype(
 # %% ../nbs/results/rows.ipynb #37cc8726
 def check_ceilings(
     rows:list, # of `RooflinePoint` or `Projection`
-    peaks:HardwarePeaks,
+    peaks, # `HardwarePeaks`
     what:str, # name of the function that was asked, which takes a `dtype`
 ):
     "Refuse peaks that have no ceiling for any of the products"
@@ -394,20 +394,17 @@ def _projected(r, peaks, dtype):
 # %% ../nbs/results/rows.ipynb #dffb2fea
 def projected(
     results:list, # a `Roofline`, or rows from elsewhere
-    peaks, # `HardwarePeaks` of the other machine; or a datasheet's name, or a file's path
-    dtype:torch.dtype|str|None=None, # run in this dtype there; `None`: as here
-)->tuple: # list of `Projection`; `HardwarePeaks`; what the results tell besides
+    peaks, # `HardwarePeaks` of the other machine
+    dtype:torch.dtype|None=None, # run in this dtype there; `None`: as here
+)->tuple: # list of `Projection`; what the results tell besides
     "Rows under other peaks"
-    if results is None: raise ValueError("results is None: there are no rows yet")
-    dtype = None if dtype is None else resolve_dtype(dtype)
-    peaks = peaks_of(peaks, dtype or main_dtype(results))
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings(rows, peaks, 'project')
     told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
     if dtype is not None: told['boundaries'] = None
-    return rows, peaks, told
+    return rows, told
 
 # %% ../nbs/results/rows.ipynb #e827061f
 def check_scalable(rows, dtype):
