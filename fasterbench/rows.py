@@ -234,10 +234,11 @@ def under_roof(
     run_s:float|None=None, # seconds that the work took; `None`: not run
 )->dict: # fields of `RooflinePoint`
     "Where work stands under `peaks`"
-    known, ceiling = not work.unknown, ceiling_for(work, peaks)
+    known = not work.unknown
     rate = dict(arithmetic_intensity=arithmetic_intensity(work.flops, work.bytes_moved) if known else None,
         achieved_gflops=work.flops/run_s/1e9 if known and run_s else None)
     if work.collectives: return rate | under_link(work.collectives, peaks, run_s)
+    ceiling = ceiling_for(work, peaks)
     return rate | (_side(work, peaks, ceiling, run_s) if known and ceiling else _nowhere)
 
 # %% ../nbs/results/rows.ipynb #98954feb
@@ -256,7 +257,7 @@ def roofline_point(
     return RooflinePoint(name, module_kind(module), work.flops, work.bytes_moved, time_s, phase=phase, params=params,
         calls=work.calls, matmul_flops=work.matmul_flops, dtype=work.dtype, recomputed=work.recomputed,
         time_pct=100*time_s/t.forward_s if t.samples else None, working_set=work.working_set,
-        ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=t.samples, unknown=work.unknown,
+        ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=[*t.samples], unknown=work.unknown,
         boundary_bytes=work.own_boundary, eager_bytes=work.eager_bytes, link_bytes=work.link_bytes,
         collectives=work.collectives, **under_roof(work, peaks, time_s if called_s is None else called_s))
 
