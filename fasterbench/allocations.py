@@ -24,7 +24,7 @@ from .regions import eager, visible, watching
 from .shards import placing
 from .snapshot import strided_parts
 from .step import optimizer_parameters
-from .footprint import Footprint, boundaries, memory_kinds
+from .utilization import Footprint, boundaries, memory_kinds
 from .twin import unwrapped
 
 # %% ../nbs/counting/allocations.ipynb #75959526

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from .columns import Column, columns, kind_of, ordered
 from .grouping import group_key, joined, joined_in_parts
-from .place import phases as in_order
+from .core import phases as in_order
 from .rows import RooflinePoint
 from .tables import Lines, Table, html_cell, more_rows, name_column
 

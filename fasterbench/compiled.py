@@ -11,7 +11,7 @@ from collections import Counter
 from .costs import Costs, ModuleCost
 from .observe import Observer
 from .regions import compiled, eager
-from .grouping import inside
+from .core import inside
 
 # %% ../nbs/analysis/compiled.ipynb #fd696542
 def caller_in(

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 import torch
 from fastcore.basics import patch
 from typing import NamedTuple
-from .core import device_name, held, model_dtype, walk
+from .core import Place, bare, device_name, held, inside, model_dtype, module_kind, walk
 from .costs import CostMode, Costs, ModuleCost, counted
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
 from .inductor import kernel_listener, recompiled
@@ -22,15 +22,14 @@ from .observe import Observer, time_forwards
 from .roof import HardwarePeaks
 from .alone import Retimer, recheck
 from .regions import visible
-from .matching import bare
-from .results import Roofline, circumstances
-from .grouping import inside
-from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind, roofline_point, sum_rows
+from .results import Roofline
+from .subject import circumstances, Subject
+from .rows import RooflinePoint, beside_kernels, roofline_point
+from .grouping import sum_rows
 from .settings import one_at_a_time
+from .shards import own_params
 from .state import undisturbed
-from .subject import Subject
 from .phases import StepMode, counted_step
-from .place import Place
 from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
 
@@ -245,8 +244,6 @@ class KernelRows:
         self.everything = rec.modules   # also what is inside of regions
         self.kernels = [(k, l) for k in rec.kernels for l in launches if l.number==k.number]
         self.shares = shared_out(by_name, self.held(), self.beside)
-        self.middle = middle_half(forwards.totals)
-        self.forward_s = mean_of(forwards.totals, self.middle)
     def place(self, phase, module): return module # where what is done in a module belongs
     def beside(self, place): return () # places of its module in other phases
     def held(self)->dict: # place → `Held`
@@ -257,13 +254,9 @@ class KernelRows:
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #da6692d2
 @patch
-def samples(self:KernelRows, key)->list: # seconds in each forward
-    return [own.get(key, 0.) for own in self.forwards.owns]
-
-@patch
 def point(self:KernelRows, name, module, cost, key, peaks)->RooflinePoint:
     "A row of one module or of one kernel"
-    return roofline_point(name, module, cost, self.samples(key), self.forward_s, peaks, (), self.middle)
+    return roofline_point(name, module, cost, peaks, self.forwards.of(key), own_params(module))
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #b0dd6885
 @patch
@@ -292,11 +285,10 @@ def of_kernel(self:KernelRows, k, launch, peaks)->RooflinePoint:
 def of_rest(self:KernelRows, region, phase=None)->RooflinePoint:
     "The time of a region outside of its kernels, and its FLOPs that belong to none"
     name, place = '.'.join(filter(None, [bare(region), '(not attributed)'])), self.place(phase, region)
-    samples, left = self.samples(place), self.left(region, phase)
-    time_s = mean_of(samples, self.middle)
-    return RooflinePoint(name, beside_kernels, left['flops'], 0, time_s, None, None, 'undefined', None,
+    times, left = self.forwards.of(place), self.left(region, phase)
+    return RooflinePoint(name, beside_kernels, left['flops'], 0, times.mean_s, None, None, 'undefined', None,
         calls=self.forwards.calls[self.place('forward', region)], matmul_flops=left['matmul_flops'],
-        time_pct=100*time_s/self.forward_s, samples=samples, phase=phase, recomputed=left['recomputed'])
+        time_pct=100*times.mean_s/times.forward_s, samples=times.samples, phase=phase, recomputed=left['recomputed'])
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0d1bb044
 @patch
@@ -428,8 +420,7 @@ class KernelStepRows(KernelRows):
         found = [self.of_rest(n, phase) for phase in ('forward', 'backward') for n in self.regions]
         return [r for r in found if r.flops or any(r.samples)]
     def of_place(self, place, cost, peaks):
-        told = self.costs, self.forwards, peaks, self.modules, self.step
-        return step_point(place, cost, *told, self.middle, self.forward_s)
+        return step_point(place, cost, self.costs, self.forwards, peaks, self.modules, self.step)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #8bc388a2
 def step_kernels_measured(

@@ -15,10 +15,9 @@ from .codec import check_format, decoded, encoded, fitting, json_line, json_line
 from .codec import many, part, refuse
 from .columns import Column, kind_of
 from .compare import change_of, differ, short_ratio, signed, taken
-from .core import any_console, as_text, si, so_many
+from .core import any_console, as_text, phases, si, so_many
 from .files import as_json, result_of, shown_formats
-from .matching import Pair, hows
-from .place import phases
+from .grouping import Pair, hows
 from .tables import Table, framed, html_cell, markdown_text, terminal_width
 
 # %% ../nbs/visualization/differences.ipynb #5a32c385

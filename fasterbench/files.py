@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
-from .codec import Amount, Data, Ratio, Way, check_format, decoded, encoded, field_types, fitting
-from .codec import json_line, json_lines, load_json, optional_fields, part, pictures, refuse, ways
+from .codec import Amount, Data, Ratio, Way, check_format, decoded, encoded, field_types, fitting, json_line
+from .codec import json_lines, load_json, optional_fields, part, pictures, refuse, ways
 from .collectives import Collective
 from .columns import kinds
 from .page import as_html, figure_page
-from .projection import Projection
-from .footprint import Footprint
+from .rows import Projection, RooflinePoint
+from .grouping import Totals
+from .utilization import Footprint
 from .links import bus_factors
-from .place import Place, phases
+from .core import Place, phases
 from .roof import HardwarePeaks, peaks_of_record
-from .rows import RooflinePoint, Totals
 from .tables import as_csv, as_markdown
 from .timing import Timing
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
 from .collectives import distributed, row_name, wait_for
-from .core import progress, warn
+from .core import progress, warn, quoted, with_phase
 from .exchanges import ExchangeTimer
 from .nodes import Nodes, BackwardPart, Scope
 from .regions import visible, watching
-from .rows import quoted, with_phase
 from .system import Disturbance, Others
-from .timing import Feeder, HostClock, device_clock, median_interval
+from .timing import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
 
 # %% ../nbs/analysis/observe.ipynb #35d2c506
 def own_times(
@@ -207,6 +206,17 @@ def device_idle_pct(self:Forwards)->float|None: # percent of a forward
 @patch(as_prop=True)
 def overhead_interval(self:Forwards)->tuple: # percent, from and to
     return tuple(100*(o - 1) for o in median_interval(self.ratios))
+
+# %% ../nbs/analysis/observe.ipynb #c21235d9
+@patch
+def of(self:Forwards,
+    key, # of a row
+    calls:int|None=None, # that were counted; `None`: how often it was called is not compared
+)->Times:
+    "What a row took in each forward, and in which of them it was called as often as counted"
+    middle = middle_half(self.totals)
+    ran = [] if calls is None else [path[key]==calls for path in self.paths]
+    return Times([own.get(key, 0.) for own in self.owns], mean_of(self.totals, middle), ran, middle)
 
 # %% ../nbs/analysis/observe.ipynb #449e3021
 def warm_up(

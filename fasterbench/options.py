@@ -18,12 +18,13 @@ from torch import nn
 from collections.abc import Callable
 from .codec import check_ending, many, pictures, read_json
 from .columns import ordered, picked
-from .core import resolve_dtype, write_file
+from .core import call_args, resolve_dtype, write_file
 from .datasheets import sheet_named
 from .files import as_picture, formats
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
-from .results import Comparison, Roofline, circumstances
+from .results import Comparison, Roofline
+from .state import call_words
 from .grouping import group_key
 from .tables import csv_value
 from .timing import check_count
@@ -252,7 +253,7 @@ def forward_text(
 )->str:
     "What is run, in words"
     what = 'training step' if train else 'forward'
-    return f"a {what} of {name} on {circumstances(model, sample, torch.device('cpu'), None)['sample']}"
+    return f"a {what} of {name} on {call_words(*call_args(sample))}"
 
 # %% ../nbs/options.ipynb #e9bdd70f
 def repeated(

@@ -16,20 +16,19 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from .core import as_text, first_line, held, model_device, model_dtype, walk
 from .costs import is_fused
-from .footprint import Footprint
+from .utilization import Footprint, language_facts
 from .paper import on_paper
 from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
 from .regions import visible
-from .results import Roofline, circumstances
+from .results import Roofline
+from .subject import circumstances, counted_device
 from .rows import roofline_point
-from .shards import is_dtensor
+from .shards import is_dtensor, own_params
 from .snapshot import reach
 from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
-from .subject import counted_device
 from .training import done_by, in_step, kind_in, step_memory
 from .twin import deep_stack, rebound
-from .utilization import language_facts
 
 # %% ../nbs/analysis/paper_steps.ipynb #a52c6b64
 def counterpart(
@@ -186,8 +185,9 @@ def footprint_on_paper(step:PaperStep)->Footprint|None:
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
 def paper_point(place, costs, peaks, modules, step):
     "The row of one place, without times"
-    module = done_by(place.name, modules, step, costs.by_module[place])
-    return in_step(roofline_point(place.name, module, costs.by_module[place], [], None, peaks), place, costs)
+    work = costs.by_module[place]
+    module = done_by(place.name, modules, step, work)
+    return in_step(roofline_point(place, module, work, peaks, params=own_params(module)), place, costs)
 
 def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
     "A row for each place of a step in which something is done"

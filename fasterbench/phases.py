@@ -16,7 +16,7 @@ from torch.autograd import set_multithreading_enabled
 from .collectives import watching_collectives
 from .costs import CostMode, Costs, hides
 from .regions import before_graphs, eager, visible, watching
-from .place import Place, above, phases
+from .core import Place, above, phases
 from .nodes import Nodes, backward_parts, recomputed_parts
 from .places import PlacedMoves
 from .step import optimizer_parameters

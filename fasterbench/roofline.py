@@ -15,11 +15,11 @@ from fastcore.basics import patch
 from .alone import flushing_bytes, recheck, time_alone
 from .compiled import join_compiled
 from .compiled_kernels import kernel_profile, step_kernel_profile
-from .core import Call, as_text, device_name, model_dtype, si
+from .core import Call, as_text, device_name, model_dtype, module_kind, si
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output
 from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
-from .subject import paper_request, paper_rows, weight_bytes
+from .subject import paper_request, paper_rows, weight_bytes, circumstances
 from .layouts import Layout
 from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
 from .observe import Observer, time_forwards, warn_other_path
@@ -28,10 +28,11 @@ from .paper_steps import step_estimate
 from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
 from .regions import visible
-from .results import Comparison, Roofline, circumstances
-from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind, roofline_point, sum_rows
-from .rows import warn_no_ceiling
+from .results import Comparison, Roofline
+from .rows import RooflinePoint, check_ceilings, roofline_point, warn_no_ceiling
+from .grouping import sum_rows
 from .settings import one_at_a_time
+from .shards import own_params
 from .state import undisturbed
 from .tables import framed
 from .timing import check_count
@@ -137,13 +138,11 @@ def _kept(self:RooflineAnalyzer, made, costs, seen, ran, what='forward')->Roofli
 # %% ../nbs/analysis/roofline.ipynb #71c7a22c
 @patch
 def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
-    middle, rows = middle_half(forwards.totals), []
-    forward_s = mean_of(forwards.totals, middle)
+    rows = []
     for name,cost in costs.by_module.items():
         if not cost.worked: continue
-        ran = [path[name]==cost.calls for path in forwards.paths]
-        samples = [own.get(name, 0.) for own in forwards.owns]
-        row = roofline_point(name, stands_for(name, cost, modules), cost, samples, forward_s, peaks, ran, middle)
+        module, times = stands_for(name, cost, modules), forwards.of(name, cost.calls)
+        row = roofline_point(name, module, cost, peaks, times, own_params(module))
         row.warm_s, row.cold_s = alone.get(name, (None, None))
         rows.append(row)
     return rows, sum_rows(rows, forwards, costs)

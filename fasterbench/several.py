@@ -12,7 +12,7 @@ from fastcore.script import store_true
 import torch
 from .core import any_console, as_text, is_number, resolve_device, tensors
 from .differences import comparison_formats, ordered_pairs
-from .crossings import Crossings
+from .compare import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, model_sources
 from .options import announce, check_counts, check_out, check_targets, check_threads, check_unused
 from .options import check_view, either, floating, forward_text, grouped, grouping, input_option, named_peaks

@@ -70,7 +70,7 @@ def under(
     peaks:HardwarePeaks,
 )->Roofline:
     "What was measured, under other peaks of the same device"
-    def cost(o): return costs.by_module[(o.phase, o.name) if o.phase else o.name]   # of a step: by `Place`
+    def cost(o): return costs.by_module[(o.phase, o.name) if o.phase else o.name].as_run   # of a step: by `Place`
     rows = [replace(o, **under_roof(cost(o), peaks, o.run_s)) for o in r]
     totals = replace(r.totals, roof_time_s=sum(o.roof_time_s or 0. for o in rows))
     return Roofline(rows, r.kind, peaks, totals, r.about, boundaries=r.boundaries)

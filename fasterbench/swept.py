@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from .codec import check_format, decoded, fitting, json_line, json_lines, load_json, many, part, write_as
 from .columns import Column, of_step, picked
 from .core import any_console, as_text, is_number, si, value_text
-from .crossings import crossings_in
+from .compare import crossings_in
 from .files import as_json, shown_formats
 from .operations import arithmetic_intensity
 from .results import Roofline

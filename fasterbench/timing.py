@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['Timing', 'median_interval', 'HostClock', 'EventClock', 'device_clock', 'check_count', 'time_callable', 'Feeder',
-           'time_for']
+           'time_for', 'middle_half', 'mean_of', 'Times']
 
 # %% ../nbs/core/timing.ipynb #cc627555
 import math, operator, statistics, time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from fastcore.basics import patch
 import numpy as np, torch
 from .core import resolve_device, si, synchronize
@@ -158,3 +159,37 @@ def time_for(
     one = max(time_callable(f, device, warmup=warmup, steps=1).min, 1e-9)
     calls = max(round(min(device_clock(device).span, seconds)/one), 1)
     return time_callable(f, device, warmup=0, steps=max(least, min(round(seconds/(one*calls)), 1000)), calls=calls)
+
+# %% ../nbs/core/timing.ipynb #4b09d3e0
+def middle_half(
+    totals:list, # seconds of each forward
+)->list: # positions, in order
+    "The forwards without the fastest and the slowest quarter of them"
+    n, order = len(totals), sorted(range(len(totals)), key=totals.__getitem__)
+    return sorted(order[n//4:n - n//4])
+
+# %% ../nbs/core/timing.ipynb #53930500
+def mean_of(
+    samples:list, # seconds
+    where:list|None=None, # positions; `None`: all
+)->float|None: # seconds; `None`: there are no samples
+    "The mean of the samples at some positions"
+    return statistics.fmean(samples if where is None else [samples[i] for i in where]) if samples else None
+
+# %% ../nbs/core/timing.ipynb #f02c7126
+class Times(NamedTuple):
+    "How long what belongs to a place took, in each timed forward"
+    samples:list = []           # seconds; empty: not run
+    forward_s:float|None = None # seconds of a forward, the mean of those whose mean is shown
+    ran:list = []               # was it called as often as counted? Empty: it was
+    middle:list|None = None     # positions of the forwards whose mean is shown; `None`: all
+    @property
+    def mean_s(self)->float|None: return mean_of(self.samples, self.middle) # seconds; `None`: not run
+
+@patch(as_prop=True)
+def called_s(self:Times)->float|None: # seconds; `None`: it was called as often as counted in all of them
+    "The mean of the forwards in which it was called as often as counted, of the middle half if there are any"
+    if not self.samples or not self.ran or all(self.ran): return None
+    called = [i for i,o in enumerate(self.ran) if o]
+    shown = [i for i in called if self.middle is None or i in self.middle] or called
+    return mean_of(self.samples, shown) if called else None

@@ -15,22 +15,20 @@ from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
 from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
-from .core import device_name, first_line, model_dtype, warn
-from .subject import Subject, agreement, together, with_ranks
+from .core import Place, device_name, first_line, model_dtype, phases, warn
+from .subject import Subject, agreement, together, with_ranks, circumstances
 from .allocations import allocator_of, measured_footprint, step_footprint
-from .footprint import Footprint
+from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards
-from .phases import StepCosts, StepMode, counted_step, followed, group_name
-from .place import Place
-from .phases import place_of_part, told_groups
-from .place import phases
+from .phases import StepCosts, StepMode, counted_step, followed, group_name, place_of_part, told_groups
 from .alone import Retimer, recheck
 from .regions import compiled, visible
-from .results import Roofline, circumstances
-from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows
+from .results import Roofline
+from .rows import RooflinePoint, roofline_point
+from .grouping import sum_rows
 from .settings import one_at_a_time
+from .shards import own_params
 from .step import loss_of, training
-from .utilization import language_facts
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
 class PlaceWithoutCall(Place): "Where time was spent without a call of the module, such as in its backward"
@@ -115,11 +113,10 @@ def in_step(
     place:Place,
     costs:StepCosts,
 ): # the same row
-    "A row with its phase, its calls in the forward, and what it recomputes"
+    "A row with its calls in the forward"
     first = costs.by_module.get(Place('forward', place.name))
     if costs.by_module[place].collectives: first = costs.by_module[place]
-    row.phase, row.calls = place.phase, first.calls if first and first.calls else 1
-    row.recomputed = costs.by_module[place].recomputed
+    row.calls = first.calls if first and first.calls else 1
     if place.phase!='forward': row.params = 0   # they are the forward's
     return row
 
@@ -131,13 +128,10 @@ def step_point(
     peaks, # `HardwarePeaks`
     modules:dict, # name → module
     step, # `Step`
-    middle:list, step_s:float, # positions of the steps whose mean is shown; its seconds
 )->RooflinePoint:
     "The row of one place"
-    samples = [own.get(place, 0.) for own in forwards.owns]
-    ran = [path[place]==cost.calls for path in forwards.paths] if cost.calls else ()
-    module = done_by(place.name, modules, step, cost)
-    return in_step(roofline_point(place.name, module, cost, samples, step_s, peaks, ran, middle), place, costs)
+    module, times = done_by(place.name, modules, step, cost), forwards.of(place, cost.calls or None)
+    return in_step(roofline_point(place, module, cost, peaks, times, own_params(module)), place, costs)
 
 # %% ../nbs/analysis/training.ipynb #415889e0
 def joined_edges(joined:StepCosts, costs:StepCosts)->StepCosts:
@@ -183,10 +177,7 @@ def step_measured(
 # %% ../nbs/analysis/training.ipynb #550b5483
 def step_rows(costs, taken, peaks, modules, step)->list:
     "A row for each place of a step in which something is done"
-    middle = middle_half(taken.totals)
-    step_s = mean_of(taken.totals, middle)
-    return [step_point(p, c, costs, taken, peaks, modules, step, middle, step_s)
-        for p,c in costs.by_module.items() if c.worked]
+    return [step_point(p, c, costs, taken, peaks, modules, step) for p,c in costs.by_module.items() if c.worked]
 
 # %% ../nbs/analysis/training.ipynb #0821f804
 def step_profile(

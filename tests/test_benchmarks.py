@@ -37,7 +37,7 @@ def large(n):
     import torch
     from fasterbench.results import Roofline
     from fasterbench.roofline import HardwarePeaks, RooflinePoint
-    from fasterbench.rows import Totals
+    from fasterbench.grouping import Totals
     from fasterbench.timing import Timing
     rng, peaks, rows = random.Random(0), HardwarePeaks(1e12, 1e11), []
     for i in range(n):
