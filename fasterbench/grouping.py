@@ -12,7 +12,7 @@ from collections.abc import Callable
 from numbers import Integral
 from .operations import arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint
-from .timing import check_count
+from .core import check_count
 
 # %% ../nbs/results/grouping.ipynb #dfb9f7c9
 def common(values):

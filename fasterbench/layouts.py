@@ -10,11 +10,10 @@ import math
 from dataclasses import asdict, dataclass
 from fastcore.basics import patch
 from .connections import connection_named
-from .core import so_many
+from .core import so_many, check_count
 from .datasheets import Datasheet, find_sheet, sheets
 from .links import Link, as_links, bus_bytes
 from .roof import HardwarePeaks
-from .timing import check_count
 
 # %% ../nbs/analysis/layouts.ipynb #c2a8ad08
 @dataclass(frozen=True)

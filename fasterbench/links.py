@@ -8,9 +8,7 @@ __all__ = ['bus_factors', 'bus_bytes', 'check_link', 'Link', 'as_links']
 # %% ../nbs/hardware/links.ipynb #abbc1d4b
 from dataclasses import dataclass, field
 from fastcore.basics import patch
-from .consistency import finite, positive
-from .core import si
-from .timing import check_count
+from .core import finite, positive, si, check_count
 
 # %% ../nbs/hardware/links.ipynb #42aa0280
 def _others(n): return (n - 1)/n

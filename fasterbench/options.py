@@ -18,7 +18,7 @@ from torch import nn
 from collections.abc import Callable
 from .codec import check_ending, many, pictures, read_json
 from .columns import ordered, picked
-from .core import resolve_dtype, write_file
+from .core import resolve_dtype, write_file, check_count
 from .datasheets import sheet_named
 from .files import as_picture, formats
 from .page import figure_page
@@ -26,7 +26,6 @@ from .roof import HardwarePeaks, peaks_of
 from .results import Comparison, Roofline, circumstances
 from .grouping import group_key
 from .tables import csv_value
-from .timing import check_count
 from .swept import Sweep
 
 # %% ../nbs/options.ipynb #48e01d84

@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from .alone import flushing_bytes, recheck, time_alone
 from .compiled import join_compiled
 from .compiled_kernels import kernel_profile, step_kernel_profile
-from .core import Call, as_text, device_name, model_dtype, si
+from .core import Call, as_text, device_name, model_dtype, si, check_count
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output
 from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
@@ -34,7 +34,6 @@ from .rows import warn_no_ceiling
 from .settings import one_at_a_time
 from .state import undisturbed
 from .tables import framed
-from .timing import check_count
 from .training import step_profile
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316

@@ -13,19 +13,17 @@ from fastcore.basics import patch
 import torch
 from contextlib import nullcontext
 from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype
-from .core import so_many
+from .core import so_many, measurable, arithmetic_dtype, check_seconds, check_count
 from .costs import Costs, stands_for
-from .kernels import measurable
 from .operations import element_bytes, utilization_pct
 from .packages import as_model
-from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
-from .peaks import check_seconds, measure_peaks
+from .roof import HardwarePeaks, peaks_of
+from .peaks import measure_peaks
 from .rows import RooflinePoint, middle_half, roofline_point
 from .settings import float32_precision, tf32_allowed
 from .shards import own_part
 from .state import check_sample
 from .system import usable_cpus
-from .timing import check_count
 from .traffic import covered_bytes
 from .collectives import distributed, process_group_name
 from .place import Place

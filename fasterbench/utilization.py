@@ -9,8 +9,7 @@ __all__ = ['flops_per_token', 'multiplied_params', 'tokens_of', 'attention_of', 
 # %% ../nbs/analysis/utilization.ipynb #ec3f91e2
 import torch
 from torch import nn
-from .core import call_args, leaves, walk
-from .roof import dtype_name
+from .core import call_args, leaves, walk, dtype_name
 from .rows import main_dtype
 
 # %% ../nbs/analysis/utilization.ipynb #a30e1e88
