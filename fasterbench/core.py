@@ -7,8 +7,8 @@ __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized',
            'named_dtype', 'arithmetic_dtype', 'is_float8', 'measurable', 'device_name', 'synchronize', 'Call', 'leaves',
            'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'is_leaf',
            'call_args', 'model_device', 'captured', 'captured_in', 'in_cell', 'si', 'plain', 'so_many', 'as_text',
-           'is_number', 'value_text', 'finite', 'positive', 'check_seconds', 'check_count', 'first_line', 'warn',
-           'any_console', 'write_file', 'worked_in', 'progress']
+           'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
+           'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, math, operator, os, platform, secrets, shutil, sys, warnings
@@ -345,6 +345,17 @@ def positive(name:str, value)->float: # value: of any type; name: what the error
     if v is None or v<=0: raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
     return v
 
+def not_negative(
+    name:str, # what the error calls it
+    value, # of any type
+    most:float=math.inf,
+)->float:
+    "`value` as a float; an error unless it is a finite number from 0 to `most`"
+    v = finite(value)
+    if v is not None and 0<=v<=most: return v
+    limits = 'at least 0' + (f' and at most {most:g}' if most<math.inf else '')
+    raise ValueError(f"{name}={value!r}: {name} is a number of {limits}")
+
 # %% ../nbs/core/core.ipynb #83a1cea5
 def check_seconds(name:str, value:float): # value: seconds; name: what the error calls it
     "Refuse what is no time to wait"
@@ -355,7 +366,7 @@ def check_seconds(name:str, value:float): # value: seconds; name: what the error
 def check_count(name:str, value:int, least:int)->int: # name: what the error calls it
     "`value` if it is a whole number of at least `least`"
     whole = hasattr(value, '__index__') and not isinstance(value, bool)
-    if not whole or operator.index(value)<least:
+    if not whole or operator.index(value)<least or finite(operator.index(value)) is None:
         raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
     return operator.index(value)
 

@@ -21,7 +21,7 @@ from .projection import Projection
 from .footprint import Footprint
 from .links import bus_factors
 from .place import Place, phases
-from .roof import HardwarePeaks, peaks_of_record
+from .roof import HardwarePeaks
 from .rows import RooflinePoint, Totals
 from .tables import as_csv, as_markdown
 from .timing import Timing
@@ -125,7 +125,7 @@ class OneResult:
     "What a file has of a result"
     kind:Literal[kinds]
     about:Data
-    peaks:Annotated[HardwarePeaks, part(peaks_of_record)]|None
+    peaks:Annotated[HardwarePeaks, part(HardwarePeaks.from_record)]|None
     totals:Totals|None
     memory:Footprint|None = None
     boundaries:Annotated[dict, _edges]|None = None # bytes by module, or by phase and module

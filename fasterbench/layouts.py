@@ -9,9 +9,8 @@ __all__ = ['Layout', 'as_layout', 'PlannedExchange', 'exchange_times', 'own_conn
 import math
 from dataclasses import asdict, dataclass
 from fastcore.basics import patch
-from .connections import connection_named
+from .datasheets import Datasheet, connection_named, find_sheet, sheets
 from .core import so_many, check_count
-from .datasheets import Datasheet, find_sheet, sheets
 from .links import Link, as_links, bus_bytes
 from .roof import HardwarePeaks
 

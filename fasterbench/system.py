@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['cgroup_free', 'free_bytes', 'cgroup_limit', 'memory_capacity', 'cpu_caches', 'usable_cpus', 'reported_caches',
-           'processor_id', 'distinct_cores', 'WrongAnswer', 'measured_clock', 'Disturbance', 'Others', 'wait_for_quiet',
-           'gpu_state']
+           'MemoryLevel', 'levels_in_order', 'processor_id', 'distinct_cores', 'WrongAnswer', 'measured_clock',
+           'Disturbance', 'as_disturbance', 'Others', 'wait_for_quiet', 'gpu_state']
 
 # %% ../nbs/hardware/system.ipynb #5b5e3493
 import math, os, subprocess, time
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from fastcore.basics import patch
-from .core import progress
+from .core import check_count, not_negative, positive, progress, si
 
 # %% ../nbs/hardware/system.ipynb #7a2dca1c
 def _group_free(folder, limit, used):
@@ -99,6 +99,41 @@ def reported_caches(
     if device.type!='cpu': return {}
     return {f'L{l}': size*min(n, threads) for l,(size,n) in cpu_caches(usable_cpus()).items()}
 
+# %% ../nbs/hardware/system.ipynb #e94562f9
+class MemoryLevel(NamedTuple):
+    "A cache or the memory, as measured"
+    name:str        # `"L1"`, `"L2"`, …, `"DRAM"` or `"HBM"`
+    size:int        # bytes of the largest working set that is faster here than further out; of the outermost: all
+    bandwidth:float # byte/s
+    reported:int|None = None # bytes that the system says it has
+
+# %% ../nbs/hardware/system.ipynb #98012995
+def _level(o)->MemoryLevel:
+    "A `MemoryLevel`, checked"
+    fits = isinstance(o, (list, tuple)) and 3<=len(o)<=4 and isinstance(o[0], str)
+    if not fits: raise ValueError(f"memory_levels: {o!r} is no name, size in bytes and rate in byte/s")
+    level = MemoryLevel(*o)
+    positive(f'bandwidth of {level.name}', level.bandwidth); positive(f'size of {level.name}', level.size)
+    if level.reported is not None: positive(f'reported size of {level.name}', level.reported)
+    return level
+
+# %% ../nbs/hardware/system.ipynb #88c0753d
+def levels_in_order(
+    levels:list|tuple, # of `MemoryLevel` or what makes one, the innermost first
+    memory:float, # byte/s of the memory
+)->tuple: # of `MemoryLevel`
+    "Levels of memory, checked; an error names what can't be"
+    if not isinstance(levels, (list, tuple)): raise ValueError(f"memory_levels={levels!r} is no list of levels")
+    levels = tuple(map(_level, levels))
+    def rate(v): return si(v, 'B/s')
+    for a,b in zip(levels, levels[1:]):
+        if a.bandwidth<=b.bandwidth: raise ValueError(f"memory_levels: {a.name} has {rate(a.bandwidth)}, {b.name} "
+            f"{rate(b.bandwidth)}: from level to level the bandwidth falls")
+    last = levels[-1].bandwidth if levels else memory
+    if not 0.99<last/memory<1.01:
+        raise ValueError(f"memory_levels: the outermost has {rate(last)}, and peak_bandwidth is {rate(memory)}")
+    return levels
+
 # %% ../nbs/hardware/system.ipynb #0cfc16da
 def processor_id(
     text:str|None=None, # of `/proc/cpuinfo`; `None`: this machine's
@@ -161,6 +196,17 @@ class Disturbance(NamedTuple):
         stolen = f', {100*self.stolen:.0f} % stolen by the hypervisor' if self.stolen>=0.01 else ''
         return f"others took {100*self.others:.0f} % of the processors{stolen}"
 
+
+# %% ../nbs/hardware/system.ipynb #b2a958f5
+def as_disturbance(
+    name:str, # what errors call it
+    value:list|tuple, # its four numbers
+)->Disturbance:
+    "A `Disturbance`, each number checked"
+    d = Disturbance(*value) if isinstance(value, (list, tuple)) and len(value)==len(Disturbance._fields) else None
+    if d is None: raise ValueError(f"{name}={value!r}: {name} is others, stolen, processors, room")
+    counts = [check_count(f'{name}.{k}', getattr(d, k), least) for k,least in (('processors', 1), ('room', 0))]
+    return Disturbance(*(not_negative(f'{name}.{k}', getattr(d, k), 1) for k in ('others', 'stolen')), *counts)
 
 # %% ../nbs/hardware/system.ipynb #0cbe6325
 _ticks = os.sysconf('SC_CLK_TCK') if hasattr(os, 'sysconf') else 100 # a second
