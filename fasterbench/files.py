@@ -19,7 +19,7 @@ from .columns import kinds
 from .page import as_html, figure_page
 from .projection import Projection
 from .footprint import Footprint
-from .links import bus_factors
+from .collectives import collective_kinds
 from .place import Place, phases
 from .roof import HardwarePeaks
 from .rows import RooflinePoint, Totals
@@ -34,7 +34,7 @@ ways[Timing] = Way(lambda o: encoded(o.samples), _timing)
 
 class Sent(NamedTuple):
     "Equal collectives of a row, as a file has them"
-    kind:Literal[tuple(bus_factors)]
+    kind:Literal[tuple(collective_kinds)]
     group:str     # of ranks
     ranks:int     # in the group
     nbytes:Amount # bytes of the message

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from fastcore.basics import patch
 from .datasheets import Datasheet, connection_named, find_sheet, sheets
 from .core import so_many, check_count
-from .links import Link, as_links, bus_bytes
+from .links import Link, as_links
+from .collectives import bus_bytes
 from .roof import HardwarePeaks
 
 # %% ../nbs/analysis/layouts.ipynb #c2a8ad08
@@ -61,7 +62,7 @@ def span(self:Layout,
 class PlannedExchange:
     "Collectives of one kind that a rank takes part in"
     group:str    # a group of the layout
-    kind:str     # of collective, a key of `links.bus_factors`
+    kind:str     # of collective, a key of `collective_kinds`
     nbytes:float # bytes of the message of one
     calls:float  # how many
     what:str     # what is exchanged, in words

@@ -16,7 +16,8 @@ from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
 from .collectives import process_group_name
 from .core import device_name, first_line, resolve_device
-from .links import Link, bus_bytes
+from .links import Link
+from .collectives import bus_bytes, collective_kinds
 from .system import WrongAnswer, free_bytes
 from .timing import time_callable
 
@@ -53,7 +54,7 @@ def holds(t:torch.Tensor, pieces:list)->bool:
 class LinkProbe(NamedTuple):
     "A collective to be timed"
     name:str
-    kind:str      # key of `bus_factors`
+    kind:str      # key of `collective_kinds`
     in_place:bool # is what a rank gets put where it was what it brings?
     brings:object # called with elements of the message and ranks: the elements that a rank brings
     gets:object   # called with elements of the message, ranks and own rank: what it has then, a list of `Piece`
@@ -136,7 +137,7 @@ class ProbeCall:
     def __init__(self, probe:LinkProbe, nbytes:int, group, device:torch.device): # nbytes: of the message, at least
         n, r = group.size(), group.rank()
         least = math.ceil(nbytes/4)
-        e = least if probe.kind in ('all_reduce', 'broadcast', 'send') else math.ceil(least/n)*n
+        e = least if not collective_kinds[probe.kind].parts else math.ceil(least/n)*n
         self.probe, self.group, self.device, self.nbytes = probe, group, device, 4*e
         self.own, self.pieces = [Piece(probe.brings(e, n), [r])], probe.gets(e, n, r)
         def tensor(pieces): return torch.empty(sum(p.n for p in pieces), dtype=torch.float32, device=device)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 import torch
 from collections import Counter
-from .collectives import Collective
+from .collectives import Collective, bus_bytes
 from .core import resolve_dtype
-from .links import bus_bytes
 from .operations import arithmetic_intensity, roofline_position
 from .roof import peaks_of
 from .rows import RooflinePoint, ceiling_for, check_ceilings, fused_s, main_dtype, quoted, roof_name

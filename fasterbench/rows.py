@@ -17,7 +17,7 @@ import torch
 from fastcore.basics import patch
 from .columns import columns
 from .core import as_text, held, warn, measurable, arithmetic_dtype, dtype_name
-from .links import bus_factors
+from .collectives import collective_kinds
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
 from .regions import one_region
 from .roof import HardwarePeaks
@@ -93,7 +93,7 @@ def label(self:RooflinePoint)->str:
 @patch(as_prop=True)
 def exchanges(self:RooflinePoint)->bool:
     "Is it of collectives alone?"
-    return not (self.flops or self.bytes_moved) and bool(self.link_bytes or self.type in bus_factors)
+    return not (self.flops or self.bytes_moved) and bool(self.link_bytes or self.type in collective_kinds)
 
 @patch(as_prop=True)
 def group(self:RooflinePoint)->str|None: # of ranks; `None`: it exchanges nothing, or in several

@@ -25,11 +25,10 @@ from .shards import own_part
 from .state import check_sample
 from .system import usable_cpus
 from .traffic import covered_bytes
-from .collectives import distributed, process_group_name
+from .collectives import boot_id, distributed, offsets, process_group_name, waited, waits
 from .place import Place
 from .rendezvous import rendezvous
 from .results import Roofline
-from .exchanges import boot_id, offsets, waited, waits
 
 # %% ../nbs/analysis/subject.ipynb #35026929
 class Subject:
