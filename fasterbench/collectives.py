@@ -22,7 +22,7 @@ class CollectiveKind(NamedTuple):
     "What is known of a kind of collective"
     factor:object # called with the number of ranks: bytes on a rank's link for each byte of the message
     parts:bool    # is the message made of a part for each rank, or of each?
-    waiting:str   # who does: `'all'` for all, the `'root'` for others, the `'others'` for the root, each for its `'peer'`
+    waiting:str   # who does: `'all'`, the `'root'` for the others, the `'others'` for the root, each for its `'peer'`
 
 # %% ../nbs/core/collectives.ipynb #7e55bc9c
 def _others(n): return (n - 1)/n

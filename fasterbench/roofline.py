@@ -20,7 +20,7 @@ from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, w
 from .display import as_output
 from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
 from .subject import paper_request, paper_rows, weight_bytes
-from .layouts import Layout
+from .links import Layout
 from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
 from .observe import Observer, time_forwards, warn_other_path
 from .paper import on_paper
