@@ -230,13 +230,6 @@ class TimedExchange:
     def over(self)->float: # seconds: when it was done; if not known, the end of the last wait
         return max(self.stretches[-1][1] if self.done is None else self.done, self.end)
 
-# %% ../nbs/core/collectives.ipynb #0c94e2b8
-@patch(as_prop=True)
-def hidden_s(self:TimedExchange)->float: # seconds
-    "How long it ran beside other work"
-    beside = sum(min(b, self.over) - a for a,b in self.stretches if a<self.over)
-    return self.over - self.start - beside
-
 # %% ../nbs/core/collectives.ipynb #7d1efd21
 def _outside(span, taken):
     "The parts of a stretch of time that lie in none of `taken`, which are in order"

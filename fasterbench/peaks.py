@@ -26,7 +26,7 @@ from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, 
 from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quiet
 from .kernels import Arithmetic, Data, case_rates, compute_ceiling, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
-from .link_probes import all_or_none, group_backend, measure_link, most_of_ranks, named_groups
+from .link_probes import all_or_none, group_backend, measure_link, named_groups, ranks_where
 from .roof import HardwarePeaks, datasheet_peaks
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
@@ -302,12 +302,11 @@ def _state_of(device):
     return lambda: gpu_state(uuid)
 
 # %% ../nbs/hardware/peaks.ipynb #2505ef8a
-_cache, _links = {}, {}   # arguments → peaks; name, ranks and backend of a group → link
+_known = {} # arguments → peaks; name, ranks and backend of a group → link
 
 def clear_peaks_cache():
     "Forget the peaks measured in this process"
-    _cache.clear()
-    _links.clear()
+    _known.clear()
 
 # %% ../nbs/hardware/peaks.ipynb #794bc5f8
 def outdated(
@@ -320,8 +319,7 @@ def outdated(
 
 def remember(old:HardwarePeaks, new:HardwarePeaks):
     "From now on `new` is what was measured where it was `old`"
-    for k,v in _cache.items():
-        if v is old: _cache[k] = new
+    _known.update({k: new for k,v in _known.items() if v is old})
 
 # %% ../nbs/hardware/peaks.ipynb #310b5dc5
 def _of_look(o:Look)->dict: # fields of `HardwarePeaks`
@@ -337,13 +335,6 @@ def _circumstances(device, threads, cpus)->dict: # fields of `HardwarePeaks`
     where = dict(device=device, device_name=device_name(device), memory_bytes=memory_capacity(device))
     under = dict(threads=threads, cpus=len(cpus), cudnn_benchmark=torch.backends.cudnn.benchmark, versions=software())
     return dict(**where, **under, date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
-
-# %% ../nbs/hardware/peaks.ipynb #d2c60840
-def _as_peaks(o:Look, names, device, tf32, threads, cpus, facts, doubts)->HardwarePeaks:
-    name = names[0]
-    own = dict(dtype=named_dtype(name), tf32_enabled=tf32 or name=='tf32')
-    more = dict(**_of_look(o), **_circumstances(device, threads, cpus), **facts)
-    return HardwarePeaks(o.found[name].burst, max(o.samples), **own, **more, doubts=doubts, source='measured')
 
 # %% ../nbs/hardware/peaks.ipynb #e258e7d0
 def _facts_before(device, threads, cpus, wait)->dict: # fields of `HardwarePeaks`
@@ -361,14 +352,14 @@ def _group_key(name, group, device):
 
 def _all_have(own, groups, device)->bool:
     "Do all ranks of all groups? They wait for each other"
-    for g in groups.values(): own = not max(most_of_ranks([float(not own)], g, device))
+    for g in groups.values(): own = not ranks_where(not own, g, device)
     return own
 
 def _link_of(name, group, device, cache):
     key = _group_key(name, group, device)
-    if _all_have(cache and key in _links, {name: group}, device): return _links[key]
+    if _all_have(cache and key in _known, {name: group}, device): return _known[key]
     link = measure_link(name, group, device)
-    if cache: _links[key] = link
+    if cache: _known[key] = link
     return link
 
 # %% ../nbs/hardware/peaks.ipynb #f3af94aa
@@ -391,7 +382,9 @@ def _measured(names, device, matmul_size, bandwidth_mb, warmup, steps, tf32, hie
     against = lambda o: doubts(o.found, flop, matmul_size)
     seen = look_until_quiet(once, against, wait)
     if 'core' in facts: facts['clock_hz'] = core_clock(facts['core'])
-    return _as_peaks(seen, names, device, tf32, threads, cpus, facts, against(seen))
+    about = dict(**_of_look(seen), **_circumstances(device, threads, cpus), **facts, doubts=against(seen))
+    return HardwarePeaks(seen.found[names[0]].burst, max(seen.samples), dtype=named_dtype(names[0]),
+        tf32_enabled=tf32 or names[0]=='tf32', **about, source='measured')
 
 # %% ../nbs/hardware/peaks.ipynb #73127ab0
 def _checked_names(dtype, device, tf32, matmul_size, bandwidth_mb, warmup, steps, wait):
@@ -428,7 +421,7 @@ def measure_peaks(
     groups = named_groups(group, device)
     wait, sizes = 0. if groups else wait, (matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy)
     key = device, *names, *sizes, threads, *sorted(cpus), *(_group_key(k, g, device) for k,g in groups.items())
-    had = _cache.get(key) if cache else None
+    had = _known.get(key) if cache else None
     has = _all_have(had is not None and not outdated(had, wait), groups, device)
     if has and not groups: return had
     measure = partial(_measured, names, device, *sizes, wait, threads, cpus)
@@ -436,5 +429,5 @@ def measure_peaks(
         res = had if has else _on_all_ranks(measure, groups, device)
         res = _with_links(res, groups, device, cache)
     if not has: _say_doubts(res)
-    if cache: _cache[key] = res
+    if cache: _known[key] = res
     return res
