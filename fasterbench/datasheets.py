@@ -160,8 +160,6 @@ class Datasheet(NamedTuple):
     date:str=''      # of the document: a year, or year-month; empty: it is not known
     @property
     def nbytes(self)->int: return self.capacity*2**30 # bytes of its memory
-    def limits(self, cores=None)->tuple: # dtype name → FLOP/s; byte/s
-        return {k: v*1e12 for k,v in self.rates.items()}, self.bandwidth*1e9
 
 # %% ../nbs/hardware/datasheets.ipynb #1ca4d18a
 _dtypes = 'float64 float32 tf32 bfloat16 float16 int8 float8_e4m3fn float8_e4m3fnuz'.split()
@@ -211,7 +209,7 @@ class Processor(NamedTuple):
     source:str      # the vendor's document
     date:str=''     # of the document: a year, or year-month; empty: it is not known
     def bandwidth(self)->float: return self.memory[0]*self.memory[1]*8e6 # byte/s of the socket
-    nbytes = None # a socket has what is put in
+    device, nbytes, links = 'cpu', None, ()   # as a `Datasheet` has them; memory is what is put into a socket
 
 # %% ../nbs/hardware/datasheets.ipynb #227fcb4c
 def _processor(name, pattern, cores, base_ghz, turbo_ghz, core, memory_channels, memory_mt_s, status, source, date):
@@ -256,6 +254,12 @@ def flop_a_cycle(
 per_cycle = {core: flop_a_cycle(core) for core in instructions} # kind of core → dtype name → FLOP a cycle
 
 # %% ../nbs/hardware/datasheets.ipynb #bcf9616b
+@patch
+def limits(self:Datasheet, cores:None=None)->tuple: # dtype name → FLOP/s; byte/s
+    "What the device could do"
+    if cores is None: return {k: v*1e12 for k,v in self.rates.items()}, self.bandwidth*1e9
+    raise ValueError(f"cores={cores!r}: the {self.name} is no processor whose cores can be counted")
+
 @patch
 def limits(self:Processor,
     cores:int|None=None, # `None`: all

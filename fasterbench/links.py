@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from fastcore.basics import patch
 from .collectives import bus_bytes, collective_kinds
 from .core import finite, positive, si, check_count, so_many
-from .datasheets import Datasheet, connection_named, find_sheet, sheets
+from .datasheets import connection_named, find_sheet, sheets
 
 # %% ../nbs/hardware/links.ipynb #378976b9
 def _check_words(o):
@@ -159,7 +159,7 @@ def own_connections(
     "What joins a device to others of its kind"
     name = peaks.device_name or ''
     sheet = sheets.get(name) or find_sheet(name)
-    return sheet.links if isinstance(sheet, Datasheet) else ()
+    return sheet.links if sheet else ()
 
 def _reach(layout, group):
     n, span = getattr(layout, group), layout.span(group)

@@ -211,12 +211,14 @@ def holds(self:HardwarePeaks,
     return None if self.memory_bytes is None else nbytes<=self.memory_bytes
 
 # %% ../nbs/hardware/roof.ipynb #a4c39fa8
-def _rate_for(dtype, tf32, rates, sheet):
-    "FLOP/s of `dtype`, or an error that says what there is"
-    key = dtype_name(dtype, tf32)
-    if key in rates: return rates[key]
+def _of_sheet(sheet, cores, name, device, source):
+    "The peaks of a datasheet; `name`: of the ceiling that `peak_flops` is"
+    rates, bandwidth = sheet.limits(cores)
     others = f"but for {', '.join(rates)}" if rates else 'nor for any other'
-    raise ValueError(f"dtype={dtype}: the datasheet of the {sheet.name} has no dense rate for {key}, {others}")
+    if name not in rates: raise ValueError(
+        f"dtype={named_dtype(name)}: the datasheet of the {sheet.name} has no dense rate for {name}, {others}")
+    return HardwarePeaks(rates[name], bandwidth, device=device, dtype=named_dtype(name), tf32_enabled=name=='tf32',
+        compute_peaks=rates, device_name=sheet.name, source=source, memory_bytes=sheet.nbytes)
 
 # %% ../nbs/hardware/roof.ipynb #bc9a1bf3
 def datasheet_peaks(
@@ -227,15 +229,9 @@ def datasheet_peaks(
     cores:int|None=None, # of a processor; `None`: all
 )->HardwarePeaks:
     "The peaks that the vendor of a device names, dense and with float32 accumulation"
-    sheet, dtype = sheet_named(name), resolve_dtype(dtype)
-    on_gpu = isinstance(sheet, Datasheet)
-    if cores is not None and on_gpu:
-        raise ValueError(f"cores={cores!r}: the {sheet.name} is no processor whose cores can be counted")
-    rates, bandwidth = sheet.limits(cores)
-    device, tf32 = sheet.device if on_gpu else 'cpu', allow_tf32 and dtype==torch.float32
-    return HardwarePeaks(_rate_for(dtype, tf32, rates, sheet), bandwidth, device=device, dtype=dtype, tf32_enabled=tf32,
-        compute_peaks=rates, device_name=sheet.name, source=f'{sheet.source} ({sheet.status})',
-        memory_bytes=sheet.nbytes)
+    sheet = sheet_named(name)
+    name = dtype_name(resolve_dtype(dtype), allow_tf32)
+    return _of_sheet(sheet, cores, name, sheet.device, f'{sheet.source} ({sheet.status})')
 
 # %% ../nbs/hardware/roof.ipynb #3854b6ad
 @patch
@@ -243,12 +239,10 @@ def datasheet(self:HardwarePeaks)->HardwarePeaks|None:
     "The vendor's numbers for this device and these threads, where it is known"
     sheet = find_sheet(self.device_name or '')
     if sheet is None or self.source!='measured': return None
-    on_gpu = isinstance(sheet, Datasheet)
-    if not on_gpu and (self.threads or 1)>sheet.cores: return None   # several sockets
-    rates, bandwidth = sheet.limits(None if on_gpu else self.threads)
-    name = self.name if self.name in rates else 'float32'
-    return HardwarePeaks(rates[name], bandwidth, device=self.device, dtype=named_dtype(name), tf32_enabled=name=='tf32',
-        compute_peaks=rates, device_name=sheet.name, source=sheet.source, memory_bytes=sheet.nbytes)
+    cores = None if isinstance(sheet, Datasheet) else self.threads
+    if cores and cores>sheet.cores: return None   # several sockets
+    name = self.name if self.name in sheet.limits(cores)[0] else 'float32'
+    return _of_sheet(sheet, cores, name, self.device, sheet.source)
 
 # %% ../nbs/hardware/roof.ipynb #608c69d4
 def _of(value, whole): return '' if not whole else f'{100*value/whole:.0f} % of {si(whole)}'
