@@ -15,10 +15,9 @@ from typing import NamedTuple
 import torch, torch.distributed as dist
 from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
-from .collectives import process_group_name
+from .collectives import bus_bytes, collective_kinds, process_group_name
 from .core import device_name, first_line, resolve_device
 from .links import Link
-from .collectives import bus_bytes, collective_kinds
 from .system import WrongAnswer, free_bytes
 from .timing import time_callable
 

@@ -13,7 +13,7 @@ import numpy as np, torch
 from fastcore.basics import patch
 from .core import si
 from .timing import time_for
-from .system import WrongAnswer, free_bytes, reported_caches, MemoryLevel
+from .system import MemoryLevel, WrongAnswer, free_bytes, reported_caches
 
 # %% ../nbs/hardware/memory.ipynb #b02e4962
 class Probe(NamedTuple):

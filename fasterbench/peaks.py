@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['ceiling_names', 'check_sizes', 'ceilings', 'once_more', 'doubts', 'software', 'Look', 'look', 'better',
            'look_until_quiet', 'core_facts', 'without_matrix_units', 'core_clock', 'gpu_before', 'clear_peaks_cache',
-           'outdated', 'remember', 'measure_peaks', 'HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks',
-           'dtype_name']
+           'outdated', 'remember', 'measure_peaks', 'HardwarePeaks', 'datasheet_peaks']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
 import platform, re, time
@@ -18,19 +17,19 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from . import __version__
-from .core import check_seconds, positive, device_name, progress, resolve_device, resolve_dtype, si, warn
-from .core import check_count, measurable, arithmetic_dtype, dtype_name, named_dtype
+from .core import check_count, check_seconds, device_name, dtype_name, measurable
+from .core import named_dtype, positive, progress, resolve_device, resolve_dtype, si, warn
 from .settings import float32_precision, one_at_a_time
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
-from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock, processor_id
-from .system import memory_capacity, reported_caches, usable_cpus, wait_for_quiet
+from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock
+from .system import memory_capacity, processor_id, reported_caches, usable_cpus, wait_for_quiet
 from .kernels import Arithmetic, Data, case_rates, compute_ceiling, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .link_probes import all_or_none, group_backend, measure_link, named_groups, ranks_where
 from .roof import HardwarePeaks, datasheet_peaks
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
-_all_ = ['HardwarePeaks', 'arithmetic_dtype', 'datasheet_peaks', 'dtype_name']
+_all_ = ['HardwarePeaks', 'datasheet_peaks']
 
 # %% ../nbs/hardware/peaks.ipynb #d3386835
 _float8 = 'float8_e4m3fnuz' if torch.version.hip else 'float8_e4m3fn'
