@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .collectives import ExchangeTimer, distributed, row_name, wait_for
+from .exchanges import ExchangeTimer
+from .collectives import distributed, row_name, wait_for
 from .core import progress, warn
 from .nodes import Nodes, BackwardPart, Scope
 from .regions import visible, watching

@@ -25,7 +25,8 @@ from .shards import own_part
 from .state import check_sample
 from .system import usable_cpus
 from .traffic import covered_bytes
-from .collectives import boot_id, distributed, offsets, process_group_name, waited, waits
+from .exchanges import boot_id, offsets, waited, waits
+from .collectives import distributed, process_group_name
 from .place import Place
 from .rendezvous import rendezvous
 from .results import Roofline
