@@ -3,7 +3,7 @@ __version__ = "0.1.0"
 from importlib import import_module
 
 _home = dict(
-    measure_peaks='peaks', HardwarePeaks='peaks', clear_peaks_cache='peaks', datasheet_peaks='peaks',
+    measure_peaks='peaks', HardwarePeaks='roof', clear_peaks_cache='peaks', datasheet_peaks='roof',
     RooflineAnalyzer='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
     Roofline='results', Comparison='results', Sweep='swept', Call='core', load_model='models',
     roofline_analysis='operations', estimate_layer='operations', estimate_language='language',

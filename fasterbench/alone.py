@@ -11,10 +11,10 @@ import torch
 from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from dataclasses import replace
-from .core import held, is_strided, progress, tensors
+from .core import held, is_strided, progress, tensors, arithmetic_dtype, dtype_name
 from .regions import capturing, watching
 from .nodes import Scope
-from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
+from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
 from .system import reported_caches
 from .timing import Feeder, Timing, device_clock, time_for

@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 from . import __version__
 from .core import DeviceError, any_console, as_text, call_args, device_name, model_device, model_dtype
-from .core import resolve_device, resolve_dtype, write_file
+from .core import resolve_device, resolve_dtype, write_file, check_count
 from .files import formats
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
@@ -36,7 +36,6 @@ from .several import compare, print_figure, print_peaks, print_result, show, swe
 from .sweep import SweepError, estimates
 from .swept import Sweep
 from .tables import terminal_width
-from .timing import check_count
 
 # %% ../nbs/cli.ipynb #0b0b710c
 def _staged(plan): return plan is not None and plan_named(plan).staged

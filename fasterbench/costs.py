@@ -19,7 +19,7 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import only_new
-from .collectives import row_name, wait_for, watching_collectives
+from .collectives import bus_bytes, row_name, wait_for, watching_collectives
 from .core import held, model_device, tensors, warn
 from .regions import before_graphs, capturing, eager, visible, watching
 from .nodes import Nodes, Scope
@@ -110,7 +110,6 @@ def as_run(self:ModuleCost)->ModuleCost:
 def link_bytes(self:ModuleCost)->float: # bytes
     "What the link of this rank has to carry at least"
     if not self.collectives: return 0
-    from fasterbench.links import bus_bytes
     return sum(n*bus_bytes(o.kind, o.nbytes, o.ranks) for o,n in self.collectives.items())
 
 # %% ../nbs/counting/costs.ipynb #5e7a14cd

@@ -8,14 +8,13 @@ __all__ = ['TimedExchange', 'hidden_times', 'ExchangeTimer', 'boot_id', 'offsets
 
 # %% ../nbs/analysis/exchanges.ipynb #40e006bf
 import torch
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fastcore.basics import patch
-from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
-from .collectives import Collective, watching_collectives
-from .timing import HostClock
+from fastcore.basics import patch
+from .collectives import Collective, collective_kinds, watching_collectives
 
 # %% ../nbs/analysis/exchanges.ipynb #a0037086
 @dataclass
@@ -34,13 +33,6 @@ class TimedExchange:
     @property
     def over(self)->float: # seconds: when it was done; if not known, the end of the last wait
         return max(self.stretches[-1][1] if self.done is None else self.done, self.end)
-
-# %% ../nbs/analysis/exchanges.ipynb #0c94e2b8
-@patch(as_prop=True)
-def hidden_s(self:TimedExchange)->float: # seconds
-    "How long it ran beside other work"
-    beside = sum(min(b, self.over) - a for a,b in self.stretches if a<self.over)
-    return self.over - self.start - beside
 
 # %% ../nbs/analysis/exchanges.ipynb #7d1efd21
 def _outside(span, taken):
@@ -109,7 +101,7 @@ def watch_end(self:ExchangeTimer, i:int, work):
     "Have it noted when a collective is done"
     ends, mark = self.ends, self.clock.mark   # of now: it may be done after others began
     def done(_): ends[i] = mark()
-    if not isinstance(self.clock, HostClock): self.on_device(i, work)
+    if hasattr(self.clock, 'device'): self.on_device(i, work)   # an accelerator's
     elif future := _future(work): future.add_done_callback(done)
 
 @patch
@@ -181,7 +173,7 @@ def offsets(
 # %% ../nbs/analysis/exchanges.ipynb #f55e6f93
 def _sent(c, rank):
     "From whom to whom a message goes; `None`: it is no message between two"
-    if c.kind not in ('send', 'recv'): return None
+    if collective_kinds[c.kind].waiting!='peer': return None
     other = c.members[c.peer] if c.peer is not None else None
     return (rank, other) if c.kind=='send' else (other, rank)
 
@@ -202,10 +194,10 @@ def needed(c, rank)->tuple: # ranks of the job
     "For whom a rank has to wait in a collective"
     others = tuple(r for r in c.members if r!=rank)
     if c.peer is None: return others
-    peer = c.members[c.peer]
-    if c.kind in ('send', 'recv'): return (peer,)
-    root = others if c.kind in ('reduce', 'gather') else ()
-    return root if peer==rank else ((peer,) if c.kind in ('broadcast', 'scatter') else ())
+    peer, waiting = c.members[c.peer], collective_kinds[c.kind].waiting
+    if waiting=='peer': return (peer,)
+    if peer==rank: return others if waiting=='root' else ()
+    return (peer,) if waiting=='others' else ()
 
 # %% ../nbs/analysis/exchanges.ipynb #5dfd305e
 class Waited(NamedTuple):

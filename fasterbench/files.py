@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 from .codec import Amount, Data, Ratio, Way, check_format, decoded, encoded, field_types, fitting, json_line
 from .codec import json_lines, load_json, optional_fields, part, pictures, refuse, ways
-from .collectives import Collective
+from .collectives import Collective, collective_kinds
 from .columns import kinds
 from .page import as_html, figure_page
 from .rows import Projection, RooflinePoint
 from .grouping import Totals
 from .utilization import Footprint
-from .links import bus_factors
 from .core import Place, phases
-from .roof import HardwarePeaks, peaks_of_record
+from .roof import HardwarePeaks
 from .tables import as_csv, as_markdown
 from .timing import Timing
 
@@ -34,7 +33,7 @@ ways[Timing] = Way(lambda o: encoded(o.samples), _timing)
 
 class Sent(NamedTuple):
     "Equal collectives of a row, as a file has them"
-    kind:Literal[tuple(bus_factors)]
+    kind:Literal[tuple(collective_kinds)]
     group:str     # of ranks
     ranks:int     # in the group
     nbytes:Amount # bytes of the message
@@ -125,7 +124,7 @@ class OneResult:
     "What a file has of a result"
     kind:Literal[kinds]
     about:Data
-    peaks:Annotated[HardwarePeaks, part(peaks_of_record)]|None
+    peaks:Annotated[HardwarePeaks, part(HardwarePeaks.from_record)]|None
     totals:Totals|None
     memory:Footprint|None = None
     boundaries:Annotated[dict, _edges]|None = None # bytes by module, or by phase and module

@@ -16,10 +16,10 @@ from difflib import SequenceMatcher
 from itertools import product
 from numbers import Integral
 from fastcore.basics import groupby, patch
-from .core import Place, above, bare, inside, phases, with_phase
+from .core import Place, above, bare, inside, phases, with_phase, check_count
 from .operations import arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, ceiling_for, fused_s
-from .timing import mean_of, middle_half, Timing, check_count
+from .timing import mean_of, middle_half, Timing
 from .system import Disturbance
 
 # %% ../nbs/results/grouping.ipynb #dfb9f7c9

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from tabulate import tabulate
 from .architectures import build_on_meta, load_config, stored_bytes
-from .core import plain, resolve_dtype, si
+from .core import plain, resolve_dtype, si, check_count
 from .generation import Phase, counted_forward, phase_under
 from .meshes import over_devices
 from .operations import element_bytes
@@ -20,7 +20,6 @@ from .roof import HardwarePeaks, peaks_of
 from .report import unfit
 from .grouping import joined
 from .rows import RooflinePoint, memory_pct
-from .timing import check_count
 
 # %% ../nbs/analysis/language.ipynb #05d3ec1c
 @dataclass

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['probes', 'Probe', 'right_answer', 'sweep_buffers', 'probe_rates', 'huge_pages', 'Memory', 'beyond', 'settle',
-           'memory_for', 'bandwidths', 'bandwidth_again', 'reread_rate', 'rate_curve', 'MemoryLevel', 'plateaus',
-           'memory_levels']
+           'memory_for', 'bandwidths', 'bandwidth_again', 'reread_rate', 'rate_curve', 'plateaus', 'memory_levels']
 
 # %% ../nbs/hardware/memory.ipynb #524b0e70
 import math, time
@@ -14,7 +13,7 @@ import numpy as np, torch
 from fastcore.basics import patch
 from .core import si
 from .timing import time_for
-from .system import WrongAnswer, free_bytes, reported_caches
+from .system import MemoryLevel, WrongAnswer, free_bytes, reported_caches
 
 # %% ../nbs/hardware/memory.ipynb #b02e4962
 class Probe(NamedTuple):
@@ -209,14 +208,6 @@ def rate_curve(
         def rate(name): return max(probe_rates(probes[name], memory.bufs[:n], seconds=0.008, least=2))
         curve[n*unit] = max(rate('update'), rate('read'))
     return curve
-
-# %% ../nbs/hardware/memory.ipynb #e94562f9
-class MemoryLevel(NamedTuple):
-    "A cache or the memory, as measured"
-    name:str        # `"L1"`, `"L2"`, …, `"DRAM"` or `"HBM"`
-    size:int        # bytes of the largest working set that is faster here than further out; of the outermost: all
-    bandwidth:float # byte/s
-    reported:int|None = None # bytes that the system says it has
 
 # %% ../nbs/hardware/memory.ipynb #7163c547
 def plateaus(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fastcore.basics import patch
 from torch import nn
 from .core import held, si
-from .layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
+from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from .shards import check_alone, is_dtensor, paper_rank
 from .roof import HardwarePeaks
 from .plans import plan_lines, plans

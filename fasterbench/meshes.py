@@ -12,14 +12,13 @@ from fastcore.basics import patch
 import torch
 from tabulate import tabulate
 from .architectures import build_on_meta, experts_over, load_config, stored_bytes
-from .core import si
+from .core import si, check_count
 from .costs import Costs
 from .generation import Phase, counted_forward, phase_under
-from .layouts import Layout, as_layout, exchange_times, links_of
+from .links import Layout, as_layout, exchange_times, links_of
 from .parallel import Forward, exchanges_of, expert_modules, forward_exchanges, rank_config, stages_of
 from .roof import HardwarePeaks
 from .report import unfit
-from .timing import check_count
 
 # %% ../nbs/analysis/meshes.ipynb #d88c05da
 @dataclass

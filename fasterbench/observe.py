@@ -7,8 +7,7 @@ __all__ = ['own_times', 'all_entered', 'Observer', 'Forwards', 'warm_up', 'time_
            'time_forwards', 'other_paths', 'warn_other_path']
 
 # %% ../nbs/analysis/observe.ipynb #6e54cd90
-import time
-import numpy as np, torch
+import time, numpy as np, torch
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass, field

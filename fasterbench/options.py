@@ -9,16 +9,15 @@ __all__ = ['result_writers', 'peaks_writers', 'input_option', 'file_kinds', 'che
            'repeated', 'out_option', 'FileKind', 'saved_kind', 'check_kind', 'file_kind']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
-import csv, io, os, sys, tempfile, shlex
+import csv, io, os, sys, tempfile, shlex, torch
 from pathlib import Path
 from fastcore import script
 from typing import Annotated, NamedTuple
-import torch
 from torch import nn
 from collections.abc import Callable
 from .codec import check_ending, many, pictures, read_json
 from .columns import ordered, picked
-from .core import call_args, resolve_dtype, write_file
+from .core import call_args, resolve_dtype, write_file, check_count
 from .datasheets import sheet_named
 from .files import as_picture, formats
 from .page import figure_page
@@ -27,7 +26,6 @@ from .results import Comparison, Roofline
 from .state import call_words
 from .grouping import group_key
 from .tables import csv_value
-from .timing import check_count
 from .swept import Sweep
 
 # %% ../nbs/options.ipynb #48e01d84

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fastcore.basics import patch
 from torch import nn
 from .architectures import build_on_meta, stored_bytes
-from .layouts import PlannedExchange, Layout
+from .links import PlannedExchange, Layout
 
 # %% ../nbs/analysis/parallel.ipynb #584079ee
 class Forward(NamedTuple):

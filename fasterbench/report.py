@@ -9,12 +9,11 @@ __all__ = ['summary_table', 'ceiling_lines', 'unfit', 'unfit_result', 'by_phase'
 # %% ../nbs/visualization/report.ipynb #4ff4eaf6
 from collections import Counter
 from statistics import median
-from .core import Place, any_console, as_text, si, so_many, quoted
+from .core import Place, any_console, as_text, si, so_many, quoted, check_count
 from .columns import row_seconds
 from .grouping import group_key, joined
 from .rows import beside_kernels, memory_pct, no_ceiling
 from .tables import row_table, terminal_width
-from .timing import check_count
 from .utilization import token_lines
 
 # %% ../nbs/visualization/report.ipynb #053ab669

@@ -15,12 +15,12 @@ from fastcore.basics import patch
 from .alone import flushing_bytes, recheck, time_alone
 from .compiled import join_compiled
 from .compiled_kernels import kernel_profile, step_kernel_profile
-from .core import Call, as_text, device_name, model_dtype, module_kind, si
+from .core import Call, as_text, device_name, model_dtype, module_kind, si, check_count
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
 from .display import as_output
 from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
 from .subject import paper_request, paper_rows, weight_bytes, circumstances
-from .layouts import Layout
+from .links import Layout
 from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
 from .observe import Observer, time_forwards, warn_other_path
 from .paper import on_paper
@@ -35,7 +35,6 @@ from .settings import one_at_a_time
 from .shards import own_params
 from .state import undisturbed
 from .tables import framed
-from .timing import check_count
 from .training import step_profile
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316

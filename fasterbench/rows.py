@@ -8,21 +8,18 @@ __all__ = ['beside_kernels', 'RooflinePoint', 'ceiling_for', 'cache_times', 'roo
            'known_rows', 'balance', 'main_dtype', 'check_ceilings', 'Projection', 'projected', 'check_scalable']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
-import re
+import re, torch
 from collections import Counter
 from dataclasses import dataclass, field
-import torch
 from fastcore.basics import patch
 from types import SimpleNamespace
 from .columns import columns
-from .core import Place, as_text, module_kind, quoted, warn, with_phase
-from .kernels import measurable
-from .links import bus_bytes, bus_factors
+from .core import Place, as_text, module_kind, quoted, warn, with_phase, measurable, arithmetic_dtype
+from .core import dtype_name
+from .collectives import bus_bytes, Collective, collective_kinds
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
-from .roof import arithmetic_dtype, dtype_name
 from .tables import framed
 from .timing import Times, Timing
-from .collectives import Collective
 
 # %% ../nbs/results/rows.ipynb #9c9584b9
 @dataclass
@@ -80,7 +77,7 @@ def label(self:RooflinePoint)->str:
 @patch(as_prop=True)
 def exchanges(self:RooflinePoint)->bool:
     "Is it of collectives alone?"
-    return not (self.flops or self.bytes_moved) and bool(self.link_bytes or self.type in bus_factors)
+    return not (self.flops or self.bytes_moved) and bool(self.link_bytes or self.type in collective_kinds)
 
 @patch(as_prop=True)
 def group(self:RooflinePoint)->str|None: # of ranks; `None`: it exchanges nothing, or in several

@@ -10,7 +10,7 @@ __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'file_views', 'comp
 # %% ../nbs/several.ipynb #2badd64a
 from fastcore.script import store_true
 import torch
-from .core import any_console, as_text, is_number, resolve_device, tensors
+from .core import any_console, as_text, is_number, resolve_device, tensors, check_count
 from .differences import comparison_formats, ordered_pairs
 from .compare import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, model_sources
@@ -25,7 +25,6 @@ from .settings import num_threads
 from .subject import check_machine
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .swept import Sweep, sweep_formats
-from .timing import check_count
 from .codec import check_ending
 from .files import formats
 from .page import heading

@@ -14,15 +14,14 @@ import torch
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from .core import Place, call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
-from .core import resolve_dtype, so_many
+from .core import resolve_dtype, so_many, measurable, arithmetic_dtype, check_seconds, check_count
 from .costs import Costs, stands_for
-from .kernels import measurable
 from .operations import element_bytes, utilization_pct
 from .packages import as_model
-from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
-from .peaks import check_seconds, measure_peaks, software
+from .roof import HardwarePeaks, peaks_of
+from .peaks import measure_peaks, software
 from .rows import RooflinePoint, roofline_point
-from .timing import middle_half, check_count
+from .timing import middle_half
 from .settings import float32_precision, tf32_allowed
 from .shards import own_params, own_part
 from .state import call_words, check_sample

@@ -15,17 +15,15 @@ from traceback import walk_tb
 import torch
 from torch import nn
 from .core import first_line, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors, to_dtype
-from .core import value_text
+from .core import value_text, measurable, arithmetic_dtype, dtype_name, named_dtype, check_count
 from .costs import warn_unknown
-from .kernels import measurable
-from .roof import HardwarePeaks, arithmetic_dtype, dtype_name, named_dtype, peaks_of
+from .roof import HardwarePeaks, peaks_of
 from .results import Roofline
 from .roofline import RooflineAnalyzer
 from .rows import main_dtype, under_roof
 from .settings import tf32_allowed
 from .subject import measured_peaks, paper_request
 from .swept import Sweep
-from .timing import check_count
 
 # %% ../nbs/analysis/sweep.ipynb #e1b17dda
 _all_ = ['Sweep']

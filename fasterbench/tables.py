@@ -15,8 +15,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
 from .columns import columns, ordered, picked, shown_columns, sides
-from .core import as_text, so_many, write_file
-from .timing import check_count
+from .core import as_text, so_many, write_file, check_count
 
 # %% ../nbs/results/tables.ipynb #b4fdf1e2
 def tabulated(

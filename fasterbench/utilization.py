@@ -12,8 +12,7 @@ from torch import nn
 from dataclasses import dataclass
 from fastcore.basics import patch
 from tabulate import tabulate
-from .core import as_text, call_args, leaves, si, walk
-from .roof import dtype_name
+from .core import as_text, call_args, leaves, si, walk, dtype_name
 from .rows import main_dtype
 from .tables import framed
 
