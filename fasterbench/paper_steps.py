@@ -14,7 +14,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
-from .core import as_text, first_line, held, model_device, model_dtype, walk
+from .core import as_text, first_line, held, model_device, model_dtype, walk, is_dtensor
 from .costs import is_fused
 from .footprint import Footprint
 from .paper import on_paper
@@ -23,7 +23,6 @@ from .phases import StepMode, counted_step
 from .regions import visible
 from .results import Roofline, circumstances
 from .rows import roofline_point
-from .shards import is_dtensor
 from .snapshot import reach
 from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
 from .subject import counted_device

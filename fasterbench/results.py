@@ -21,7 +21,7 @@ from .beside import Phases, side_by_side
 from .columns import kinds
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
 from .compare import ratio, ratio_interval
-from .core import call_args, si
+from .core import call_args, si, call_words
 from .differences import as_html_table, comparison_formats, comparison_text, pair_columns, pairs_markdown
 from .differences import pairs_table, print_comparison, read_comparison
 from .display import as_output
@@ -35,7 +35,6 @@ from .projection import check_scalable, projected
 from .report import print_summary, result_answer, result_text
 from .roof import HardwarePeaks
 from .rows import RooflinePoint, Totals, ceiling_for, fused_s, module_kind, warn_no_ceiling
-from .state import call_words
 from .tables import Lines, Table, as_csv, as_frame, as_markdown, row_table, text_or_file
 from .utilization import hardware_utilization, model_flops_of, model_utilization, token_rate
 

@@ -16,13 +16,12 @@ from statistics import fmean
 import torch
 from fastcore.basics import patch
 from .columns import columns
-from .core import as_text, held, warn
+from .core import as_text, held, warn, own_part
 from .kernels import measurable
 from .links import bus_factors
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
 from .regions import one_region
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
-from .shards import own_part
 from .system import Disturbance
 from .tables import framed
 from .timing import Timing

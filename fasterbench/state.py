@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['told_again', 'switch_to_evaluation', 'evaluating', 'on_device', 'copies_of', 'check_sample', 'warn_uncopied', 'Run',
-           'shaped', 'call_words', 'with_sample', 'explain', 'own_error', 'why_inference', 'gradients', 'room_around',
-           'undisturbed']
+           'with_sample', 'explain', 'own_error', 'why_inference', 'gradients', 'room_around', 'undisturbed']
 
 # %% ../nbs/core/state.ipynb #35a5667e
 import copy, inspect, sys
@@ -16,13 +15,14 @@ from torch import nn
 from torch._subclasses import FakeTensor
 from typing import Iterator
 from .collectives import wait_for
-from .core import as_text, call_args, captured_in, check_initialized, extent, first_line, held, home
-from .core import leaves, mapped, model_device, tensors, to_device, walk, warn
+from .core import as_text, call_args, call_words, captured_in, check_initialized, extent, first_line, held
+from .core import home, leaves, mapped, model_device, stored_plainly, tensors, to_device, unwrapped, walk
+from .core import warn
 from .regions import eager, next_iteration
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
-from .twin import stored_plainly, twin, unwrapped
-from .snapshot import TensorSnapshot, Snapshot, by_ourselves, describe, model_snapshot, once, putting_back
-from .snapshot import reach, saving, values
+from .snapshot import by_ourselves, describe, model_snapshot, once, putting_back, reach, saving, Snapshot
+from .snapshot import TensorSnapshot, values
+from .twin import twin
 
 # %% ../nbs/core/state.ipynb #638d40f0
 def switch_to_evaluation(modules): # modules: as from `nn.Module.modules`
@@ -182,23 +182,6 @@ def reset(self:Run):
     next_iteration()
     with by_ourselves(): failed = put_back((f'the sample, {describe(k.alias)}', k.put) for k in self.kept)
     report(failed + self.same.put(), quietly=False)
-
-# %% ../nbs/core/state.ipynb #a909fa3c
-def shaped(
-    o, # a part of a sample
-)->str:
-    "A part of a sample, in words"
-    if isinstance(o, torch.Tensor):
-        shape = '[nested]' if o.is_nested else [*o.shape]
-        return f"{str(o.dtype).removeprefix('torch.')}{shape}"
-    inside = [t for t in leaves(o) if isinstance(t, torch.Tensor)]
-    return f"{type(o).__name__}({', '.join(map(shaped, inside))})" if inside else type(o).__name__
-
-def call_words(
-    args:tuple, kwargs:dict, # of a call
-)->str:
-    "The arguments of a call, in words"
-    return ', '.join([*map(shaped, args), *(f'{k}={shaped(v)}' for k,v in kwargs.items())])
 
 # %% ../nbs/core/state.ipynb #b421b68f
 @patch

@@ -16,12 +16,12 @@ from numbers import Real
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from .core import call_args, captured, check_initialized, first_line, held, is_strided, model_device, si
+from .core import call_args, captured, check_initialized, first_line, held, is_strided, model_device, shaped
+from .core import si
 from .regions import eager
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
-from .snapshot import ContentKeeper, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
-from .state import Run, check_sample, explain, on_device, room_around, shaped, why_inference
-from .state import warn_uncopied
+from .snapshot import by_ourselves, ContentKeeper, module_hooks, once, putting_back, reach, Snapshot, values
+from .state import check_sample, explain, on_device, room_around, Run, warn_uncopied, why_inference
 from .system import free_bytes
 
 # %% ../nbs/core/step.ipynb #839b1932

@@ -13,7 +13,7 @@ from fastcore.basics import patch
 import torch
 from contextlib import nullcontext
 from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype
-from .core import so_many
+from .core import so_many, own_part
 from .costs import Costs, stands_for
 from .kernels import measurable
 from .operations import element_bytes, utilization_pct
@@ -22,7 +22,6 @@ from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
 from .peaks import check_seconds, measure_peaks
 from .rows import RooflinePoint, middle_half, roofline_point
 from .settings import float32_precision, tf32_allowed
-from .shards import own_part
 from .state import check_sample
 from .system import usable_cpus
 from .timing import check_count
