@@ -21,7 +21,7 @@ from .core import held, is_strided, model_device, tensors, strided_parts, unwrap
 from .nodes import Nodes, Scope
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
-from .shards import placing
+from .collectives import placing
 from .step import optimizer_parameters
 from .footprint import Footprint, boundaries, memory_kinds
 

@@ -30,7 +30,7 @@ from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import functional_libraries, register_cost, rule_for
 from .settings import one_at_a_time
-from .shards import alike as done_alike, placing, without_issue
+from .collectives import alike as done_alike, placing, without_issue
 from .state import Run, explain, undisturbed
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
 

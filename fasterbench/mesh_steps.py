@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from torch import nn
 from .core import held, si, is_dtensor
 from .layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
-from .shards import check_alone, paper_rank
+from .collectives import check_alone, paper_rank
 from .roof import HardwarePeaks
 from .plans import plan_lines, plans
 from .results import Roofline

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from .core import extent, held, home, in_cell, is_strided, strided_parts, written_by
 from .regions import before_graphs, capturing
 from .settings import put_back, report
-from .shards import gathered, gathering, put_gathered
+from .collectives import gathered, gathering, put_gathered
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
 class Written(RuntimeError): "Something was changed of which there is no copy"
