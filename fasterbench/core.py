@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['keys', 'excluded', 'DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype',
            'resolve_dtype', 'device_name', 'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device',
-           'to_dtype', 'is_strided', 'home', 'extent', 'strided_parts', 'inner_parts', 'stored_plainly', 'unwrapped',
-           'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped', 'call_words', 'model_device', 'captured',
-           'captured_in', 'in_cell', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si', 'plain',
-           'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file',
+           'to_dtype', 'is_strided', 'home', 'extent', 'once', 'strided_parts', 'inner_parts', 'stored_plainly',
+           'unwrapped', 'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped', 'call_words', 'model_device',
+           'captured', 'captured_in', 'in_cell', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si',
+           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file',
            'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
@@ -196,6 +196,10 @@ def home(t:torch.Tensor)->int:
 def extent(t:torch.Tensor)->int: # elements
     "How much of its storage a strided tensor lies in, from its first element to its last"
     return 1 + sum((n-1)*s for n,s in zip(t.shape, t.stride())) if t.numel() else 0
+
+def once(t:torch.Tensor)->torch.Tensor:
+    "`t` without repetitions of what is expanded"
+    return t[tuple(slice(1) if s==0 else slice(None) for s in t.stride())] if 0 in t.stride() else t
 
 # %% ../nbs/core/core.ipynb #729287b6
 _parts = { # what a sparse tensor consists of
