@@ -17,12 +17,11 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
-from .core import held, is_strided, model_device, tensors, strided_parts, unwrapped
+from .core import held, is_strided, model_device, tensors, strided_parts, unwrapped, optimizer_parameters
 from .nodes import Nodes, Scope
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
 from .collectives import placing
-from .step import optimizer_parameters
 from .footprint import Footprint, boundaries, memory_kinds
 
 # %% ../nbs/counting/allocations.ipynb #75959526

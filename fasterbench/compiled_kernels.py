@@ -27,11 +27,10 @@ from .results import Roofline, circumstances
 from .grouping import inside
 from .rows import RooflinePoint, beside_kernels, mean_of, middle_half, module_kind, roofline_point, sum_rows
 from .settings import one_at_a_time
-from .state import undisturbed
+from .program import training, undisturbed
 from .subject import Subject
 from .phases import StepMode, counted_step
 from .place import Place
-from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
@@ -328,7 +327,7 @@ def rechecked(
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #ad50e427
 def kernels_measured(
-    run, # `Run` of the model
+    run, # `Program` of the model
     device:torch.device,
     regions:dict, # name → compiled module
     warmup:int, steps:int, # untimed and timed forwards
@@ -347,7 +346,7 @@ def kernels_measured(
 
 def kernel_peaks(
     s:Subject, made:KernelRows, # its rows
-    run, device:torch.device, # `Run` or `Step` of its model
+    run, device:torch.device, # `Program` or `Step` of its model
     count, # called with `run`, modules and a mode, such as `counted`
     kind:type=Retimer, # of that mode
 )->HardwarePeaks:

@@ -24,7 +24,8 @@ from .regions import visible
 from .results import Roofline, circumstances
 from .rows import roofline_point
 from .snapshot import reach
-from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
+from .program import Step, check_optimizer, check_training, clipping, loss_of
+from .settings import own_casts
 from .subject import counted_device
 from .training import done_by, in_step, kind_in, step_memory
 from .twin import deep_stack, rebound

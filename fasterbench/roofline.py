@@ -32,7 +32,7 @@ from .results import Comparison, Roofline, circumstances
 from .rows import RooflinePoint, check_ceilings, mean_of, middle_half, module_kind, roofline_point, sum_rows
 from .rows import warn_no_ceiling
 from .settings import one_at_a_time
-from .state import undisturbed
+from .program import undisturbed
 from .tables import framed
 from .timing import check_count
 from .training import step_profile

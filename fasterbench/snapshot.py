@@ -442,4 +442,6 @@ def unseen(self:Saving, kind:str): # kind: of graph; the name of its class
 def saving(snapshot:Snapshot):
     "While the block lasts, tensors of a snapshot are copied just before they are written to"
     mode = Saving(snapshot)
-    with before_graphs(mode, mode.unseen, 'capture_begin', 'replay'), mode: yield mode
+    if not mode.waiting: yield mode   # there are copies of all
+    else:
+        with before_graphs(mode, mode.unseen, 'capture_begin', 'replay'), mode: yield mode

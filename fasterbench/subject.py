@@ -22,7 +22,7 @@ from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
 from .peaks import check_seconds, measure_peaks
 from .rows import RooflinePoint, middle_half, roofline_point
 from .settings import float32_precision, tf32_allowed
-from .state import check_sample
+from .program import check_sample
 from .system import usable_cpus
 from .timing import check_count
 from .traffic import covered_bytes

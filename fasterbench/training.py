@@ -29,7 +29,7 @@ from .regions import compiled, visible
 from .results import Roofline, circumstances
 from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows
 from .settings import one_at_a_time
-from .step import loss_of, training
+from .program import loss_of, training
 from .utilization import language_facts
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
