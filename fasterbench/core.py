@@ -8,8 +8,8 @@ __all__ = ['told_again', 'keys', 'excluded', 'DeviceError', 'resolve_device', 'w
            'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'once',
            'strided_parts', 'inner_parts', 'stored_plainly', 'unwrapped', 'is_dtensor', 'own_part', 'is_leaf',
            'call_args', 'shaped', 'call_words', 'with_sample', 'explain', 'own_error', 'model_device', 'captured',
-           'captured_in', 'in_cell', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si', 'plain',
-           'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file',
+           'captured_in', 'in_cell', 'reached', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si',
+           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file',
            'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
@@ -365,6 +365,20 @@ def in_cell(
     "What a cell holds"
     try: return cell.cell_contents
     except ValueError: return empty
+
+# %% ../nbs/core/core.ipynb #5859623a
+def reached(
+    roots, # objects
+    inside, # of an object: what it leads to; `None`: it is passed by
+)->list:
+    "Every object that some lead to, once"
+    seen, todo = {}, [*roots]
+    while todo:
+        o = todo.pop()
+        if id(o) in seen or (more := inside(o)) is None: continue
+        seen[id(o)] = o
+        todo += more
+    return [*seen.values()]
 
 # %% ../nbs/core/core.ipynb #d27ffdb4
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor) # is it a shape without data?

@@ -7,7 +7,7 @@ __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'own_shapes', 'Paper', 'give
            'kept_program', 'readable_errors', 'on_paper', 'divided_copy']
 
 # %% ../nbs/core/paper.ipynb #d220fae3
-import copy, functools, gc, logging, sys
+import functools, gc, logging, sys
 import torch
 from contextlib import contextmanager
 from fastcore.basics import patch
@@ -23,9 +23,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from .core import call_args, captured, captured_in, held, in_cell, in_cpp, in_parts, is_dtensor, is_strided
 from .core import mapped, unwrapped, walk, without_data, written_by
 from .regions import before_graphs, graphed, original_forward
-from .settings import Interrupts, one_at_a_time, same_rng, same_settings
+from .settings import same_process
 from .snapshot import module_hooks, putting_back, Snapshot
-from .twin import check_copyable, Counterparts, deep_stack, Memo, model_copy, opaque_types, reachable
+from .twin import check_copyable, Counterparts, deep_stack, Memo, model_copy, opaque_types, own_copy
+from .twin import reachable
 
 # %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
@@ -328,14 +329,9 @@ def _prepare(model, grad=False):
 
 # %% ../nbs/core/paper.ipynb #658db4a7
 def _own(o, memo, uncopied):
-    "A copy of a part of a sample; what can't be copied as it is, and noted"
+    "A copy of a part of a sample; of what can't be copied tensors are not written to, and the rest is put back"
     if isinstance(o, torch.Tensor): return memo.get(id(o))
-    if isinstance(o, opaque_types): return o
-    try:
-        with deep_stack(8), torch.inference_mode(False), torch.no_grad(): return copy.deepcopy(o, memo)
-    except Exception:
-        uncopied.append(o)
-        return o   # its tensors are not written to, and the rest is put back
+    return o if isinstance(o, opaque_types) else own_copy(o, memo, uncopied)
 
 def _new_samples(sample, memo, uncopied):
     "Makes a copy of a sample each time, which knows the twin that is in `memo`; what can't be copied is noted"
@@ -349,10 +345,10 @@ def _new_samples(sample, memo, uncopied):
 # %% ../nbs/core/paper.ipynb #1bca3435
 def _samples(sample, memo):
     "What makes samples, and a snapshot of what is in all of them because it can't be copied"
-    uncopied = []
+    uncopied = {}
     call = _new_samples(sample, memo, uncopied)
     call()
-    return call, Snapshot(*uncopied, *captured_in(sample))
+    return call, Snapshot(*(o for o,_ in uncopied.values()), *captured_in(sample))
 
 # %% ../nbs/core/paper.ipynb #3d235fa1
 _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # what torch's errors speak of
@@ -404,7 +400,7 @@ def on_paper(
 ):
     "A copy of `model` without data, in evaluation mode, a function that gives arguments of a call, and a `Paper`"
     check_copyable(model)
-    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng():
+    with same_process() as interrupts:
         with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide)
         _prepare(new, grad)
         paper.interrupts = interrupts

@@ -8,7 +8,7 @@ __all__ = ['optimizer_hooks', 'switch_to_evaluation', 'on_device', 'check_sample
            'copies_bytes', 'check_room', 'check_optimizer', 'check_training', 'training']
 
 # %% ../nbs/core/program.ipynb #35a5667e
-import copy, inspect, sys, functools, types
+import functools, inspect, sys, types
 import torch
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
@@ -27,7 +27,7 @@ from .settings import own_casts, put_back, report, same_process, without_autocas
 from .snapshot import by_ourselves, ContentKeeper, describe, model_snapshot, module_hooks, putting_back
 from .snapshot import reach, saving, Snapshot, TensorSnapshot, values
 from .system import free_bytes
-from .twin import copies_of, twin
+from .twin import copies_of, own_copy, twin
 
 # %% ../nbs/core/program.ipynb #638d40f0
 def switch_to_evaluation(modules): # modules: as from `nn.Module.modules`
@@ -54,16 +54,9 @@ def check_sample(sample):
 # %% ../nbs/core/program.ipynb #fd536a97
 _simple = type(None), torch.Tensor, nn.Module, str, bytes, int, float, complex, type
 
-def _own_copy(o, memo, uncopied):
-    "A copy of an object that a forward may change; what can't be copied as it is, and noted with its error"
-    if isinstance(o, _simple): return o
-    try: return copy.deepcopy(o, memo)
-    except Exception as e:
-        uncopied[f'{type(o).__name__} ({first_line(e)})'] = o
-        return o
-
-def warn_uncopied(names): # names: of types, each with the error of its copy
+def warn_uncopied(uncopied): # uncopied: as `own_copy` noted them
     "One warning that names what every forward was given as the one before left it"
+    names = dict.fromkeys(words for _,words in uncopied.values())
     if names: warn("can't be copied, so that every forward was given the same, set back as far as it can be "
         f"reached: {', '.join(names)}")
 
@@ -103,19 +96,19 @@ class Program:
 def _copied_objects(self:Program):
     "The sample, with copies of what is no tensor"
     memo = {id(o):o for o in (*tensors(self.sample), *self.modules)} | self.inner
-    return mapped(lambda o: _own_copy(o, memo, self.uncopied), self.sample)
+    return mapped(lambda o: o if isinstance(o, _simple) else own_copy(o, memo, self.uncopied), self.sample)
 
 @patch
 def _uncopied(self:Program):
     "A snapshot of what is not copied, which notes the objects that can't be"
     self._copied_objects()
-    roots = [*self.uncopied.values(), *captured_in(self.sample)]
+    roots = [*(o for o,_ in self.uncopied.values()), *captured_in(self.sample)]
     return Snapshot(*roots, copied=reach(*roots)[1])
 
 @patch
 def _keep_inner(self:Program):
     "Copies of the tensors inside of objects, which every copy of these gets"
-    inner = _inside(self.modules, self.sample, self.uncopied.values())
+    inner = _inside(self.modules, self.sample, [o for o,_ in self.uncopied.values()])
     self.inner = copies_of(inner)
     self.kept += [TensorSnapshot(self.inner[id(t)], values(t.detach())) for t in inner]
 

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_trace
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import NamedTuple
 from .collectives import gathered, gathering, put_gathered
-from .core import extent, held, home, in_cell, is_strided, once, strided_parts, walk, written_by
+from .core import extent, held, home, in_cell, is_strided, once, reached, strided_parts, walk, written_by
 from .regions import before_graphs, capturing
 from .settings import put_back, report
 
@@ -297,9 +297,10 @@ def _plan(cls, more={}):
     return (kind, looked, _slots_of(cls) if looked else []) if kind or looked else None
 
 # %% ../nbs/core/snapshot.ipynb #f7b3537b
-def _around(t):
-    "The objects that autograd keeps beside a tensor"
-    return [t.grad if t.is_leaf else None, *_hooks_of(t)]
+def _around(o):
+    "What autograd keeps beside a tensor, and what is in a scripted module"
+    if isinstance(o, torch.Tensor): return [o.grad if o.is_leaf else None, *_hooks_of(o)]
+    return [*held(o), *walk(o).values()] if isinstance(o, torch.jit.ScriptModule) else []
 
 def _taken(o, kind, looked, slots):
     "What is kept of one object, each with its kind"
@@ -313,20 +314,16 @@ def reach(*roots,
     more={}, # kinds of objects besides those in `content_keepers`
 )->tuple[list, list, list]: # (kind, object, what was kept) of each; the tensors; the modules
     "All that can be reached from some objects"
-    plans, seen, objects, found, modules, todo = {}, {}, [], [], [], list(roots)
-    while todo:
-        o = todo.pop()
+    plans, objects = {}, []
+    def inside(o):
         cls = type(o)
         if cls not in plans: plans[cls] = _plan(cls, more)
-        if plans[cls] is None or id(o) in seen: continue
-        seen[id(o)] = o
-        for kind,kept in _taken(o, *plans[cls]):
-            objects.append((kind, o, kept))
-            todo.extend(kind.inside(kept))
-        if isinstance(o, torch.Tensor): found.append(o); todo.extend(_around(o))
-        if isinstance(o, nn.Module): modules.append(o)
-        if isinstance(o, torch.jit.ScriptModule): todo += [*held(o), *walk(o).values()]
-    return objects, found, modules
+        if plans[cls] is None: return None
+        taken = [*_taken(o, *plans[cls])]
+        objects.extend((kind, o, kept) for kind,kept in taken)
+        return [p for kind,kept in taken for p in kind.inside(kept)] + _around(o)
+    found = reached(roots, inside)
+    return objects, *([o for o in found if isinstance(o, cls)] for cls in (torch.Tensor, nn.Module))
 
 # %% ../nbs/core/snapshot.ipynb #e0ff7bf8
 @contextmanager
