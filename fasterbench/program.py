@@ -61,18 +61,21 @@ def warn_uncopied(uncopied): # uncopied: as `own_copy` noted them
         f"reached: {', '.join(names)}")
 
 # %% ../nbs/core/program.ipynb #16589c8a
-def _kept_copies(model, sample):
-    "`sample` with copies of its tensors, and what keeps these; a tensor of the model's own stays that"
+def _given(model, sample):
+    "The tensors of a sample, but for the model's own"
     homes = {home(t) for t in held(model)}
-    given = [t for t in tensors(sample) if home(t) not in homes]
-    copies = copies_of(given)
-    pairs = [(new, t) for o in given for new,t in zip(unwrapped(copies[id(o)]), unwrapped(o))]
-    return mapped(lambda o: copies.get(id(o), o), sample), [TensorSnapshot(new, values(t.detach())) for new,t in pairs]
+    return [t for t in tensors(sample) if home(t) not in homes]
+
+def _kept_copies(ts):
+    "Copies by the ids of the tensors, and what makes each copy what it was"
+    copies = copies_of(ts)
+    pairs = [(new, t) for o in ts for new,t in zip(unwrapped(copies[id(o)]), unwrapped(o))]
+    return copies, [TensorSnapshot(new, values(t.detach())) for new,t in pairs]
 
 # %% ../nbs/core/program.ipynb #97f46a1b
 def _inside(modules, sample, uncopied):
     "The tensors in objects of a sample of which one copy can serve all forwards"
-    objects = [o for o in leaves(sample) if not isinstance(o, _simple) and not any(o is u for u in uncopied)]
+    objects = [o for o in leaves(sample) if not isinstance(o, _simple) and id(o) not in uncopied]
     others = {home(t) for t in (*tensors(sample), *(t for m in modules for t in held(m)))}
     def serves(t): return stored_plainly(t) and t.is_leaf and t.grad is None and home(t) not in others
     return [t for t in reach(*objects)[1] if serves(t)]
@@ -86,9 +89,14 @@ class Program:
     ):
         self.model, self.snapshot, self.interrupts, self.uncopied, self.inner = model, snapshot, interrupts, {}, {}
         self.modules = snapshot.modules if snapshot else [*walk(model).values()]
-        with by_ourselves(): self.sample, self.kept = _kept_copies(model, to_device(sample, device))
+        with by_ourselves():
+            sample = to_device(sample, device)
+            copies, self.kept = _kept_copies(_given(model, sample))
+            self.sample = mapped(lambda o: copies.get(id(o), o), sample)
         self.same = self._uncopied()
-        with by_ourselves(): self._keep_inner()
+        with by_ourselves():
+            self.inner, inner = _kept_copies(_inside(self.modules, self.sample, self.uncopied))
+            self.kept += inner
     def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
 
 # %% ../nbs/core/program.ipynb #f392d76d
@@ -104,13 +112,6 @@ def _uncopied(self:Program):
     self._copied_objects()
     roots = [*(o for o,_ in self.uncopied.values()), *captured_in(self.sample)]
     return Snapshot(*roots, copied=reach(*roots)[1])
-
-@patch
-def _keep_inner(self:Program):
-    "Copies of the tensors inside of objects, which every copy of these gets"
-    inner = _inside(self.modules, self.sample, [o for o,_ in self.uncopied.values()])
-    self.inner = copies_of(inner)
-    self.kept += [TensorSnapshot(self.inner[id(t)], values(t.detach())) for t in inner]
 
 # %% ../nbs/core/program.ipynb #f5b912bd
 @patch
