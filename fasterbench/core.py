@@ -7,10 +7,10 @@ __all__ = ['told_again', 'keys', 'excluded', 'DeviceError', 'resolve_device', 'w
            'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name', 'synchronize', 'Call', 'leaves',
            'mapped', 'tensors', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'once', 'strided_parts',
            'inner_parts', 'stored_plainly', 'unwrapped', 'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped',
-           'call_words', 'with_sample', 'explain', 'own_error', 'model_device', 'captured', 'captured_in', 'in_cell',
-           'reached', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si', 'plain', 'so_many',
-           'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file', 'worked_in',
-           'progress']
+           'call_words', 'with_sample', 'NotWithoutData', 'explain', 'own_error', 'model_device', 'captured',
+           'captured_in', 'in_cell', 'reached', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si',
+           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file',
+           'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, inspect, math, os, platform, secrets, shutil, sys, warnings
@@ -309,6 +309,8 @@ def with_sample(e, model, args, kwargs)->str:
     return as_text(f"{_takes(model)} of {type(model).__name__} {called}: {first_line(e)}")
 
 # %% ../nbs/core/core.ipynb #04ad6ce9
+class NotWithoutData(ValueError): "A forward without data can't tell what only a run tells"
+
 # Classes of errors that are raised again, with the sample
 told_again = TypeError, RuntimeError, ValueError, AttributeError, IndexError, AssertionError, NotImplementedError
 
@@ -321,8 +323,7 @@ def explain(
     if isinstance(e, RuntimeError) and 'does not require grad' in str(e) and not torch.is_grad_enabled():
         raise RuntimeError(f"{first_line(e)}: the forward differentiates, and runs without gradients; "
             "profile(grad=True) runs it with them") from e
-    refused = type(e) is ValueError and any(isinstance(t, FakeTensor) for t in tensors(args, kwargs))   # on paper
-    raise e if refused else type(e)(with_sample(e, model, args, kwargs)) from e
+    raise type(e)(with_sample(e, model, args, kwargs)) from e
 
 def own_error(
     e:Exception, # from a model's forward

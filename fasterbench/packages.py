@@ -15,8 +15,8 @@ from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from fastcore.basics import patch
-from .core import Call, first_line, held, model_device
-from .samples import drawn, exported, Exported, Input, table_rows
+from .core import Call, first_line, held, model_device, NotWithoutData
+from .samples import drawn, Exported, exported, Input, table_rows
 from .twin import twin
 
 # %% ../nbs/analysis/packages.ipynb #5218a033
@@ -227,7 +227,7 @@ def _in_sight(self:Package, given, args, kwargs):
     "A call under a dispatch mode: the program that is counted, or one operation"
     if self._counts is not None: return self._counts(*args, **kwargs)
     if any(t.is_meta or isinstance(t, FakeTensor) for t in given):
-        raise ValueError("an AOTInductor package holds no operations that can be counted; "
+        raise NotWithoutData("an AOTInductor package holds no operations that can be counted; "
             "the exported program that it was made from does: --counts program.pt2, or Package(…, counts=program)")
     return as_operation(lambda: self._loaded(*args, **kwargs), given, self._constants or [])
 

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .core import call_args, captured, captured_in, held, in_cell, in_cpp, in_parts, is_dtensor, is_strided
-from .core import mapped, unwrapped, walk, without_data, written_by
+from .core import mapped, NotWithoutData, unwrapped, walk, without_data, written_by
 from .regions import before_graphs, graphed, original_forward
 from .settings import same_process
 from .snapshot import module_hooks, putting_back, Snapshot
@@ -72,12 +72,12 @@ def faked(self:Paper, t): # t: tensor, with data or without
 @patch
 def refusal(self:Paper, how:str): # how: by what it asks for them, in words
     "The error of a forward that asks for what is not there"
-    return ValueError(f"the path of {self.where()} depends on values that only a run gives: it asks for them {how}")
+    return NotWithoutData(f"the path of {self.where()} depends on values that only a run gives: it asks for them {how}")
 
 @patch
 def no_graph(self:Paper, kind:str): # kind: the name of its class
     "A graph of an accelerator is about to be captured or replayed"
-    raise ValueError(f"a {kind} in {self.where()} can't be captured or replayed without data")
+    raise NotWithoutData(f"a {kind} in {self.where()} can't be captured or replayed without data")
 
 # %% ../nbs/core/paper.ipynb #a845a651
 _aten = torch.ops.aten
@@ -108,8 +108,8 @@ def faking(self:Paper, func, args, kwargs):
     except (UnsupportedOperatorException, RuntimeError) as e:
         unknown = isinstance(e, (UnsupportedOperatorException, NotImplementedError)) or 'no fake impl' in str(e)
         if not unknown: raise
-        raise ValueError(f"{func} in {self.where()} can't be counted without data: "
-                         "what shapes it gives is not known") from e
+        raise NotWithoutData(f"{func} in {self.where()} can't be counted without data: "
+                             "what shapes it gives is not known") from e
 
 # %% ../nbs/core/paper.ipynb #59bd6fb9
 def _passes_on(func):
