@@ -17,7 +17,7 @@ from tabulate import tabulate
 from torch.utils.flop_counter import FlopCounterMode
 
 from fasterbench.phases import StepMode, counted_step
-from fasterbench.step import training
+from fasterbench.program import training
 from report import write_result
 
 class Named(StepMode):

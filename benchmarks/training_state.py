@@ -20,7 +20,7 @@ from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fasterbench.step import training
+from fasterbench.program import training
 from report import write_result
 from snapshots import Snapshot, differences
 

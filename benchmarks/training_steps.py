@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from fasterbench.peaks import HardwarePeaks
 from fasterbench.roofline import RooflineAnalyzer
-from fasterbench.step import training
+from fasterbench.program import training
 from fasterbench.timing import median_interval
 from fasterbench.training import StepObserver
 from report import write_result

@@ -7,8 +7,7 @@ __all__ = ['phase_of', 'MemoryMode', 'watching_sizes', 'Kept', 'Watched', 'step_
            'measured_footprint']
 
 # %% ../nbs/counting/allocations.ipynb #377bef63
-import gc, weakref
-import torch
+import gc, weakref, torch
 from collections import Counter
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
@@ -17,15 +16,12 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
-from .core import held, is_strided, model_device, tensors
+from .core import held, is_strided, model_device, tensors, strided_parts, optimizer_parameters, unwrapped
 from .nodes import Nodes, Scope
 from .phases import parts as parts_of_a_step
 from .regions import eager, visible, watching
-from .shards import placing
-from .snapshot import strided_parts
-from .step import optimizer_parameters
+from .collectives import placing
 from .utilization import Footprint, boundaries, memory_kinds
-from .twin import unwrapped
 
 # %% ../nbs/counting/allocations.ipynb #75959526
 class MemoryMode(TorchDispatchMode, Scope):

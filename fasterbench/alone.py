@@ -98,7 +98,7 @@ def called(self:LeafTimes, name, caller, call, args, kwargs):
 
 # %% ../nbs/analysis/alone.ipynb #1f02a91a
 def time_alone(
-    run, # a `Run` on `device`
+    run, # a `Program` on `device`
     device:torch.device,
     nbytes:int, # bytes that go through the caches before a cold call
     costs, # `Costs` of a forward

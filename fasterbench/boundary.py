@@ -14,10 +14,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import is_strided, tensors
-from .snapshot import strided_parts
+from .core import is_strided, tensors, strided_parts, unwrapped
 from .traffic import covered_bytes, distinct_elements, element_size
-from .twin import unwrapped
 
 # %% ../nbs/counting/boundary.ipynb #1cb72425
 def span(t:torch.Tensor)->tuple: # bytes of an element, offset, shape and strides

@@ -4,13 +4,16 @@
 
 # %% auto #0
 __all__ = ['collective_kinds', 'messages', 'CollectiveKind', 'bus_bytes', 'tensor_bytes', 'Collective', 'row_name',
-           'process_group_name', 'group_members', 'distributed', 'wait_for', 'watching_collectives']
+           'process_group_name', 'group_members', 'distributed', 'wait_for', 'watching_collectives', 'own_params',
+           'alike', 'placing', 'without_issue', 'gathering', 'gathered', 'put_gathered', 'check_alone', 'paper_rank']
 
 # %% ../nbs/core/collectives.ipynb #dc431065
-import sys, torch
+import sys, torch, itertools
 from fastcore.basics import patch
 from typing import NamedTuple
-from .core import leaves
+from contextlib import contextmanager
+from .core import is_dtensor, leaves, tensors
+from .settings import one_at_a_time
 
 # %% ../nbs/core/collectives.ipynb #42aa0280
 class CollectiveKind(NamedTuple):
@@ -206,3 +209,124 @@ def wait_work(self:watching_collectives, work, *args):
     "In place of `Work.wait`, for the work that a collective has returned"
     token, _ = self.works.pop(id(work), (None, None))
     return self.wait(work, *args) if token is None else self.waited(token, lambda: self.wait(work, *args))
+
+# %% ../nbs/core/collectives.ipynb #0c052185
+def own_params(module)->int: # elements
+    "Elements that this rank holds of a module's own parameters; of a region, of all inside of it"
+    if isinstance(module, str): return 0
+    if isinstance(inside := getattr(module, 'elements_inside', None), int): return inside   # of an AOTInductor package
+    own = held(module, '_parameters') if one_region(module) else module._parameters.values()
+    return sum(own_part(p).numel() for p in own if p is not None)
+
+# %% ../nbs/core/collectives.ipynb #414a5ba3
+def _same_on(t):
+    "The names of the groups whose ranks all hold the same of a `DTensor`"
+    mesh = t.device_mesh
+    same = [i for i,p in enumerate(t.placements) if p.is_replicate() and mesh.size(i)>1]
+    return [process_group_name(mesh.get_group(i)) for i in same]
+
+def alike(
+    ts, # tensors, in containers or not
+)->list: # names of groups
+    "The groups whose ranks all hold the same of every one of these"
+    ts = tensors(ts)
+    if not ts or not all(map(is_dtensor, ts)): return []
+    return [name for name in _same_on(ts[0]) if all(name in _same_on(t) for t in ts[1:])]
+
+# %% ../nbs/core/collectives.ipynb #b09177c3
+def placing()->bool:
+    "Does what runs now only find the placements of a result?"
+    if 'torch.distributed.tensor._sharding_prop' not in sys.modules: return False
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get('__name__')=='torch.distributed.tensor._sharding_prop': return True
+        frame = frame.f_back
+    return False
+
+# %% ../nbs/core/collectives.ipynb #eac5fd93
+# how the name of an operator begins → kind
+_functional = {k: k for k in 'all_reduce all_gather reduce_scatter broadcast all_to_all'.split()}
+_functional['shard_dim_alltoall'] = 'all_to_all'
+
+def without_issue(
+    func, args, out, # an operator, what it was called with and gave
+)->Collective|None: # `None`: it is no functional collective
+    "What a functional collective would exchange if its tensors had data"
+    kind = next((k for n,k in _functional.items() if func._opname.startswith(n)), None)
+    if kind is None: return None
+    group = torch.distributed.distributed_c10d._resolve_process_group([o for o in args if isinstance(o, str)][-1])
+    nbytes = tensor_bytes(out if kind=='all_gather' else args[0])
+    return Collective(kind, process_group_name(group), group.size(), nbytes, members=tuple(group_members(group)))
+
+# %% ../nbs/core/collectives.ipynb #c1945784
+def gathering()->type|None:
+    "The class of modules that `fully_shard` made; `None`: nobody has imported it, so there are none"
+    return getattr(sys.modules.get('torch.distributed.fsdp'), 'FSDPModule', None)
+
+def _groups(m):
+    "The groups of parameters that are gathered together"
+    state = m._get_fsdp_state()
+    if hasattr(state, '_fsdp_param_groups'): return state._fsdp_param_groups
+    return [*filter(None, [state._fsdp_param_group])]   # older torch
+
+def gathered(m)->list: # for each group, whether it is sharded, and in which part of a step it is
+    "How the parameters of a module that `fully_shard` made are held now"
+    return [(g._sharded_state, g._training_state) for g in _groups(m)]
+
+# %% ../nbs/core/collectives.ipynb #089514dd
+def _gather(g):
+    g.unshard()
+    g.wait_for_unshard()
+
+def put_gathered(
+    m, # module that `fully_shard` made
+    were:list, # what `gathered` gave
+):
+    "Hold the parameters as they were held"
+    for g,(sharded,part) in zip(_groups(m), were):
+        g._training_state = part
+        if g._sharded_state is sharded: continue
+        if sharded.name=='SHARDED': g._to_sharded()
+        elif sharded.name=='UNSHARDED': _gather(g)
+        else: g._to_sharded_post_forward()
+
+# %% ../nbs/core/collectives.ipynb #c8190759
+def check_alone(
+    what:str, # was asked for
+):
+    "Raise a `ValueError` where there is a process group already"
+    import torch.distributed as dist
+    if not dist.is_available(): raise ValueError(f"{what}: this PyTorch is built without torch.distributed")
+    if distributed(): raise ValueError(f"{what}: this process is rank {dist.get_rank()} of {dist.get_world_size()} "
+        f"in a process group already ({dist.get_backend()}), and can't be a rank of another world beside it")
+
+@contextmanager
+def _same_hook():
+    "A process group changes how errors are printed, with the number of its rank, and does not change it back"
+    hook = sys.excepthook
+    try: yield
+    finally: sys.excepthook = hook
+
+# %% ../nbs/core/collectives.ipynb #24bd4112
+_meshes = itertools.count(1)
+
+def _mesh(ranks, group):
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import DeviceMesh
+    made = dist.new_group([*range(ranks)], group_desc=group)
+    return DeviceMesh.from_group(made, 'cpu', mesh_dim_names=(f'{group} on paper {next(_meshes)}',))
+
+# %% ../nbs/core/collectives.ipynb #d68ca4c8
+@contextmanager
+def paper_rank(
+    ranks:int, # in the world
+    group:str, # what the group of all of them is called
+): # `DeviceMesh` of one dimension
+    "Let this process be the first of some ranks, as long as the block lasts"
+    with one_at_a_time, _same_hook():
+        check_alone(f'{group}={ranks}')
+        import torch.distributed as dist
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        dist.init_process_group('fake', store=FakeStore(), rank=0, world_size=ranks)
+        try: yield _mesh(ranks, group)
+        finally: dist.destroy_process_group()

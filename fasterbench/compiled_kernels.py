@@ -27,10 +27,9 @@ from .subject import circumstances, Subject
 from .rows import RooflinePoint, beside_kernels, roofline_point
 from .grouping import sum_rows
 from .settings import one_at_a_time
-from .shards import own_params
-from .state import undisturbed
+from .collectives import own_params
+from .program import undisturbed, training
 from .phases import StepMode, counted_step
-from .step import training
 from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
@@ -320,7 +319,7 @@ def rechecked(
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #ad50e427
 def kernels_measured(
-    run, # `Run` of the model
+    run, # `Program` of the model
     device:torch.device,
     regions:dict, # name → compiled module
     warmup:int, steps:int, # untimed and timed forwards
@@ -339,7 +338,7 @@ def kernels_measured(
 
 def kernel_peaks(
     s:Subject, made:KernelRows, # its rows
-    run, device:torch.device, # `Run` or `Step` of its model
+    run, device:torch.device, # `Program` or `Step` of its model
     count, # called with `run`, modules and a mode, such as `counted`
     kind:type=Retimer, # of that mode
 )->HardwarePeaks:

@@ -8,30 +8,29 @@ __all__ = ['aten', 'sdpa_rule', 'recurrent_rule', 'linear_rule', 'ModuleCost', '
            'count_forward', 'counted', 'counted_on_paper', 'warn_unknown', 'count_costs', 'weights_in', 'register_cost']
 
 # %% ../nbs/counting/costs.ipynb #e27d248d
-import re
+import re, torch
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from math import inf, prod
-import torch
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .boundary import only_new
-from .collectives import bus_bytes, row_name, wait_for, watching_collectives
-from .core import held, model_device, tensors, warn
+from .collectives import bus_bytes, row_name, wait_for, watching_collectives, alike as done_alike, placing
+from .collectives import without_issue
+from .core import held, model_device, tensors, warn, in_parts, resolved, without_data, is_dtensor, own_part
+from .core import written_by, explain
 from .regions import before_graphs, capturing, eager, visible, watching
 from .nodes import Nodes, Scope
-from .paper import in_parts, on_paper, resolved, without_data
+from .paper import on_paper
 from .places import CallMoves
 from .products import matrices_flops
 from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import functional_libraries, register_cost, rule_for
 from .settings import one_at_a_time
-from .shards import alike as done_alike, is_dtensor, own_part, placing, without_issue
-from .snapshot import written_by
-from .state import Run, explain, undisturbed
+from .program import undisturbed, Program
 from .traffic import Move, flat, io_bytes, noted, noting, weight_sizes
 
 # %% ../nbs/counting/costs.ipynb #86caf33b
@@ -451,7 +450,7 @@ def count_forward(
 
 # %% ../nbs/counting/costs.ipynb #c83fa05b
 def counted(
-    run:Run, # a model and its sample
+    run:Program, # a model and its sample
     modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
     mode:CostMode|None=None, # that counts; `None`: a new one
 )->Costs:

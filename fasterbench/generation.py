@@ -19,7 +19,7 @@ from .regions import visible
 from .report import ceiling_lines
 from .results import Roofline
 from .rows import check_ceilings, memory_pct, warn_no_ceiling
-from .state import undisturbed
+from .program import undisturbed
 from .subject import paper_rows, weight_bytes
 from .traffic import weight_sizes
 

@@ -16,7 +16,7 @@ from .formulas import multilabel_flops
 from .registry import is_complex, none, rule
 from .traffic import Move, arguments, bytes_in_windows, covered_bytes, element_size, io_bytes, noted
 from .traffic import per_dimension
-from .paper import without_data
+from .core import without_data
 from .products import torch_flops, matrices_flops
 
 # %% ../nbs/counting/gradients.ipynb #2119ab5d

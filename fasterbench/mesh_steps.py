@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fastcore.basics import patch
 from torch import nn
-from .core import held, si
+from .core import held, si, is_dtensor
 from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
-from .shards import check_alone, is_dtensor, paper_rank
+from .collectives import check_alone, paper_rank
 from .roof import HardwarePeaks
 from .plans import plan_lines, plans
 from .results import Roofline

@@ -10,7 +10,7 @@ __all__ = ['libraries', 'model_sources', 'sample_dims', 'ModelError', 'contained
            'timm_sample', 'config_inputs', 'config_sample']
 
 # %% ../nbs/models.ipynb #d41f0a03
-import difflib, importlib.util, inspect, sys, sysconfig, traceback
+import difflib, importlib.util, inspect, sys, sysconfig, traceback, torch
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib import import_module
@@ -18,14 +18,12 @@ from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
-import torch
 from torch import nn
 from .core import as_text, first_line, held, model_dtype, resolve_dtype, so_many, tensors, to_dtype
-from .core import check_count
+from .core import check_count, own_error
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range, sample_of
 from .samples import timm_sample
 from .options import check_kind
-from .state import own_error
 from .sweep import resized
 
 # %% ../nbs/models.ipynb #a3998a27

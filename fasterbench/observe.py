@@ -50,7 +50,7 @@ class Observer(Scope):
     exchanges = None # in a process group: its collectives
     met = None
     exchanged = ()   # `TimedExchange`s of the last forward
-    def __init__(self, model, run, device, modules=None, met=None): # `run`: the model's `Run`; both are on `device`
+    def __init__(self, model, run, device, modules=None, met=None): # `run`: the model's `Program`; both are on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
         self.met = met   # `Rendezvous` of all ranks
         modules = visible(model) if modules is None else modules

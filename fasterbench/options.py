@@ -17,13 +17,12 @@ from torch import nn
 from collections.abc import Callable
 from .codec import check_ending, many, pictures, read_json
 from .columns import ordered, picked
-from .core import call_args, resolve_dtype, write_file, check_count
+from .core import call_args, resolve_dtype, write_file, check_count, call_words
 from .datasheets import sheet_named
 from .files import as_picture, formats
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
 from .results import Comparison, Roofline
-from .state import call_words
 from .grouping import group_key
 from .tables import csv_value
 from .swept import Sweep

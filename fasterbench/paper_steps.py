@@ -14,7 +14,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
-from .core import as_text, first_line, held, model_device, model_dtype, walk
+from .core import as_text, first_line, held, model_device, model_dtype, walk, is_dtensor
 from .costs import is_fused
 from .utilization import Footprint, language_facts
 from .paper import on_paper
@@ -24,9 +24,10 @@ from .regions import visible
 from .results import Roofline
 from .subject import circumstances, counted_device
 from .rows import roofline_point
-from .shards import is_dtensor, own_params
+from .collectives import own_params
 from .snapshot import reach
-from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
+from .program import Step, check_optimizer, check_training, clipping, loss_of
+from .settings import own_casts
 from .training import done_by, in_step, kind_in, step_memory
 from .twin import deep_stack, rebound
 

@@ -19,7 +19,7 @@ from .regions import before_graphs, eager, visible, watching
 from .core import Place, above, phases
 from .nodes import Nodes, backward_parts, recomputed_parts
 from .places import PlacedMoves
-from .step import optimizer_parameters
+from .core import optimizer_parameters
 
 # %% ../nbs/counting/phases.ipynb #30b38ef1
 # part of a step → phase, and what it is done by besides the modules

@@ -12,7 +12,7 @@ from math import prod
 import torch
 from torch.utils.flop_counter import flop_registry
 from .elementwise import by_output, clamp_flops, stored
-from .paper import without_data
+from .core import without_data
 from .registry import Rule, rule
 from .traffic import Move, beta_bytes, bytes_in_windows, covered_bytes, first, flat, io_bytes, noted
 from .traffic import window_bytes

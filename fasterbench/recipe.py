@@ -18,7 +18,7 @@ from .core import call_args
 from .models import own_object
 from .options import check_unused
 from .paper_steps import optimizers
-from .state import undisturbed
+from .program import undisturbed
 
 # %% ../nbs/recipe.ipynb #8c3b47ee
 def optimizer_class(

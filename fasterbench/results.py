@@ -6,11 +6,10 @@
 __all__ = ['sums', 'Roofline', 'project', 'Comparison']
 
 # %% ../nbs/results/results.ipynb #a03b3132
-import difflib
+import difflib, torch
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-import torch
 from fastcore.basics import patch
 from .across import OverRanks, rank_lines
 from .curves import plot_comparison

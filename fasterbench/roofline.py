@@ -32,8 +32,8 @@ from .results import Comparison, Roofline
 from .rows import RooflinePoint, check_ceilings, roofline_point, warn_no_ceiling
 from .grouping import sum_rows
 from .settings import one_at_a_time
-from .shards import own_params
-from .state import undisturbed
+from .collectives import own_params
+from .program import undisturbed
 from .tables import framed
 from .training import step_profile
 

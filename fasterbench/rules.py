@@ -13,7 +13,7 @@ from textwrap import wrap
 from torch.utils.flop_counter import flop_registry
 from . import elementwise, formulas, gradients, products
 from .elementwise import by_output, foreach_rule
-from .paper import in_cpp
+from .core import in_cpp
 from .products import torch_rule
 from .registry import Rule, free_rule, named_rule, rules
 from .traffic import added_up, io_moves, noted

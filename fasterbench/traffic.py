@@ -15,8 +15,7 @@ from functools import cache
 from math import prod
 from typing import NamedTuple
 import numpy as np, torch
-from .core import home, is_strided
-from .paper import without_data
+from .core import home, is_strided, without_data
 
 # %% ../nbs/counting/traffic.ipynb #bc751e35
 def dims(

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
-from .collectives import row_name
+from .collectives import row_name, own_params
 from .compiled import caller_in, compiled_in, merged
 from .core import Place, device_name, first_line, model_dtype, phases, warn
 from .subject import Subject, agreement, together, with_ranks, circumstances
@@ -27,8 +27,7 @@ from .results import Roofline
 from .rows import RooflinePoint, roofline_point
 from .grouping import sum_rows
 from .settings import one_at_a_time
-from .shards import own_params
-from .step import loss_of, training
+from .program import loss_of, training
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
 class PlaceWithoutCall(Place): "Where time was spent without a call of the module, such as in its backward"
