@@ -18,9 +18,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from .core import held, is_strided, model_device, tensors
-from .nodes import Nodes, Scope
+from .scope import Nodes, Scope, eager, visible, watching
 from .phases import parts as parts_of_a_step
-from .regions import eager, visible, watching
 from .shards import placing
 from .snapshot import strided_parts
 from .step import optimizer_parameters

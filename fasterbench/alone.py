@@ -12,8 +12,7 @@ from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from dataclasses import replace
 from .core import held, is_strided, progress, tensors
-from .regions import capturing, watching
-from .nodes import Scope
+from .scope import Scope, capturing, watching
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 from .snapshot import Snapshot, putting_back
 from .system import reported_caches

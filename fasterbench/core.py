@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['DeviceError', 'resolve_device', 'walk', 'held', 'check_initialized', 'model_dtype', 'resolve_dtype', 'device_name',
-           'synchronize', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype', 'is_strided',
-           'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'captured_in', 'in_cell', 'si',
-           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console', 'write_file',
-           'worked_in', 'progress']
+           'synchronize', 'distributed', 'Call', 'leaves', 'mapped', 'tensors', 'nbytes', 'to_device', 'to_dtype',
+           'is_strided', 'home', 'extent', 'is_leaf', 'call_args', 'model_device', 'captured', 'captured_in', 'in_cell',
+           'si', 'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'first_line', 'warn', 'any_console',
+           'write_file', 'worked_in', 'progress']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, math, os, platform, secrets, shutil, sys, warnings
@@ -117,6 +117,11 @@ def device_name(device:torch.device)->str:
 def synchronize(device:torch.device):
     "Wait until all the work queued on `device` is done"
     if device.type!='cpu': torch.accelerator.synchronize(device)
+
+def distributed()->bool:
+    "Is there a process group?"
+    dist = sys.modules.get('torch.distributed')
+    return dist is not None and dist.is_available() and dist.is_initialized()
 
 # %% ../nbs/core/core.ipynb #328568eb
 class Call:

@@ -21,8 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .boundary import only_new
 from .collectives import row_name, wait_for, watching_collectives
 from .core import held, model_device, tensors, warn
-from .regions import before_graphs, capturing, eager, visible, watching
-from .nodes import Nodes, Scope
+from .scope import Nodes, Scope, before_graphs, capturing, eager, visible, watching
 from .paper import in_parts, on_paper, resolved, without_data
 from .places import CallMoves
 from .products import matrices_flops

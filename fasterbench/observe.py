@@ -14,11 +14,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .collectives import distributed, row_name, wait_for
-from .core import progress, warn
+from .core import distributed, progress, warn
+from .collectives import row_name, wait_for
 from .exchanges import ExchangeTimer
-from .nodes import Nodes, BackwardPart, Scope
-from .regions import visible, watching
+from .scope import BackwardPart, Nodes, Scope, visible, watching
 from .rows import quoted, with_phase
 from .system import Disturbance, Others
 from .timing import Feeder, HostClock, device_clock, median_interval

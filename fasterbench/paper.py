@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .core import call_args, captured, captured_in, held, in_cell, is_strided, mapped, walk
-from .regions import before_graphs, original_forward, graphed
+from .scope import before_graphs, original_forward, graphed
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .shards import is_dtensor
 from .snapshot import Snapshot, module_hooks, putting_back, written_by

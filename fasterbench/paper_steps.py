@@ -20,7 +20,7 @@ from .footprint import Footprint
 from .paper import on_paper
 from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
-from .regions import visible
+from .scope import visible
 from .results import Roofline, circumstances
 from .rows import roofline_point
 from .shards import is_dtensor

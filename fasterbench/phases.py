@@ -15,9 +15,8 @@ from functools import cached_property
 from torch.autograd import set_multithreading_enabled
 from .collectives import watching_collectives
 from .costs import CostMode, Costs, hides
-from .regions import before_graphs, eager, visible, watching
+from .scope import Nodes, backward_parts, before_graphs, eager, recomputed_parts, visible, watching
 from .place import Place, above, phases
-from .nodes import Nodes, backward_parts, recomputed_parts
 from .places import PlacedMoves
 from .step import optimizer_parameters
 

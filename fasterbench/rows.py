@@ -20,7 +20,7 @@ from .core import as_text, held, warn
 from .kernels import measurable
 from .links import bus_factors
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
-from .regions import one_region
+from .scope import one_region
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 from .shards import own_part
 from .system import Disturbance

@@ -9,8 +9,8 @@ __all__ = ['is_dtensor', 'own_part', 'alike', 'placing', 'without_issue', 'gathe
 # %% ../nbs/core/shards.ipynb #0e4e66fb
 import sys, torch, itertools
 from contextlib import contextmanager
-from .collectives import Collective, distributed, group_members, process_group_name, tensor_bytes
-from .core import tensors
+from .collectives import Collective, group_members, process_group_name, tensor_bytes
+from .core import distributed, tensors
 from .settings import one_at_a_time
 
 # %% ../nbs/core/shards.ipynb #00704313

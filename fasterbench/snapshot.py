@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_trace
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import Iterator, NamedTuple
 from .core import extent, held, home, in_cell, is_strided, tensors
-from .regions import before_graphs, capturing
+from .scope import before_graphs, capturing
 from .settings import put_back, report
 from .shards import gathered, gathering, put_gathered
 

@@ -18,7 +18,7 @@ from typing import Iterator
 from .collectives import wait_for
 from .core import as_text, call_args, captured_in, check_initialized, extent, first_line, held, home
 from .core import leaves, mapped, model_device, tensors, to_device, walk, warn
-from .regions import eager, next_iteration
+from .scope import eager, next_iteration
 from .settings import Interrupts, one_at_a_time, put_back, report, same_rng, same_settings
 from .twin import stored_plainly, twin, unwrapped
 from .snapshot import TensorSnapshot, Snapshot, by_ourselves, describe, model_snapshot, once, putting_back

@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from .core import call_args, captured, check_initialized, first_line, held, is_strided, model_device, si
-from .regions import eager
+from .scope import eager
 from .settings import Interrupts, one_at_a_time, same_rng, same_settings
 from .snapshot import ContentKeeper, Snapshot, by_ourselves, module_hooks, once, putting_back, reach, values
 from .state import Run, check_sample, explain, on_device, room_around, shaped, why_inference

@@ -13,7 +13,7 @@ from fastcore.basics import patch
 import torch
 from contextlib import nullcontext
 from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype
-from .core import so_many
+from .core import so_many, distributed
 from .costs import Costs, stands_for
 from .kernels import measurable
 from .operations import element_bytes, utilization_pct
@@ -27,7 +27,7 @@ from .state import check_sample
 from .system import usable_cpus
 from .timing import check_count
 from .traffic import covered_bytes
-from .collectives import distributed, process_group_name
+from .collectives import process_group_name
 from .place import Place
 from .rendezvous import rendezvous
 from .results import Roofline

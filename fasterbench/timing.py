@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 import numpy as np, torch
 from .core import resolve_device, si, synchronize
-from .regions import asks_for_capture
+from .scope import asks_for_capture
 
 # %% ../nbs/core/timing.ipynb #ce073883
 @dataclass(repr=False)

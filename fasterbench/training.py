@@ -25,7 +25,7 @@ from .place import Place
 from .phases import place_of_part, told_groups
 from .place import phases
 from .alone import Retimer, recheck
-from .regions import compiled, visible
+from .scope import compiled, visible
 from .results import Roofline, circumstances
 from .rows import RooflinePoint, mean_of, middle_half, roofline_point, sum_rows
 from .settings import one_at_a_time

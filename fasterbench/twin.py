@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .core import captured, check_initialized, first_line, held, home, is_strided, walk
-from .regions import compiled_in_place
+from .scope import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc
 opaque_types = ( # nothing in them belongs to a model
