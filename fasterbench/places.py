@@ -15,9 +15,9 @@ import torch
 from fastcore.basics import patch
 from math import inf
 from typing import NamedTuple
-from .boundary import address, alive, crossing_bytes, held_tensors, in_a_row, keeping_address
-from .boundary import least_bytes, plain_tensors, span, united_bytes
-from .traffic import flat
+from .boundary import address, alive, crossing_bytes, held_tensors, keeping_address
+from .boundary import least_bytes, plain_tensors
+from .traffic import flat, in_a_row, span, united_bytes
 
 # %% ../nbs/counting/places.ipynb #7a0e7a7d
 def _both(a, b):

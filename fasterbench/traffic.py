@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['weight_sizes', 'compressed', 'ledgers', 'dims', 'overlaps', 'distinct_elements', 'element_size', 'covered_bytes',
-           'joint_bytes', 'shared_bytes', 'flat', 'first', 'numel', 'Move', 'noting', 'noted', 'added_up', 'io_moves',
-           'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes', 'beta_bytes', 'template_bytes', 'target_bytes',
-           'positions', 'arguments', 'bytes_in_windows', 'per_dimension', 'window_bytes', 'trues', 'is_mask',
-           'named_elements', 'accumulates', 'update_bytes', 'masked_bytes', 'same_view', 'copy_bytes']
+           'span', 'in_a_row', 'united_bytes', 'flat', 'first', 'numel', 'Move', 'noting', 'noted', 'added_up',
+           'io_moves', 'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes', 'beta_bytes', 'template_bytes',
+           'target_bytes', 'positions', 'arguments', 'bytes_in_windows', 'per_dimension', 'window_bytes', 'trues',
+           'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes', 'same_view', 'copy_bytes']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple
 import numpy as np, torch
@@ -19,10 +19,9 @@ from .core import home, is_strided
 from .paper import without_data
 
 # %% ../nbs/counting/traffic.ipynb #bc751e35
-def dims(
-    t:torch.Tensor, # strided
-)->tuple: # offset in the storage, and (size, stride) of each dimension that leads to other elements
-    return t.storage_offset(), [(n, s) for n,s in zip(t.shape, t.stride()) if n>1 and s]
+def dims(shape, strides)->list: # (size, stride) of each dimension
+    "The dimensions that lead to other elements"
+    return [(n, s) for n,s in zip(shape, strides) if n>1 and s]
 
 def _reach(dims): return 1 + sum((n-1)*s for n,s in dims)
 
@@ -65,11 +64,7 @@ def covered_bytes(
 )->int: # bytes
     "Bytes of memory that `t` covers, each counted once"
     if not is_strided(t): return _irregular_bytes(t)
-    n = t.numel()
-    if n and not t.is_contiguous():
-        start, ds = dims(t)
-        n = distinct_elements([(start, ds)]) if overlaps(ds) else prod(n for n,_ in ds)
-    return element_size(t)*n
+    return element_size(t)*t.numel() if t.is_contiguous() else united_bytes((span(t),))
 
 # %% ../nbs/counting/traffic.ipynb #49009077
 # Layout of a sparse tensor → its parts with indices
@@ -84,23 +79,25 @@ def _irregular_bytes(t):
         return t.values().nbytes + sum(o.nbytes for o in indices)
     return t.numel()*t.element_size()   # a backend's opaque layout
 
-# %% ../nbs/counting/traffic.ipynb #604d8858
-def joint_bytes(
-    ts:list, # tensors
-)->int: # bytes
-    "Bytes of memory that the tensors cover together, each counted once"
-    groups = {}
-    for t in ts: groups.setdefault(home(t), []).append(t)
-    return sum(map(shared_bytes, groups.values()))
+# %% ../nbs/counting/traffic.ipynb #1cb72425
+def span(t:torch.Tensor)->tuple: # bytes of an element, offset, shape and strides
+    "Which elements of its storage a tensor covers"
+    if is_strided(t): return element_size(t), t.storage_offset(), t.shape, t.stride()
+    return in_a_row(covered_bytes(t))
 
-def shared_bytes(ts:list)->int: # bytes
-    "`joint_bytes` of tensors in one storage; where their elements differ in size, byte by byte"
-    if len(ts)==1 or not is_strided(ts[0]): return covered_bytes(ts[0])
-    ts = [t for t in ts if t.numel()]
-    if not ts: return 0
-    sizes = {element_size(t) for t in ts}
-    if len(sizes)==1: return sizes.pop()*distinct_elements([dims(t) for t in ts])
-    parts = [(element_size(t), *dims(t)) for t in ts]
+def in_a_row(nbytes:float)->tuple: # bytes
+    "The span of what has no strides: one element as large as that"
+    return nbytes, 0, (), ()
+
+@lru_cache(2**16)
+def united_bytes(
+    spans:tuple, # of one storage
+)->float: # bytes
+    "How much the spans cover together"
+    parts = [(size, o, dims(*at)) for size,o,*at in dict.fromkeys(spans) if 0 not in at[0]]
+    if not parts: return 0
+    sizes = {size for size,*_ in parts}
+    if len(sizes)==1: return sizes.pop()*distinct_elements([(o, d) for _,o,d in parts])
     return distinct_elements([(z*o, [(n, z*s) for n,s in d] + [(z, 1)]) for z,o,d in parts])
 
 # %% ../nbs/counting/traffic.ipynb #6be122e5
@@ -157,7 +154,11 @@ def noted(
     for t,most,written in moves:
         if most is None: groups.setdefault((home(t), written), []).append(t)
         else: some += most
-    return some + sum(map(shared_bytes, groups.values()))
+    return some + sum(map(_joint_bytes, groups.values()))
+
+def _joint_bytes(ts): # of one storage
+    if len(ts)==1 or not is_strided(ts[0]): return covered_bytes(ts[0])
+    return united_bytes(tuple(map(span, ts)))
 
 # %% ../nbs/counting/traffic.ipynb #469cd33c
 def added_up(
@@ -335,7 +336,7 @@ def masked_bytes(func, args, kwargs, out)->int: # bytes
 # %% ../nbs/counting/traffic.ipynb #f7358237
 def same_view(a, b)->bool:
     "Do two tensors look at the same elements of the same memory in the same way?"
-    def look(t): return home(t), dims(t), t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()
+    def look(t): return home(t), span(t), t.dtype, t.is_conj(), t.is_neg()
     return is_strided(a) and is_strided(b) and look(a)==look(b)
 
 def copy_bytes(func, args, kwargs, out)->int: # bytes
