@@ -18,14 +18,13 @@ import torch
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
-from .boundary import only_new
+from .places import CallMoves, only_new
 from .collectives import row_name, wait_for, watching_collectives
 from .core import held, model_device, tensors, warn
 from .scope import Nodes, Scope, before_graphs, capturing, eager, visible, watching
 from .paper import in_parts, on_paper, resolved, without_data
-from .places import CallMoves
 from .products import matrices_flops
-from .registry import Cost, Rule, free_rule, is_complex, named_rule, none
+from .traffic import Cost, Rule, free_rule, is_complex, named_rule, none
 from .rules import functional_libraries, register_cost, rule_for
 from .settings import one_at_a_time
 from .shards import alike as done_alike, is_dtensor, own_part, placing, without_issue

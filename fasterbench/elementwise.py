@@ -10,7 +10,7 @@ __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created',
 # %% ../nbs/counting/elementwise.ipynb #36bee31e
 from functools import partial
 import torch
-from .registry import Rule, free_rule, is_complex, is_float, none, rule, rules
+from .traffic import Rule, free_rule, is_complex, is_float, none, rule, rules
 from .traffic import Move, named_elements, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes
 from .traffic import element_size, first, flat, lookup_bytes, masked_bytes, no_bytes, noted, output_bytes
 from .traffic import template_bytes, update_bytes, io_bytes, numel

@@ -11,8 +11,7 @@ __all__ = ['pool_flops', 'adaptive_pool_flops', 'diagonal_bytes', 'norm_bytes', 
 from math import ceil, log2, prod
 import torch
 from .paper import without_data
-from .registry import is_complex, is_float, rule
-from .traffic import Move, arguments, element_size, first, io_bytes, noted, numel
+from .traffic import Move, arguments, element_size, first, io_bytes, is_complex, is_float, noted, numel, rule
 from .traffic import target_bytes, window_bytes
 
 # %% ../nbs/counting/formulas.ipynb #6ae0944c

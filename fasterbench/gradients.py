@@ -13,9 +13,8 @@ from torch.utils.flop_counter import flop_registry
 from .elementwise import by_input, by_output, rules_of, stored
 from .formulas import adaptive_pool_flops, pool_flops, roi_window_flops, roi_samples, lengths_of
 from .formulas import multilabel_flops
-from .registry import is_complex, none, rule
+from .traffic import is_complex, none, per_dimension, rule
 from .traffic import Move, arguments, bytes_in_windows, covered_bytes, element_size, io_bytes, noted
-from .traffic import per_dimension
 from .paper import without_data
 from .products import torch_flops, matrices_flops
 

@@ -13,9 +13,8 @@ import torch
 from torch.utils.flop_counter import flop_registry
 from .elementwise import by_output, clamp_flops, stored
 from .paper import without_data
-from .registry import Rule, rule
+from .traffic import Rule, rule, window_bytes
 from .traffic import Move, beta_bytes, bytes_in_windows, covered_bytes, first, flat, io_bytes, noted
-from .traffic import window_bytes
 
 # %% ../nbs/counting/products.ipynb #3b72a602
 def _met(a, b):

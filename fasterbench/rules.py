@@ -15,8 +15,7 @@ from . import elementwise, formulas, gradients, products
 from .elementwise import by_output, foreach_rule
 from .paper import in_cpp
 from .products import torch_rule
-from .registry import Rule, free_rule, named_rule, rules
-from .traffic import added_up, io_moves, noted
+from .traffic import Rule, added_up, free_rule, io_moves, named_rule, noted, rules
 
 # %% ../nbs/counting/rules.ipynb #bf244819
 registered = {}   # operation or overload → `Rule`, of operations from elsewhere
