@@ -4,38 +4,19 @@
 
 # %% auto #0
 __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created', 'prims_moved', 'view_copies', 'looked_up_ops',
-           'free', 'stored', 'by_output', 'by_input', 'rules_of', 'clamp_flops', 'accumulated', 'renorm_bytes',
-           'overwritten_bytes', 'foreach_rule', 'update_step_bytes', 'per_weight']
+           'free', 'per_gradient', 'added', 'upsampled', 'per_difference', 'fake_quantized', 'learnable', 'rules_of',
+           'clamp_flops', 'accumulated', 'renorm_bytes', 'overwritten_bytes', 'foreach_rule', 'update_step_bytes',
+           'per_weight']
 
 # %% ../nbs/counting/elementwise.ipynb #36bee31e
 from functools import partial
+from math import ceil, prod
 import torch
-from .traffic import Rule, free_rule, is_complex, is_float, none, rule, rules
-from .traffic import Move, named_elements, accumulates, beta_bytes, compressed, copy_bytes, covered_bytes
-from .traffic import element_size, first, flat, lookup_bytes, masked_bytes, no_bytes, noted, output_bytes
-from .traffic import template_bytes, update_bytes, io_bytes, numel
-
-# %% ../nbs/counting/elementwise.ipynb #62b10829
-def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
-    if t.layout is torch.sparse_coo: return t._values().numel()
-    return t.values().numel() if t.layout in compressed else t.numel()
-
-# %% ../nbs/counting/elementwise.ipynb #8617da3c
-def by_output(k, if_complex=None):
-    "`k` FLOPs for each element of the first output; of complex ones `if_complex`, or `2*k`; of integers none"
-    def formula(args, kwargs, out):
-        if not k or not is_float(args, out): return 0
-        if if_complex: return stored(first(out))*(if_complex if is_complex(args, out) else k)
-        return stored(first(out))*k*(1 + is_complex(out))
-    return formula
-
-# %% ../nbs/counting/elementwise.ipynb #5232e1fe
-def by_input(k, if_complex=None):
-    "A formula: `k` FLOPs for each element of the first argument, unless it and the output are integers"
-    def formula(args, kwargs, out):
-        if not is_float(args[0], out): return 0
-        return sum(map(stored, flat(args[0])))*((if_complex or 2*k) if is_complex(args[0], out) else k)
-    return formula
+from .traffic import Move, Rule, accumulates, arguments, beta_bytes, by_input, by_output, copy_bytes
+from .traffic import covered_bytes, element_size, first, flat, free_rule, io_bytes, is_complex, is_float
+from .traffic import lookup_bytes, masked_bytes, masked_bytes_of, named_elements, no_bytes, none, noted
+from .traffic import numel, output_bytes, rule, rules, template_bytes, unread, update_bytes
+from .paper import without_data
 
 # %% ../nbs/counting/elementwise.ipynb #4804bed5
 per_output = { # FLOPs for each element of the output
@@ -99,6 +80,8 @@ def clamp_flops(args, kwargs, out):
     "One FLOP an element for each bound that is given"
     bounds = *args[1:], kwargs.get('min'), kwargs.get('max')
     return by_output(sum(b is not None for b in bounds))(args, kwargs, out)
+
+rule('clamp', library='quantized')(clamp_flops);
 
 # %% ../nbs/counting/elementwise.ipynb #0bd1608a
 @rule('native_dropout')
@@ -323,3 +306,238 @@ def _adagrad(kwargs): return 7 + _decay(kwargs) + _given(kwargs)
 def _sgd(kwargs):
     later = kwargs['momentum']!=0 and not kwargs['is_first_step']
     return 2 + _decay(kwargs) + _given(kwargs) + later*(2 + (kwargs['dampening']!=0)) + 2*bool(kwargs['nesterov'])
+
+# %% ../nbs/counting/elementwise.ipynb #aa47f4d4
+per_gradient = { # FLOPs for each element of the gradient that comes in
+    1: 'threshold_backward',
+    2: '''hardtanh_backward hardshrink_backward softshrink_backward leaky_relu_backward native_dropout_backward
+          _masked_scale''',
+    3: 'sigmoid_backward tanh_backward logit_backward hardsigmoid_backward _prelu_kernel_backward',
+    4: '''_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward _sparse_softmax_backward_data
+          _sparse_log_softmax_backward_data''',   # of sparse ones what is stored
+    5: 'hardswish_backward softplus_backward', 6: 'log_sigmoid_backward',
+    8: 'glu_backward', 9: 'silu_backward', 14: 'mish_backward',
+}
+
+rules_of(per_gradient, by_input, 'gradient')
+
+# %% ../nbs/counting/elementwise.ipynb #1cea5a44
+@rule('gelu_backward')
+def _gelu_backward(args, kwargs, out): return (18 if kwargs.get('approximate')=='tanh' else 11)*args[0].numel()
+
+@rule('elu_backward')
+def _elu(args, kwargs, out): return (4 if args[4] else 5)*args[0].numel()
+
+@rule('rrelu_with_noise_backward')
+def _rrelu(args, kwargs, out): return (1 if args[5] else 2)*args[0].numel()   # by the noise, or as a leaky one
+
+# %% ../nbs/counting/elementwise.ipynb #612df40a
+rule('_fused_dropout', '2 per output element')(by_output(2))
+rule('_standard_gamma_grad _dirichlet_grad', '1 per output element')(by_output(1));
+
+# %% ../nbs/counting/elementwise.ipynb #96d92053
+rule('select_backward slice_backward diagonal_backward masked_scatter_backward', 'moves data')(none)
+rule('_nested_select_backward _nested_sum_backward _sparse_sum_backward', 'moves data', unread(1))(none);
+
+# %% ../nbs/counting/elementwise.ipynb #ae51b2c5
+# Gradients that add what was spread: one FLOP for each element that arrives
+added = """reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+    max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward
+    adaptive_max_pool3d_backward fractional_max_pool2d_backward fractional_max_pool3d_backward"""
+rule(added, '1 per gradient element', unread(1))(by_input(1))
+rule('unfold_backward', '1 per gradient element')(by_input(1));
+
+# %% ../nbs/counting/elementwise.ipynb #9aaa00d9
+rule('mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward max_pool2d_backward',
+    '1 per gradient element')(by_input(1));
+
+# %% ../nbs/counting/elementwise.ipynb #9b48b05f
+upsampled = { # FLOPs for each element of the gradient that comes in
+    1: '''upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+          _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward''',
+    4: 'upsample_linear1d_backward', 8: 'upsample_bilinear2d_backward', 16: 'upsample_trilinear3d_backward',
+    32: 'upsample_bicubic2d_backward',
+}
+rules_of(upsampled, by_input, 'gradient')
+
+# %% ../nbs/counting/elementwise.ipynb #fe583e03
+def _resized_antialiased(support):
+    def formula(args, kwargs, out):
+        (h,w), (oh,ow), nc = out.shape[-2:], args[0].shape[-2:], prod(out.shape[:2])
+        tw, th = (ceil(2*support*max(n/o, 1)) for n,o in ((w, ow), (h, oh)))
+        return 2*nc*(h*ow*tw + oh*ow*th)
+    return formula
+
+for mode,support in [('bilinear', 1), ('bicubic', 2), ('lanczos', 3)]:
+    rule(f'_upsample_{mode}2d_aa_backward')(_resized_antialiased(support))
+
+# %% ../nbs/counting/elementwise.ipynb #ed90a2cc
+def _grid_flops(grad, image, mode):
+    rank = grad.dim()-2
+    taps = {0: 2**rank, 1: 1, 2: 16}[mode]
+    places, of_grid = grad.numel()//grad.shape[1], 3*rank*taps if mode!=1 else 0
+    return places*(4*rank + taps + rank*(mode!=1)) + grad.numel()*(2*taps*image + of_grid)
+
+def _grid_bytes(func, args, kwargs, out): return masked_bytes_of(func, args, kwargs, out, [1] if args[3]==1 else [])
+
+@rule('grid_sampler_2d_backward grid_sampler_3d_backward', bytes=_grid_bytes)
+def _grid_sample(args, kwargs, out): return _grid_flops(args[0], args[6][0], args[3])
+
+# %% ../nbs/counting/elementwise.ipynb #4f16195c
+@rule('_grid_sampler_2d_cpu_fallback_backward')
+def _grid_sample_fallback(args, kwargs, out): return _grid_flops(args[0], True, args[3])
+
+@rule('cudnn_grid_sampler_backward')
+def _cudnn_grid_sample(args, kwargs, out): return _grid_flops(args[2], True, 0)
+
+rule('cudnn_affine_grid_generator_backward', '6 per gradient element')(by_input(6));
+
+# %% ../nbs/counting/elementwise.ipynb #64df6bb0
+def _norm_flops(n, mask, weight):
+    "Of `n` elements: which gradients are asked for, and the weight, if there is one"
+    x, w, b = mask
+    return n*(2*(x or w) + x*(7 + (weight is not None)) + 2*w + b)
+
+# %% ../nbs/counting/elementwise.ipynb #daecd3d8
+def _norm_bytes(func, args, kwargs, out):
+    "`io_bytes` of a norm's gradients: the weight is read for the input's alone, the bias for none"
+    a = arguments(func, args, kwargs)
+    of_x, of_w, *_ = a['output_mask']
+    unused = ['bias'] + ['weight']*(not of_x) + ['input', 'mean', 'rstd']*(not (of_x or of_w))
+    return masked_bytes_of(func, args, kwargs, out, [i for i,k in enumerate(a) if k in unused])
+
+@rule('native_layer_norm_backward', bytes=_norm_bytes)
+def _layer_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[7], args[5])
+
+@rule('native_group_norm_backward', bytes=_norm_bytes)
+def _group_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[9], args[4])
+
+# %% ../nbs/counting/elementwise.ipynb #dad02543
+@rule('_fused_rms_norm_backward', bytes=_norm_bytes)
+def _rms_norm(args, kwargs, out):
+    x, w = args[5]
+    return args[1].numel()*((x or w) + x*(5 + (args[4] is not None)) + 2*w)
+
+# %% ../nbs/counting/elementwise.ipynb #21f6687d
+def _batch_flops(n, training, mask):
+    x, w, b = mask
+    return n*(9 if training and x else x + 4*w + b)
+
+def _batch_bytes(func, args, kwargs, out):
+    a = arguments(func, args, kwargs)
+    of_x, of_w, _ = a['output_mask']
+    x, weight, mean, var, *noted = range(1, 7)   # what was noted of the batch: its mean and its deviation
+    for_x, for_w = {weight, var}, {x, mean, var}
+    if a.get('train', a.get('update')): for_x, for_w = {x, weight, *noted}, {x, *noted}
+    used = (for_x if of_x else set()) | (for_w if of_w else set())
+    return masked_bytes_of(func, args, kwargs, out, set(range(1, 7)) - used)
+
+# %% ../nbs/counting/elementwise.ipynb #fd0dbb7d
+@rule('native_batch_norm_backward batch_norm_backward', bytes=_batch_bytes)
+def _batch_norm(args, kwargs, out): return _batch_flops(args[1].numel(), args[7], args[9])
+
+@rule('cudnn_batch_norm_backward miopen_batch_norm_backward', bytes=unread(3, 4))
+def _batch_norm_training(args, kwargs, out): return _batch_flops(args[0].numel(), True, [True]*3)
+
+# %% ../nbs/counting/elementwise.ipynb #a468421b
+rule('batch_norm_backward_reduce', '4 per gradient element')(by_input(4))
+rule('batch_norm_backward_elemt', '5 per gradient element')(by_input(5));
+
+# %% ../nbs/counting/elementwise.ipynb #d2bb628e
+rule('_weight_norm_interface_backward', '5 per gradient element')(by_input(5));
+
+# %% ../nbs/counting/elementwise.ipynb #5d3ddf88
+per_difference = { # FLOPs for each element of the gradient that goes out
+    3: 'mse_loss_backward', 5: 'smooth_l1_loss_backward huber_loss_backward', 8: 'soft_margin_loss_backward'}
+rules_of(per_difference, by_output, 'output')
+
+# %% ../nbs/counting/elementwise.ipynb #5f02379e
+def _from(args, i, *defaults): return [*args[i:], *defaults[len(args[i:]):]]
+
+@rule('binary_cross_entropy_backward')
+def _bce(args, kwargs, out):
+    weight, reduction = _from(args, 3, None, 1)
+    return (6 + (weight is not None) + (reduction==1))*out.numel()
+
+@rule('multi_margin_loss_backward')
+def _multi_margin(args, kwargs, out):
+    p, _, weight, _ = _from(args, 3, 1, 1, None, 1)
+    return (5 + (p!=1) + (weight is not None))*out.numel()
+
+# %% ../nbs/counting/elementwise.ipynb #72635b1e
+def _nll_bytes(func, args, kwargs, out):
+    weight, looked_up = args[3], {}
+    if weight is not None: looked_up[3] = args[2].numel()*element_size(weight), None
+    return io_bytes(func, args, kwargs, out, {1: (0, None), **looked_up})
+
+@rule('nll_loss_backward nll_loss2d_backward', bytes=_nll_bytes)
+def _nll(args, kwargs, out): return (1 + (args[3] is not None) + (args[4]==1))*args[2].numel()
+
+# %% ../nbs/counting/elementwise.ipynb #8590f533
+_per_segment = {'sum': 0, 'mean': 1, 'max': 2, 'min': 2, 'prod': 2}
+
+@rule('_segment_reduce_backward')
+def _segments(args, kwargs, out): return _per_segment[args[3]]*out.numel()
+
+# %% ../nbs/counting/elementwise.ipynb #cba70831
+@rule('_cdist_backward')
+def _cdist(args, kwargs, out): return (3*args[1].shape[-1] + 1)*args[4].numel()
+
+@rule('_pdist_backward')
+def _pdist(args, kwargs, out): return (4*args[1].shape[-1] + 1)*args[3].numel()
+
+# %% ../nbs/counting/elementwise.ipynb #d5cf88c6
+@rule('embedding_dense_backward')
+def _embedding(args, kwargs, out): return (1 + bool(args[4]))*args[0].numel()*(1 + is_complex(args[0]))
+
+# %% ../nbs/counting/elementwise.ipynb #19069cb5
+def _bag_flops(a, grad, sparse):
+    if a['mode']==2: return grad.numel()
+    each = (not sparse) + (a['per_sample_weights'] is not None) + (a['mode']==1)
+    return each*a['indices'].numel()*grad.shape[-1]
+
+_bag_places = {0: 'offset2bag', 1: 'offset2bag bag_size', 2: 'maximum_indices'}
+def _bag_bytes(func, args, kwargs, out):
+    "`io_bytes` of a bag's gradient: of the integers beside the indices what the mode uses"
+    a = arguments(func, args, kwargs)
+    used = {'grad', 'indices', 'per_sample_weights', *_bag_places[a['mode']].split()}
+    if not a['offset2bag'].numel(): used.add('offsets')   # of which it is worked out
+    return io_bytes(func, args, kwargs, out, {i: (0, None) for i,k in enumerate(a) if k not in used})
+
+# %% ../nbs/counting/elementwise.ipynb #e00bf475
+_bag_op = torch.ops.aten._embedding_bag_backward.default
+_dense_op = torch.ops.aten._embedding_bag_dense_backward.default
+
+@rule('_embedding_bag_backward', bytes=_bag_bytes)
+def _bag(args, kwargs, out): return _bag_flops(arguments(_bag_op, args, kwargs), args[0], args[9])
+
+@rule('_embedding_bag_dense_backward', bytes=_bag_bytes)
+def _dense_bag(args, kwargs, out): return _bag_flops(arguments(_dense_op, args, kwargs), args[0], False)
+
+# %% ../nbs/counting/elementwise.ipynb #32677d0e
+def _row_weight_bytes(func, args, kwargs, out):
+    rows = args[2].numel()*args[1].shape[-1]*element_size(args[1])
+    unused = {3: (0, None)} if args[4].numel() else {}   # which bag a row is in may be worked out of the offsets
+    return io_bytes(func, args, kwargs, out, {1: (rows, None), **unused})
+
+@rule('_embedding_bag_per_sample_weights_backward', bytes=_row_weight_bytes)
+def _row_weights(args, kwargs, out): return 2*args[2].numel()*args[1].shape[-1]
+
+# %% ../nbs/counting/elementwise.ipynb #c3044778
+# Gradients of numbers that are rounded as quantization would
+fake_quantized = '''fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask
+    _fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fake_quantize_learnable_per_tensor_affine
+    _fake_quantize_learnable_per_channel_affine'''
+rule(fake_quantized, '7 per input element')(by_input(7))
+
+@rule('_fused_moving_avg_obs_fq_helper')
+def _observed(args, kwargs, out):
+    x, observes, quantizes = args[:3]
+    if without_data(observes) or without_data(quantizes): return None
+    return (2*int(observes) + 7*int(quantizes))*x.numel()
+
+# %% ../nbs/counting/elementwise.ipynb #2f7390ac
+# Gradients of quantizing and back, where scale and zero point are learned
+learnable = '_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward'
+rule(learnable, '17 per gradient element')(by_input(7 + 1 + 5 + 4));

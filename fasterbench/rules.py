@@ -11,11 +11,11 @@ from functools import cache
 import torch
 from textwrap import wrap
 from torch.utils.flop_counter import flop_registry
-from . import elementwise, formulas, gradients, products
-from .elementwise import by_output, foreach_rule
+from . import elementwise, formulas, products
+from .traffic import by_output, Rule, added_up, free_rule, io_moves, named_rule, noted, rules
+from .elementwise import foreach_rule
 from .paper import in_cpp
 from .products import torch_rule
-from .traffic import Rule, added_up, free_rule, io_moves, named_rule, noted, rules
 
 # %% ../nbs/counting/rules.ipynb #bf244819
 registered = {}   # operation or overload → `Rule`, of operations from elsewhere

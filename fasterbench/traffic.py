@@ -8,7 +8,8 @@ __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'dims'
            'added_up', 'io_moves', 'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes', 'beta_bytes',
            'template_bytes', 'target_bytes', 'positions', 'arguments', 'bytes_in_windows', 'per_dimension',
            'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes',
-           'same_view', 'copy_bytes', 'Cost', 'is_float', 'is_complex', 'Rule', 'none', 'rule', 'named_rule', 'op_cost']
+           'same_view', 'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'Rule', 'none',
+           'rule', 'named_rule', 'op_cost', 'stored', 'by_output', 'by_input']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
 from collections.abc import Callable
@@ -346,6 +347,19 @@ def copy_bytes(func, args, kwargs, out)->int: # bytes
     if func._opname=='copy_' and same_view(*args[:2]): return 0
     return template_bytes(func, args, kwargs, out)
 
+# %% ../nbs/counting/traffic.ipynb #2119ab5d
+def unread(*positions):
+    "`io_bytes` of an operation that takes only the shapes of the arguments at some positions"
+    parts = {i: (0, None) for i in positions}
+    return lambda func, args, kwargs, out: io_bytes(func, args, kwargs, out, parts)
+
+# %% ../nbs/counting/traffic.ipynb #204c4a27
+def masked_bytes_of(func, args, kwargs, out, unused=()):
+    "`io_bytes` of the gradients that `output_mask` asks for, which use all arguments but some"
+    mask = arguments(func, args, kwargs)['output_mask']
+    asked = [o for o,is_asked in zip(out, mask) if is_asked]
+    return io_bytes(func, args, kwargs, asked, {i: (0, None) for i in unused})
+
 # %% ../nbs/counting/traffic.ipynb #28bbdd46
 class Cost(NamedTuple):
     "What one operation does"
@@ -428,3 +442,25 @@ def op_cost(
     found = named_rule(op)
     if found is None: raise ValueError(f"{op} is not in the table of rules")
     return found.cost(op, args, kwargs, op(*args, **kwargs))
+
+# %% ../nbs/counting/traffic.ipynb #62b10829
+def stored(t:torch.Tensor)->int: # elements, of a sparse tensor those that it stores
+    if t.layout is torch.sparse_coo: return t._values().numel()
+    return t.values().numel() if t.layout in compressed else t.numel()
+
+# %% ../nbs/counting/traffic.ipynb #8617da3c
+def by_output(k, if_complex=None):
+    "`k` FLOPs for each element of the first output; of complex ones `if_complex`, or `2*k`; of integers none"
+    def formula(args, kwargs, out):
+        if not k or not is_float(args, out): return 0
+        if if_complex: return stored(first(out))*(if_complex if is_complex(args, out) else k)
+        return stored(first(out))*k*(1 + is_complex(out))
+    return formula
+
+# %% ../nbs/counting/traffic.ipynb #5232e1fe
+def by_input(k, if_complex=None):
+    "A formula: `k` FLOPs for each element of the first argument, unless it and the output are integers"
+    def formula(args, kwargs, out):
+        if not is_float(args[0], out): return 0
+        return sum(map(stored, flat(args[0])))*((if_complex or 2*k) if is_complex(args[0], out) else k)
+    return formula
