@@ -393,60 +393,6 @@ def _cudnn_grid_sample(args, kwargs, out): return _grid_flops(args[2], True, 0)
 
 rule('cudnn_affine_grid_generator_backward', '6 per gradient element')(by_input(6));
 
-# %% ../nbs/counting/elementwise.ipynb #64df6bb0
-def _norm_flops(n, mask, weight):
-    "Of `n` elements: which gradients are asked for, and the weight, if there is one"
-    x, w, b = mask
-    return n*(2*(x or w) + x*(7 + (weight is not None)) + 2*w + b)
-
-# %% ../nbs/counting/elementwise.ipynb #daecd3d8
-def _norm_bytes(func, args, kwargs, out):
-    "`io_bytes` of a norm's gradients: the weight is read for the input's alone, the bias for none"
-    a = arguments(func, args, kwargs)
-    of_x, of_w, *_ = a['output_mask']
-    unused = ['bias'] + ['weight']*(not of_x) + ['input', 'mean', 'rstd']*(not (of_x or of_w))
-    return masked_bytes_of(func, args, kwargs, out, [i for i,k in enumerate(a) if k in unused])
-
-@rule('native_layer_norm_backward', bytes=_norm_bytes)
-def _layer_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[7], args[5])
-
-@rule('native_group_norm_backward', bytes=_norm_bytes)
-def _group_norm(args, kwargs, out): return _norm_flops(args[1].numel(), args[9], args[4])
-
-# %% ../nbs/counting/elementwise.ipynb #dad02543
-@rule('_fused_rms_norm_backward', bytes=_norm_bytes)
-def _rms_norm(args, kwargs, out):
-    x, w = args[5]
-    return args[1].numel()*((x or w) + x*(5 + (args[4] is not None)) + 2*w)
-
-# %% ../nbs/counting/elementwise.ipynb #21f6687d
-def _batch_flops(n, training, mask):
-    x, w, b = mask
-    return n*(9 if training and x else x + 4*w + b)
-
-def _batch_bytes(func, args, kwargs, out):
-    a = arguments(func, args, kwargs)
-    of_x, of_w, _ = a['output_mask']
-    x, weight, mean, var, *noted = range(1, 7)   # what was noted of the batch: its mean and its deviation
-    for_x, for_w = {weight, var}, {x, mean, var}
-    if a.get('train', a.get('update')): for_x, for_w = {x, weight, *noted}, {x, *noted}
-    used = (for_x if of_x else set()) | (for_w if of_w else set())
-    return masked_bytes_of(func, args, kwargs, out, set(range(1, 7)) - used)
-
-# %% ../nbs/counting/elementwise.ipynb #fd0dbb7d
-@rule('native_batch_norm_backward batch_norm_backward', bytes=_batch_bytes)
-def _batch_norm(args, kwargs, out): return _batch_flops(args[1].numel(), args[7], args[9])
-
-@rule('cudnn_batch_norm_backward miopen_batch_norm_backward', bytes=unread(3, 4))
-def _batch_norm_training(args, kwargs, out): return _batch_flops(args[0].numel(), True, [True]*3)
-
-# %% ../nbs/counting/elementwise.ipynb #a468421b
-rule('batch_norm_backward_reduce', '4 per gradient element')(by_input(4))
-rule('batch_norm_backward_elemt', '5 per gradient element')(by_input(5));
-
-# %% ../nbs/counting/elementwise.ipynb #d2bb628e
-rule('_weight_norm_interface_backward', '5 per gradient element')(by_input(5));
-
 # %% ../nbs/counting/elementwise.ipynb #5d3ddf88
 per_difference = { # FLOPs for each element of the gradient that goes out
     3: 'mse_loss_backward', 5: 'smooth_l1_loss_backward huber_loss_backward', 8: 'soft_margin_loss_backward'}

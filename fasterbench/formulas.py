@@ -11,8 +11,8 @@ __all__ = ['adaptive2d', 'pool_flops', 'adaptive_pool_flops', 'diagonal_bytes', 
 from math import ceil, log2, prod
 import torch
 from .paper import without_data
-from .traffic import Move, arguments, element_size, first, io_bytes, is_complex, is_float, noted, numel, rule
-from .traffic import by_input, target_bytes, unread, window_bytes
+from .traffic import Move, arguments, by_input, element_size, first, io_bytes, is_complex, is_float
+from .traffic import masked_bytes_of, noted, numel, rule, target_bytes, unread, window_bytes
 
 # %% ../nbs/counting/formulas.ipynb #6ae0944c
 def pool_flops(
@@ -134,6 +134,60 @@ def _batch_norm_train(args, kwargs, out): return (5 + _affine(args, 1))*args[0].
 
 @rule('native_batch_norm _native_batch_norm_legit cudnn_batch_norm miopen_batch_norm', bytes=norm_bytes)
 def _batch_norm(args, kwargs, out): return (_batch_norm_train if args[5] else _batch_norm_eval)(args, kwargs, out)
+
+# %% ../nbs/counting/formulas.ipynb #64df6bb0
+def _norm_flops(n, mask, weight):
+    "Of `n` elements: which gradients are asked for, and the weight, if there is one"
+    x, w, b = mask
+    return n*(2*(x or w) + x*(7 + (weight is not None)) + 2*w + b)
+
+# %% ../nbs/counting/formulas.ipynb #daecd3d8
+def _norm_bytes(func, args, kwargs, out):
+    "`io_bytes` of a norm's gradients: the weight is read for the input's alone, the bias for none"
+    a = arguments(func, args, kwargs)
+    of_x, of_w, *_ = a['output_mask']
+    unused = ['bias'] + ['weight']*(not of_x) + ['input', 'mean', 'rstd']*(not (of_x or of_w))
+    return masked_bytes_of(func, args, kwargs, out, [i for i,k in enumerate(a) if k in unused])
+
+@rule('native_layer_norm_backward', bytes=_norm_bytes)
+def _layer_norm_backward(args, kwargs, out): return _norm_flops(args[1].numel(), args[7], args[5])
+
+@rule('native_group_norm_backward', bytes=_norm_bytes)
+def _group_norm_backward(args, kwargs, out): return _norm_flops(args[1].numel(), args[9], args[4])
+
+# %% ../nbs/counting/formulas.ipynb #dad02543
+@rule('_fused_rms_norm_backward', bytes=_norm_bytes)
+def _rms_norm_backward(args, kwargs, out):
+    x, w = args[5]
+    return args[1].numel()*((x or w) + x*(5 + (args[4] is not None)) + 2*w)
+
+# %% ../nbs/counting/formulas.ipynb #21f6687d
+def _batch_flops(n, training, mask):
+    x, w, b = mask
+    return n*(9 if training and x else x + 4*w + b)
+
+def _batch_bytes(func, args, kwargs, out):
+    a = arguments(func, args, kwargs)
+    of_x, of_w, _ = a['output_mask']
+    x, weight, mean, var, *noted = range(1, 7)   # what was noted of the batch: its mean and its deviation
+    for_x, for_w = {weight, var}, {x, mean, var}
+    if a.get('train', a.get('update')): for_x, for_w = {x, weight, *noted}, {x, *noted}
+    used = (for_x if of_x else set()) | (for_w if of_w else set())
+    return masked_bytes_of(func, args, kwargs, out, set(range(1, 7)) - used)
+
+# %% ../nbs/counting/formulas.ipynb #fd0dbb7d
+@rule('native_batch_norm_backward batch_norm_backward', bytes=_batch_bytes)
+def _batch_norm_backward(args, kwargs, out): return _batch_flops(args[1].numel(), args[7], args[9])
+
+@rule('cudnn_batch_norm_backward miopen_batch_norm_backward', bytes=unread(3, 4))
+def _batch_norm_training_backward(args, kwargs, out): return _batch_flops(args[0].numel(), True, [True]*3)
+
+# %% ../nbs/counting/formulas.ipynb #a468421b
+rule('batch_norm_backward_reduce', '4 per gradient element')(by_input(4))
+rule('batch_norm_backward_elemt', '5 per gradient element')(by_input(5));
+
+# %% ../nbs/counting/formulas.ipynb #d2bb628e
+rule('_weight_norm_interface_backward', '5 per gradient element')(by_input(5));
 
 # %% ../nbs/counting/formulas.ipynb #faa081aa
 @rule('_thnn_fused_lstm_cell')
