@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from .core import as_text, first_line, held, model_device, model_dtype, walk
-from .costs import is_fused
+from .rules import is_fused
 from .footprint import Footprint
 from .paper import on_paper
 from .roof import HardwarePeaks
