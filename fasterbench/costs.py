@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .collectives import row_name, wait_for, watching_collectives
 from .core import held, model_device, tensors, warn
 from .paper import in_parts, on_paper, resolved, without_data
-from .places import CallMoves, only_new
+from .places import CallMoves, PlacedMoves, only_new, sets_of
 from .rules import aten, functional_libraries, nested_rule, register_cost, rule_for, sdpa_rule, whole_rule
 from .scope import Nodes, Scope, before_graphs, capturing, eager, visible, watching
 from .settings import one_at_a_time
@@ -251,9 +251,11 @@ def higher_order(self:CostMode, func, args, kwargs):
 # %% ../nbs/counting/costs.ipynb #795e9842
 @dataclass
 class Costs:
-    "What one forward of a model does"
-    by_module:dict # qualified name → `ModuleCost` of the module's own work; the model itself is `''`
+    "What one forward of a model does, or one training step"
+    # qualified name, in a step `Place` → `ModuleCost` of the module's own work; the model itself is `''`
+    by_module:dict
     callers:dict = field(default_factory=dict) # name of a module → names of those that called it
+    moves:PlacedMoves|None = field(default=None, repr=False, compare=False) # of a step whose boundaries are known
     def _sum(self, name): return sum(getattr(c, name) for c in self.by_module.values())
     @property
     def flops(self)->int: return self._sum('flops')               # FLOP
@@ -266,14 +268,16 @@ class Costs:
 
 # %% ../nbs/counting/costs.ipynb #ce6b7001
 @patch(as_prop=True)
-def boundaries(self:Costs)->dict: # name of a module → bytes
-    "What crosses the boundary of a module's calls, of those of which it is known"
-    return {n:c.boundary for n,c in self.by_module.items() if c.boundary is not None}
+def boundaries(self:Costs)->dict: # name of a module, in a step `Place` → bytes
+    "What crosses the boundary of a module's calls, or of all that is done inside of it, where that is known"
+    if self.moves is None: return {n:c.boundary for n,c in self.by_module.items() if c.boundary is not None}
+    if '_edges' not in vars(self): self._edges = dict(self.moves.boundaries(sets_of))   # takes its time
+    return self._edges
 
 @patch(as_prop=True)
 def boundary(self:Costs)->float|None: # bytes; `None`: unknown
-    "What crosses the boundary of the model"
-    return self.boundaries.get('')
+    "What crosses the boundary of the model, or of the step"
+    return self.boundaries.get('' if self.moves is None else (None, ''))
 
 # %% ../nbs/counting/costs.ipynb #a768bdb3
 @patch(as_prop=True)
@@ -372,19 +376,22 @@ def in_order(
     return {o: rows[o] for n in modules for o in (n, *of[n]) if o in rows}
 
 # %% ../nbs/counting/costs.ipynb #2a63abba
+@patch
+def counts(self:CostMode, model, modules:dict, run): # modules: name → module; run: a function without arguments
+    "What `run` returns, with what `model` does in it counted for each of `modules`"
+    self.modules, self.callers = modules, defaultdict(set)
+    with (watching(modules, self.follow), self.backward(), eager(model),
+          before_graphs(self, self.replayed, 'replay'), watching_collectives(self.exchanged), self): return run()
+
 def count_forward(
     model, args, kwargs,
     modules:dict|None=None, # the modules to tell apart; `None`: all that are `visible`
     mode:CostMode|None=None, # that counts; `None`: a new one
 )->Costs:
     "Count one forward of `model`, as it is and where it is"
-    modules = visible(model) if modules is None else modules
-    mode = mode or CostMode()
-    mode.modules, mode.callers = modules, defaultdict(set)
+    mode, modules = mode or CostMode(), visible(model) if modules is None else modules
     if torch.is_grad_enabled(): mode.nodes = Nodes(modules)
-    with (watching(modules, mode.follow), mode.backward(), eager(model),
-          before_graphs(mode, mode.replayed, 'replay'), watching_collectives(mode.exchanged), mode):
-        wait_for(model(*args, **kwargs))
+    mode.counts(model, modules, lambda: wait_for(model(*args, **kwargs)))
     unbounded(mode.rows, mode.callers)
     return Costs(in_order(mode.rows, modules), dict(mode.callers))
 

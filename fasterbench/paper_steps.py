@@ -199,7 +199,7 @@ def step_estimate(
     peaks:HardwarePeaks,
     loss, optimizer, clip, dtype, tokens, # of `RooflineAnalyzer.estimate_step`
     divide=None, # of `on_paper`
-)->tuple: # `Roofline`, and the `StepCosts` that it was made of
+)->tuple: # `Roofline`, and the `Costs` that it was made of
     "What a training step costs, and its rows under `peaks`"
     device, facts = counted_device(peaks), language_facts(model, sample, tokens)
     with step_on_paper(model, sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['least_bytes', 'crossing_bytes', 'address', 'keeping_address', 'alive', 'plain_tensors', 'held_tensors', 'only_new',
-           'passed', 'PlacedMoves', 'ModuleCall', 'CallMoves']
+           'passed', 'PlacedMoves', 'ModuleCall', 'CallMoves', 'sets_of']
 
 # %% ../nbs/counting/places.ipynb #f13215a0
 import gc, torch
@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from typing import NamedTuple
 from .core import is_strided, tensors
+from .place import Place, above
 from .snapshot import strided_parts
 from .traffic import flat, in_a_row, span, united_bytes
 from .twin import unwrapped
@@ -304,3 +305,8 @@ def of_modules(self:CallMoves)->dict: # name → bytes that cross the boundary o
         whole, own = res[call.name]
         res[call.name] = whole + edges[call, 'whole'], own + edges[call, 'own']
     return res
+
+# %% ../nbs/counting/places.ipynb #daee82ef
+def sets_of(place:Place)->list: # of `Place`
+    "The modules in which something is done, with all that is inside of them, in its phase and in all"
+    return [Place(phase, name) for name in (place.name, *above(place.name)) for phase in (place.phase, None)]

@@ -12,8 +12,8 @@ from math import prod
 import torch
 from torch.utils.flop_counter import flop_registry
 from .paper import without_data
-from .traffic import Move, Rule, arguments, beta_bytes, by_output, bytes_in_windows, covered_bytes, first, flat
-from .traffic import io_bytes, masked_bytes_of, none, noted, per_dimension, rule, stored, window_bytes
+from .traffic import Move, Rule, arguments, beta_bytes, by_output, bytes_in_windows, covered_bytes, first
+from .traffic import flat, io_bytes, masked_bytes_of, none, noted, per_dimension, rule, stored, window_bytes
 
 # %% ../nbs/counting/products.ipynb #3b72a602
 def _met(a, b):

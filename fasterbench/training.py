@@ -20,7 +20,8 @@ from .subject import Subject, agreement, together, with_ranks
 from .allocations import allocator_of, measured_footprint, step_footprint
 from .footprint import Footprint
 from .observe import Observer, time_forwards
-from .phases import StepCosts, StepMode, counted_step, followed, group_name
+from .costs import Costs
+from .phases import StepMode, counted_step, followed, group_name
 from .place import Place
 from .phases import place_of_part, told_groups
 from .place import phases
@@ -113,7 +114,7 @@ def done_by(name, modules, step, cost=None):
 def in_step(
     row, # `RooflinePoint`
     place:Place,
-    costs:StepCosts,
+    costs:Costs,
 ): # the same row
     "A row with its phase, its calls in the forward, and what it recomputes"
     first = costs.by_module.get(Place('forward', place.name))
@@ -126,7 +127,7 @@ def in_step(
 # %% ../nbs/analysis/training.ipynb #98915d1e
 def step_point(
     place:Place, cost, # `ModuleCost` of the place
-    costs:StepCosts,
+    costs:Costs,
     forwards, # `Forwards`: the timed steps
     peaks, # `HardwarePeaks`
     modules:dict, # name → module
@@ -140,7 +141,7 @@ def step_point(
     return in_step(roofline_point(place.name, module, cost, samples, step_s, peaks, ran, middle), place, costs)
 
 # %% ../nbs/analysis/training.ipynb #415889e0
-def joined_edges(joined:StepCosts, costs:StepCosts)->StepCosts:
+def joined_edges(joined:Costs, costs:Costs)->Costs:
     "Set the bytes that cross the boundary of each row of joined work, taken over all places that were joined"
     def into(place): return Place(place.phase, caller_in(place.name, names[place.phase], costs))
     names = {phase: {p.name for p in joined.by_module if p.phase==phase} for phase in phases}
@@ -149,7 +150,7 @@ def joined_edges(joined:StepCosts, costs:StepCosts)->StepCosts:
     return joined
 
 # %% ../nbs/analysis/training.ipynb #50960a61
-def joined_step(costs:StepCosts, o:StepObserver, timed:Counter, modules:dict)->StepCosts:
+def joined_step(costs:Costs, o:StepObserver, timed:Counter, modules:dict)->Costs:
     "The work inside of compiled code added to the rows of what called it, by phase"
     for p,c in costs.by_module.items(): c.compiled = p.name in modules and compiled(modules[p.name])
     if not compiled_in(costs, o, timed): return costs
@@ -157,7 +158,7 @@ def joined_step(costs:StepCosts, o:StepObserver, timed:Counter, modules:dict)->S
     rows = sent | {p.name for p in [*timed, *costs.by_module] if p in timed or p.name.startswith('(')}
     def of(phase): return {p.name: c for p,c in costs.by_module.items() if p.phase==phase}
     res = {Place(phase, n): c for phase in phases for n,c in merged(of(phase), rows, costs).items()}
-    return joined_edges(StepCosts(res, costs.callers, costs.moves), costs)
+    return joined_edges(Costs(res, costs.callers, costs.moves), costs)
 
 # %% ../nbs/analysis/training.ipynb #8868bc9c
 class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of some rows where they are called"
@@ -167,7 +168,7 @@ def step_measured(
     s:Subject, step, # `Step`, of its model
     device:torch.device, warmup:int, steps:int, # untimed and timed steps
     met=None, # `Rendezvous` of all ranks
-)->tuple: # `StepCosts`, `Forwards`, `HardwarePeaks`, rows, `Footprint`
+)->tuple: # `Costs`, `Forwards`, `HardwarePeaks`, rows, `Footprint`
     "What was counted and timed in steps of the model, under which peaks"
     modules, seen = visible(step.model), []
     o = StepObserver(step.model, step, device, modules, met)
@@ -192,7 +193,7 @@ def step_rows(costs, taken, peaks, modules, step)->list:
 def step_profile(
     s:Subject,
     loss, optimizer, device, clip, scaler, warmup, steps, ranks, timeout, # of `RooflineAnalyzer.profile_step`
-)->tuple: # `Roofline`, and the `StepCosts` and `Forwards` that it was made of
+)->tuple: # `Roofline`, and the `Costs` and `Forwards` that it was made of
     "Measure every module and the optimizer in a training step"
     with one_at_a_time, together(ranks, timeout) as met:
         device, precision = s.run_device(device), s.precision()
