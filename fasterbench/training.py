@@ -17,13 +17,12 @@ from .collectives import row_name
 from .compiled import caller_in, compiled_in, merged
 from .core import device_name, first_line, model_dtype, warn
 from .subject import Subject, agreement, together, with_ranks
-from .allocations import allocator_of, measured_footprint, step_footprint
+from .phases import allocator_of, measured_footprint, place_of_part, step_footprint, told_groups
 from .footprint import Footprint
 from .observe import Observer, time_forwards
 from .costs import Costs
 from .phases import StepMode, counted_step, followed, group_name
 from .place import Place
-from .phases import place_of_part, told_groups
 from .place import phases
 from .alone import Retimer, recheck
 from .scope import compiled, visible
