@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_leaves
 from .core import held, is_strided, model_device, tensors
 from .costs import CostMode, Costs, hides
-from .footprint import Footprint, boundaries, memory_kinds
+from .footprint import Footprint, memory_kinds
 from .place import Place
 from .places import PlacedMoves
 from .scope import Nodes, Scope, backward_parts, eager, recomputed_parts, visible, watching
