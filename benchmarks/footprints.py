@@ -23,7 +23,7 @@ from torch.profiler import profile, record_function
 from torch.utils.checkpoint import checkpoint
 
 from fasterbench.core import call_args, si
-from fasterbench.allocations import step_footprint
+from fasterbench.phases import step_footprint
 from fasterbench.utilization import boundaries
 
 last_parts = dict(forward='loss', backward='backward', optimizer='optimizer')   # phase → the part that ends it

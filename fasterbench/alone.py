@@ -6,14 +6,12 @@
 __all__ = ['Alone', 'LeafTimes', 'time_alone', 'flushing_bytes', 'through_ceiling', 'row_of', 'Retimer', 'raised', 'recheck']
 
 # %% ../nbs/analysis/alone.ipynb #9c455626
-import copy, time
-import torch
+import copy, time, torch
 from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from dataclasses import replace
 from .core import held, is_strided, progress, tensors, arithmetic_dtype, dtype_name
-from .regions import capturing, watching
-from .nodes import Scope
+from .scope import capturing, watching, Scope
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
 from .system import reported_caches

@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['collective_kinds', 'messages', 'CollectiveKind', 'bus_bytes', 'tensor_bytes', 'Collective', 'row_name',
-           'process_group_name', 'group_members', 'distributed', 'wait_for', 'watching_collectives', 'own_params',
-           'alike', 'placing', 'without_issue', 'gathering', 'gathered', 'put_gathered', 'check_alone', 'paper_rank']
+           'process_group_name', 'group_members', 'wait_for', 'watching_collectives', 'own_params', 'alike', 'placing',
+           'without_issue', 'gathering', 'gathered', 'put_gathered', 'check_alone', 'paper_rank']
 
 # %% ../nbs/core/collectives.ipynb #dc431065
 import sys, torch, itertools
 from fastcore.basics import patch
 from typing import NamedTuple
 from contextlib import contextmanager
-from .core import is_dtensor, leaves, tensors
+from .core import is_dtensor, leaves, tensors, distributed
 from .settings import one_at_a_time
 
 # %% ../nbs/core/collectives.ipynb #42aa0280
@@ -117,11 +117,6 @@ def _kernel(op, told):
 def _storages(o): return [t.untyped_storage()._cdata for t in leaves(o) if isinstance(t, torch.Tensor)]
 
 # %% ../nbs/core/collectives.ipynb #a8abfdec
-def distributed()->bool:
-    "Is there a process group?"
-    dist = sys.modules.get('torch.distributed')
-    return dist is not None and dist.is_available() and dist.is_initialized()
-
 def wait_for(out):
     "Wait for functional collectives whose results are in `out`, which is what a call returned"
     functional = sys.modules.get('torch.distributed._functional_collectives') if distributed() else None

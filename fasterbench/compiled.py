@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from .costs import Costs, ModuleCost
 from .observe import Observer
-from .regions import compiled, eager
+from .scope import compiled, eager
 from .core import inside
 
 # %% ../nbs/analysis/compiled.ipynb #fd696542

@@ -21,7 +21,7 @@ from .inductor import kernel_listener, recompiled
 from .observe import Observer, time_forwards
 from .roof import HardwarePeaks
 from .alone import Retimer, recheck
-from .regions import visible
+from .scope import visible
 from .results import Roofline
 from .subject import circumstances, Subject
 from .rows import RooflinePoint, beside_kernels, roofline_point

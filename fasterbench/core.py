@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['told_again', 'keys', 'excluded', 'phases', 'wrappers', 'DeviceError', 'resolve_device', 'walk', 'held',
            'optimizer_parameters', 'check_initialized', 'model_dtype', 'resolve_dtype', 'dtype_name', 'named_dtype',
-           'arithmetic_dtype', 'is_float8', 'measurable', 'device_name', 'synchronize', 'Call', 'leaves', 'mapped',
-           'tensors', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'once', 'strided_parts', 'inner_parts',
-           'stored_plainly', 'unwrapped', 'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped', 'call_words',
-           'with_sample', 'NotWithoutData', 'explain', 'own_error', 'model_device', 'captured', 'captured_in',
-           'in_cell', 'reached', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si', 'plain',
-           'so_many', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds',
-           'check_count', 'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'Place', 'above',
-           'inside', 'bare', 'with_phase', 'quoted', 'module_kind']
+           'arithmetic_dtype', 'is_float8', 'measurable', 'device_name', 'synchronize', 'distributed', 'Call', 'leaves',
+           'mapped', 'tensors', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'once', 'strided_parts',
+           'inner_parts', 'stored_plainly', 'unwrapped', 'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped',
+           'call_words', 'with_sample', 'NotWithoutData', 'explain', 'own_error', 'model_device', 'captured',
+           'captured_in', 'in_cell', 'reached', 'without_data', 'written_by', 'in_cpp', 'resolved', 'in_parts', 'si',
+           'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
+           'check_seconds', 'check_count', 'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress',
+           'Place', 'above', 'inside', 'bare', 'with_phase', 'quoted', 'module_kind']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import codecs, copy, html, math, operator, os, platform, secrets, shutil, sys, warnings, torch, inspect
@@ -157,6 +157,11 @@ def device_name(device:torch.device)->str:
 def synchronize(device:torch.device):
     "Wait until all the work queued on `device` is done"
     if device.type!='cpu': torch.accelerator.synchronize(device)
+
+def distributed()->bool:
+    "Is there a process group?"
+    dist = sys.modules.get('torch.distributed')
+    return dist is not None and dist.is_available() and dist.is_initialized()
 
 # %% ../nbs/core/core.ipynb #328568eb
 class Call:

@@ -15,7 +15,7 @@ import torch
 from .architectures import attention_noted, causal_pairs, paper_cache
 from .costs import Costs, count_forward, warn_unknown, weights_in
 from .roof import HardwarePeaks
-from .regions import visible
+from .scope import visible
 from .report import ceiling_lines
 from .results import Roofline
 from .rows import check_ceilings, memory_pct, warn_no_ceiling

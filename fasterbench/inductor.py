@@ -26,8 +26,8 @@ from types import FunctionType
 from typing import NamedTuple
 from .core import first_line
 from .costs import op_dtype
-from .registry import Cost
-from .regions import torch_compiled, is_compiled_wrapper
+from .traffic import Cost
+from .scope import torch_compiled, is_compiled_wrapper
 from .rules import rule_for
 
 # %% ../nbs/analysis/inductor.ipynb #1028533a

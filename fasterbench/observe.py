@@ -13,11 +13,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .collectives import distributed, row_name, wait_for
-from .core import progress, warn, quoted, with_phase
+from .core import distributed, progress, warn, quoted, with_phase
+from .collectives import row_name, wait_for
 from .exchanges import ExchangeTimer
-from .nodes import Nodes, BackwardPart, Scope
-from .regions import visible, watching
+from .scope import Nodes, BackwardPart, Scope, visible, watching
 from .system import Disturbance, Others
 from .timing import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
 

@@ -7,8 +7,7 @@ __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'own_shapes', 'Paper', 'give
            'kept_program', 'readable_errors', 'on_paper', 'divided_copy']
 
 # %% ../nbs/core/paper.ipynb #d220fae3
-import functools, gc, logging, sys
-import torch
+import functools, gc, logging, sys, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
 from functools import cache
@@ -22,7 +21,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .core import call_args, captured, captured_in, held, in_cell, in_cpp, in_parts, is_dtensor, is_strided
 from .core import mapped, NotWithoutData, unwrapped, walk, without_data, written_by
-from .regions import before_graphs, graphed, original_forward
+from .scope import before_graphs, graphed, original_forward
 from .settings import same_process
 from .snapshot import module_hooks, putting_back, Snapshot
 from .twin import check_copyable, Counterparts, deep_stack, Memo, model_copy, opaque_types, own_copy

@@ -15,12 +15,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from .core import as_text, first_line, held, model_device, model_dtype, walk, is_dtensor
-from .costs import is_fused
+from .rules import is_fused
 from .utilization import Footprint, language_facts
 from .paper import on_paper
 from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
-from .regions import visible
+from .scope import visible
 from .results import Roofline
 from .subject import circumstances, counted_device
 from .rows import roofline_point
@@ -200,7 +200,7 @@ def step_estimate(
     peaks:HardwarePeaks,
     loss, optimizer, clip, dtype, tokens, # of `RooflineAnalyzer.estimate_step`
     divide=None, # of `on_paper`
-)->tuple: # `Roofline`, and the `StepCosts` that it was made of
+)->tuple: # `Roofline`, and the `Costs` that it was made of
     "What a training step costs, and its rows under `peaks`"
     device, facts = counted_device(peaks), language_facts(model, sample, tokens)
     with step_on_paper(model, sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):

@@ -5,17 +5,15 @@
 # %% auto #0
 __all__ = ['counted_as', 'byte_rules', 'chunked', 'packed_linear', 'convs', 'transposed_convs', 'per_element', 'onednn_linear',
            'torch_flops', 'torch_rule', 'matrices_flops', 'grouped_bytes', 'bias_bytes', 'packed_linear_bytes',
-           'packed_conv_bytes', 'packed_transposed_bytes', 'row_bytes', 'packed_rows_bytes']
+           'packed_conv_bytes', 'packed_transposed_bytes', 'row_bytes', 'packed_rows_bytes', 'mask_bytes']
 
 # %% ../nbs/counting/products.ipynb #410a3ff0
 from math import prod
 import torch
 from torch.utils.flop_counter import flop_registry
-from .elementwise import by_output, clamp_flops, stored
+from .traffic import by_output, stored, Rule, rule, Move, beta_bytes, bytes_in_windows, covered_bytes, first
+from .traffic import flat, io_bytes, noted, window_bytes, arguments, masked_bytes_of, none, per_dimension
 from .core import without_data
-from .registry import Rule, rule
-from .traffic import Move, beta_bytes, bytes_in_windows, covered_bytes, first, flat, io_bytes, noted
-from .traffic import window_bytes
 
 # %% ../nbs/counting/products.ipynb #3b72a602
 def _met(a, b):
@@ -275,8 +273,6 @@ for k,names in per_element.items():
     given = [n + '_out' for n in names.split() if hasattr(torch.ops.quantized, n + '_out')]
     rule(' '.join([names, *given]), f'{k} per output element', library='quantized')(by_output(k))
 
-rule('clamp', library='quantized')(clamp_flops)
-
 def _norm(at):
     "Statistics and their use take 5 (see [formulas](formulas.ipynb)), a weight and a bias one each"
     return lambda args, kwargs, out: (5 + sum(a is not None for a in args[at:at+2]))*out.numel()
@@ -317,3 +313,113 @@ def _onednn_conv(args, kwargs, out): return 2*out.numel()*args[3].numel()//out.s
 
 for names,k in [('qadd qmul', 1), ('qadd_relu qbatch_norm2d', 2)]:
     rule(names, f'{k} per output element', library='onednn')(lambda args, kwargs, out, k=k: k*out.numel())
+
+# %% ../nbs/counting/products.ipynb #8c4168a6
+def _unused(mask, x, weight):
+    "Positions of the arguments that no gradient asked for needs"
+    return [i for i,is_used in ((x, mask[1]), (weight, mask[0])) if not is_used]
+
+def _mask(func, args, kwargs): return arguments(func, args, kwargs)['output_mask']
+def _layer_bytes(func, args, kwargs, out):
+    return masked_bytes_of(func, args, kwargs, out, _unused(_mask(func, args, kwargs), 0, 2))
+
+# %% ../nbs/counting/products.ipynb #5316f2df
+def _layer_products(args, kwargs, out): return sum(args[3][:2])*2*args[1].numel()*args[2].shape[1]
+
+@rule('linear_backward mkldnn_linear_backward', bytes=_layer_bytes, matmul=_layer_products)
+def _layer(args, kwargs, out): return _layer_products(args, kwargs, out) + args[3][2]*args[1].numel()
+
+@rule('mkldnn_linear_backward_input', 'product', matmul=True)
+def _layer_input(args, kwargs, out): return 2*args[1].numel()*args[2].shape[1]
+
+# %% ../nbs/counting/products.ipynb #545e0057
+def _weights_products(args, kwargs, out): return 2*args[0].numel()*args[2].shape[1]
+
+@rule('mkldnn_linear_backward_weights', matmul=_weights_products, bytes=lambda func, args, kwargs, out: io_bytes(
+    func, args, kwargs, out if args[3] else out[0], {2: (0, None)}))
+def _layer_weights(args, kwargs, out): return _weights_products(args, kwargs, out) + bool(args[3])*args[0].numel()
+
+# %% ../nbs/counting/products.ipynb #410204e7
+_forward = torch_flops(flop_registry[torch.ops.aten.convolution])
+
+def _conv_products(args, kwargs, out):
+    grad, x, weight = args[:3]
+    return sum(map(bool, args[10][:2]))*_forward((x, weight, None, *args[4:8]), {}, grad)
+
+def _conv_bytes(func, args, kwargs, out):
+    grad, x, weight, _, stride, padding, dilation, transposed, *_ = args
+    unused = _unused(args[10], 1, 2)
+    asked = [o for o,is_asked in zip(out, args[10]) if is_asked]
+    rank = x.dim()-2
+    windows = [per_dimension(o, rank) for o in ([*weight.shape[2:]], [*stride], [*padding], [*dilation])]
+    parts = {1: (bytes_in_windows(x, grad, *windows), None)} if not transposed else {}
+    return io_bytes(func, args, kwargs, asked, parts | {i: (0, None) for i in unused})
+
+# %% ../nbs/counting/products.ipynb #1684ee23
+@rule('convolution_backward', bytes=_conv_bytes, matmul=_conv_products)
+def _conv_backward(args, kwargs, out): return _conv_products(args, kwargs, out) + bool(args[10][2])*args[0].numel()
+
+# %% ../nbs/counting/products.ipynb #422d040b
+def _plain_conv_products(args, kwargs, out):
+    return sum(map(bool, args[6][:2]))*2*args[0].numel()*prod(args[2].shape[1:])
+
+def _plain_conv_bytes(func, args, kwargs, out):
+    return masked_bytes_of(func, args, kwargs, out, _unused(args[6], 1, 2))
+
+@rule('_slow_conv2d_backward', bytes=_plain_conv_bytes, matmul=_plain_conv_products)
+def _plain_conv(args, kwargs, out): return _plain_conv_products(args, kwargs, out) + bool(args[6][2])*args[0].numel()
+
+# %% ../nbs/counting/products.ipynb #368fdcab
+def _deform_backward_products(args, kwargs, out): return 2*2*args[0].numel()*prod(args[2].shape[1:])
+
+@rule('_deform_conv2d_backward', matmul=_deform_backward_products, library='torchvision')
+def _deform_backward(args, kwargs, out):
+    grad, x, w = args[:3]
+    samples = len(grad)*prod(grad.shape[-2:])*x.shape[1]*prod(w.shape[-2:])
+    return _deform_backward_products(args, kwargs, out) + (39 + 5*bool(args[14]))*samples + grad.numel()
+
+# %% ../nbs/counting/products.ipynb #809fd5b3
+_attention = torch.ops.aten._scaled_dot_product_flash_attention_backward
+_siblings = '_scaled_dot_product_fused_attention_overrideable_backward'
+rule(_siblings, 'product', matmul=True)(torch_flops(flop_registry[_attention]));
+
+# %% ../nbs/counting/products.ipynb #83ad1177
+@rule('_cudnn_attention_backward', 'product', matmul=True)
+def _packed_attention(args, kwargs, out):
+    "Of sequences side by side as those of `_flash_attention_backward`"
+    if args[9] is None: return torch_flops(flop_registry[_attention])(args, kwargs, out)
+    of_packed = flop_registry[torch.ops.aten._flash_attention_backward]
+    return of_packed(*args[:6], *args[9:15], *args[6:8], out_val=out)
+
+# %% ../nbs/counting/products.ipynb #2d4d77dd
+@rule('mkldnn_rnn_layer_backward', 'product', matmul=True)
+def _onednn_rnn_backward(args, kwargs, out): return 2*matrices_flops(args[0], args[1:3])
+
+@rule('_cudnn_rnn_backward', 'product', masked_bytes_of, True)
+def _cudnn_rnn(args, kwargs, out): return (1 + bool(args[21][3]))*matrices_flops(args[0], args[1])
+
+@rule('miopen_rnn_backward', 'product', masked_bytes_of, True)
+def _miopen_rnn(args, kwargs, out): return (1 + bool(args[20][3]))*matrices_flops(args[0], args[1])
+
+# %% ../nbs/counting/products.ipynb #9d8c8a27
+@rule('_thnn_fused_lstm_cell_backward_impl')
+def _lstm_cell(args, kwargs, out): return (23 + 4*bool(args[5]))*args[2].numel()
+
+@rule('_thnn_fused_gru_cell_backward')
+def _gru_cell(args, kwargs, out): return (15 + 6*bool(args[2]))*args[0].numel()
+
+# %% ../nbs/counting/products.ipynb #d72dd0c2
+@rule('_sparse_mm_reduce_impl_backward', 'product', masked_bytes_of, True)
+def _sparse(args, kwargs, out):
+    a, grad, _, reduce, _, mask = args
+    return sum(map(bool, mask))*2*(grad.numel() if reduce in ('amax', 'amin') else stored(a)*grad.shape[-1])
+
+# %% ../nbs/counting/products.ipynb #89794bf7
+def mask_bytes(func, args, kwargs, out)->int: # bytes
+    "What is looked up where a sparse tensor has elements is read and written, and its indices read"
+    if args[0].layout is not torch.strided: return io_bytes(func, args, kwargs, out)
+    n, indices = stored(out), covered_bytes(args[1]) - stored(args[1])*args[1].element_size()
+    size = n*args[0].element_size()
+    return noted([Move(args[0], size), Move(args[1], indices), Move(out, size, written=True)])
+
+rule('sparse_mask', 'lookup', mask_bytes)(none);

@@ -8,8 +8,7 @@ __all__ = ['optimizer_hooks', 'switch_to_evaluation', 'on_device', 'check_sample
            'copies_bytes', 'check_room', 'check_optimizer', 'check_training', 'training']
 
 # %% ../nbs/core/program.ipynb #35a5667e
-import functools, inspect, sys, types
-import torch
+import functools, inspect, sys, types, torch
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
@@ -22,7 +21,7 @@ from .collectives import wait_for
 from .core import call_args, captured, captured_in, check_initialized, explain, first_line, held, home
 from .core import is_strided, leaves, mapped, model_device, once, optimizer_parameters, shaped, si
 from .core import stored_plainly, tensors, to_device, unwrapped, walk, warn
-from .regions import eager, next_iteration
+from .scope import eager, next_iteration
 from .settings import own_casts, put_back, report, same_process, without_autocast
 from .snapshot import by_ourselves, ContentKeeper, describe, model_snapshot, module_hooks, putting_back
 from .snapshot import reach, saving, Snapshot, TensorSnapshot, values

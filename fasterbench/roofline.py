@@ -27,7 +27,7 @@ from .paper import on_paper
 from .paper_steps import step_estimate
 from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
-from .regions import visible
+from .scope import visible
 from .results import Comparison, Roofline
 from .rows import RooflinePoint, check_ceilings, roofline_point, warn_no_ceiling
 from .grouping import sum_rows

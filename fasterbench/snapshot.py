@@ -8,21 +8,20 @@ __all__ = ['content_keepers', 'small', 'module_hooks', 'Written', 'ContentKeeper
            'Saving', 'saving']
 
 # %% ../nbs/core/snapshot.ipynb #c296f8ed
-import random, sys, zlib
+import random, sys, zlib, numpy as np, torch
 from itertools import count
-import numpy as np, torch
 from collections import OrderedDict, defaultdict, deque
 from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import NamedTuple
 from .collectives import gathered, gathering, put_gathered
 from .core import extent, held, home, in_cell, is_strided, once, reached, strided_parts, walk, written_by
-from .regions import before_graphs, capturing
+from .scope import before_graphs, capturing
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22

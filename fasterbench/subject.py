@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from datetime import datetime, timezone
 from .core import Place, call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
 from .core import resolve_dtype, so_many, measurable, arithmetic_dtype, check_seconds, check_count, own_part
-from .core import call_words
+from .core import call_words, distributed
 from .costs import Costs, stands_for
 from .operations import element_bytes, utilization_pct
 from .packages import as_model
@@ -24,7 +24,7 @@ from .peaks import measure_peaks, software
 from .rows import RooflinePoint, roofline_point
 from .timing import middle_half
 from .settings import float32_precision, tf32_allowed
-from .collectives import own_params, distributed, process_group_name
+from .collectives import own_params, process_group_name
 from .program import check_sample
 from .system import usable_cpus
 from .traffic import covered_bytes

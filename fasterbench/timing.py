@@ -7,13 +7,12 @@ __all__ = ['Timing', 'median_interval', 'HostClock', 'EventClock', 'device_clock
            'middle_half', 'mean_of', 'Times']
 
 # %% ../nbs/core/timing.ipynb #cc627555
-import math, statistics, time
+import math, statistics, time, numpy as np, torch
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from fastcore.basics import patch
-import numpy as np, torch
 from .core import check_count, resolve_device, si, synchronize
-from .regions import asks_for_capture
+from .scope import asks_for_capture
 
 # %% ../nbs/core/timing.ipynb #ce073883
 @dataclass(repr=False)

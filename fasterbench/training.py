@@ -17,17 +17,18 @@ from .collectives import row_name, own_params
 from .compiled import caller_in, compiled_in, merged
 from .core import Place, device_name, first_line, model_dtype, phases, warn
 from .subject import Subject, agreement, together, with_ranks, circumstances
-from .allocations import allocator_of, measured_footprint, step_footprint
+from .phases import allocator_of, measured_footprint, step_footprint, StepMode, counted_step, followed
+from .phases import group_name, place_of_part, told_groups
 from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards
-from .phases import StepCosts, StepMode, counted_step, followed, group_name, place_of_part, told_groups
 from .alone import Retimer, recheck
-from .regions import compiled, visible
+from .scope import compiled, visible
 from .results import Roofline
 from .rows import RooflinePoint, roofline_point
 from .grouping import sum_rows
 from .settings import one_at_a_time
 from .program import loss_of, training
+from .costs import Costs
 
 # %% ../nbs/analysis/training.ipynb #50a80b77
 class PlaceWithoutCall(Place): "Where time was spent without a call of the module, such as in its backward"
@@ -110,7 +111,7 @@ def done_by(name, modules, step, cost=None):
 def in_step(
     row, # `RooflinePoint`
     place:Place,
-    costs:StepCosts,
+    costs:Costs,
 ): # the same row
     "A row with its calls in the forward"
     first = costs.by_module.get(Place('forward', place.name))
@@ -122,7 +123,7 @@ def in_step(
 # %% ../nbs/analysis/training.ipynb #98915d1e
 def step_point(
     place:Place, cost, # `ModuleCost` of the place
-    costs:StepCosts,
+    costs:Costs,
     forwards, # `Forwards`: the timed steps
     peaks, # `HardwarePeaks`
     modules:dict, # name → module
@@ -133,7 +134,7 @@ def step_point(
     return in_step(roofline_point(place, module, cost, peaks, times, own_params(module)), place, costs)
 
 # %% ../nbs/analysis/training.ipynb #415889e0
-def joined_edges(joined:StepCosts, costs:StepCosts)->StepCosts:
+def joined_edges(joined:Costs, costs:Costs)->Costs:
     "Set the bytes that cross the boundary of each row of joined work, taken over all places that were joined"
     def into(place): return Place(place.phase, caller_in(place.name, names[place.phase], costs))
     names = {phase: {p.name for p in joined.by_module if p.phase==phase} for phase in phases}
@@ -142,7 +143,7 @@ def joined_edges(joined:StepCosts, costs:StepCosts)->StepCosts:
     return joined
 
 # %% ../nbs/analysis/training.ipynb #50960a61
-def joined_step(costs:StepCosts, o:StepObserver, timed:Counter, modules:dict)->StepCosts:
+def joined_step(costs:Costs, o:StepObserver, timed:Counter, modules:dict)->Costs:
     "The work inside of compiled code added to the rows of what called it, by phase"
     for p,c in costs.by_module.items(): c.compiled = p.name in modules and compiled(modules[p.name])
     if not compiled_in(costs, o, timed): return costs
@@ -150,7 +151,7 @@ def joined_step(costs:StepCosts, o:StepObserver, timed:Counter, modules:dict)->S
     rows = sent | {p.name for p in [*timed, *costs.by_module] if p in timed or p.name.startswith('(')}
     def of(phase): return {p.name: c for p,c in costs.by_module.items() if p.phase==phase}
     res = {Place(phase, n): c for phase in phases for n,c in merged(of(phase), rows, costs).items()}
-    return joined_edges(StepCosts(res, costs.callers, costs.moves), costs)
+    return joined_edges(Costs(res, costs.callers, costs.moves), costs)
 
 # %% ../nbs/analysis/training.ipynb #8868bc9c
 class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of some rows where they are called"
@@ -160,7 +161,7 @@ def step_measured(
     s:Subject, step, # `Step`, of its model
     device:torch.device, warmup:int, steps:int, # untimed and timed steps
     met=None, # `Rendezvous` of all ranks
-)->tuple: # `StepCosts`, `Forwards`, `HardwarePeaks`, rows, `Footprint`
+)->tuple: # `Costs`, `Forwards`, `HardwarePeaks`, rows, `Footprint`
     "What was counted and timed in steps of the model, under which peaks"
     modules, seen = visible(step.model), []
     o = StepObserver(step.model, step, device, modules, met)
@@ -182,7 +183,7 @@ def step_rows(costs, taken, peaks, modules, step)->list:
 def step_profile(
     s:Subject,
     loss, optimizer, device, clip, scaler, warmup, steps, ranks, timeout, # of `RooflineAnalyzer.profile_step`
-)->tuple: # `Roofline`, and the `StepCosts` and `Forwards` that it was made of
+)->tuple: # `Roofline`, and the `Costs` and `Forwards` that it was made of
     "Measure every module and the optimizer in a training step"
     with one_at_a_time, together(ranks, timeout) as met:
         device, precision = s.run_device(device), s.precision()

@@ -7,15 +7,14 @@ __all__ = ['opaque_types', 'reachable', 'Counterparts', 'Memo', 'deep_stack', 'o
            'model_copy', 'twin', 'copies_of']
 
 # %% ../nbs/core/twin.ipynb #892352f3
-import copy, gc, sys, types, weakref
-import torch
+import copy, gc, sys, types, weakref, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .core import captured, check_initialized, extent, first_line, held, home, inner_parts, once, reached
 from .core import stored_plainly, walk
-from .regions import compiled_in_place
+from .scope import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc
 opaque_types = ( # nothing in them belongs to a model
