@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 import torch
 from torch import nn
+from .codec import check_kind
 from .core import as_text, first_line, held, model_dtype, resolve_dtype, so_many, tensors
 from .core import to_dtype
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range
-from .samples import sample_of, timm_sample
-from .options import check_kind
+from .samples import resized, sample_of, timm_sample
 from .state import own_error
-from .sweep import resized
 from .timing import check_count
 
 # %% ../nbs/models.ipynb #a3998a27

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['config_inputs', 'Input', 'table_rows', 'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample',
-           'config_sample']
+           'config_sample', 'sized', 'resized']
 
 # %% ../nbs/samples.ipynb #1fcad11b
 import inspect
@@ -12,7 +12,8 @@ from functools import singledispatch
 from typing import NamedTuple
 import torch
 from torch import nn
-from .core import Call, walk
+from .core import Call, is_strided, mapped, tensors, walk
+from .timing import check_count
 
 # %% ../nbs/samples.ipynb #5dd4656d
 class Input(NamedTuple):
@@ -158,3 +159,33 @@ def config_sample(
     whole = torch.int64
     made = [Input(k, shape, whole if k.endswith('ids') else None) for k,shape in inputs]
     return {o.name: drawn(o, model, torch.float32) for o in made}
+
+# %% ../nbs/samples.ipynb #4fdd813e
+def sized(
+    sample, # of a call
+    dims, # numbers of dimensions, from the front or from the back
+)->torch.Tensor:
+    "The first tensor of a sample that has the dimensions"
+    least = max(d + 1 if d>=0 else -d for d in dims)
+    for t in tensors(sample):
+        if is_strided(t) and t.dim()>=least: return t
+    raise ValueError(f"the sample holds no tensor with {least} dimensions")
+
+def _repeated(t, dim, size):
+    return t.index_select(dim, torch.arange(size, device=t.device)%t.shape[dim])
+
+# %% ../nbs/samples.ipynb #1ab40bf7
+def resized(
+    sample, # of a call
+    sizes:dict, # dimension → elements
+): # a sample of the same kind
+    "The sample, with dimensions of its tensors repeated or trimmed, where they are as long as in the first tensor"
+    for size in sizes.values(): check_count('size', size, 1)
+    shape, new = sized(sample, sizes).shape, {}
+    def follows(t, d): return is_strided(t) and -t.dim()<=d<t.dim() and t.shape[d]==shape[d] and t.shape[d]>0
+    with torch.no_grad():
+        for t in tensors(sample):
+            new[id(t)] = t
+            for d,size in sizes.items():
+                if follows(t, d): new[id(t)] = _repeated(new[id(t)], d, size).requires_grad_(t.requires_grad)
+    return mapped(lambda o: new.get(id(o), o), sample)

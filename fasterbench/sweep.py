@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['circumstance', 'Sharing', 'in_dtype', 'under', 'in_main', 'of_training', 'Profiles', 'SweepError', 'check_values',
-           'swept', 'estimated', 'sweep', 'resized', 'sweep_batch', 'sweep_resolution', 'sweep_length', 'sweep_dtype',
+           'swept', 'estimated', 'sweep', 'sweep_batch', 'sweep_resolution', 'sweep_length', 'sweep_dtype',
            'device_text', 'estimates', 'Sweep']
 
 # %% ../nbs/analysis/sweep.ipynb #1cf432b1
@@ -14,14 +14,14 @@ from dataclasses import replace
 from traceback import walk_tb
 import torch
 from torch import nn
-from .core import first_line, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors, to_dtype
-from .core import value_text
+from .core import first_line, model_dtype, progress, resolve_dtype, to_dtype, value_text
 from .costs import warn_unknown
 from .kernels import measurable
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name, named_dtype, peaks_of
 from .results import Roofline
 from .roofline import RooflineAnalyzer
 from .rows import main_dtype, under_roof
+from .samples import resized, sized
 from .settings import tf32_allowed
 from .subject import measured_peaks, paper_request
 from .swept import Sweep
@@ -203,33 +203,6 @@ def sweep(
     def one(value): return run(_at(model, value), _at(sample, value))
     return swept(values, one, finished, name=name, per=_counter(name, per), items=items, unit=unit)
 
-# %% ../nbs/analysis/sweep.ipynb #4fdd813e
-def _reference(sample, dims):
-    "The first tensor that has the dimensions"
-    least = max(d + 1 if d>=0 else -d for d in dims)
-    for t in tensors(sample):
-        if is_strided(t) and t.dim()>=least: return t
-    raise ValueError(f"the sample holds no tensor with {least} dimensions")
-
-def _repeated(t, dim, size):
-    return t.index_select(dim, torch.arange(size, device=t.device)%t.shape[dim])
-
-# %% ../nbs/analysis/sweep.ipynb #1ab40bf7
-def resized(
-    sample, # of a call
-    sizes:dict, # dimension → elements
-): # a sample of the same kind
-    "The sample, with dimensions of its tensors repeated or trimmed, where they are as long as in the first tensor"
-    for size in sizes.values(): check_count('size', size, 1)
-    shape, new = _reference(sample, sizes).shape, {}
-    def follows(t, d): return is_strided(t) and -t.dim()<=d<t.dim() and t.shape[d]==shape[d] and t.shape[d]>0
-    with torch.no_grad():
-        for t in tensors(sample):
-            new[id(t)] = t
-            for d,size in sizes.items():
-                if follows(t, d): new[id(t)] = _repeated(new[id(t)], d, size).requires_grad_(t.requires_grad)
-    return mapped(lambda o: new.get(id(o), o), sample)
-
 # %% ../nbs/analysis/sweep.ipynb #a3728aa7
 def sweep_batch(
     model:nn.Module,
@@ -241,7 +214,7 @@ def sweep_batch(
     return sweep(model, lambda n: resized(sample, {0: n}), values, **options)
 
 # %% ../nbs/analysis/sweep.ipynb #d7c9f0d0
-def _batch(sample, dims): return _reference(sample, dims).shape[0]
+def _batch(sample, dims): return sized(sample, dims).shape[0]
 
 def sweep_resolution(
     model:nn.Module,
