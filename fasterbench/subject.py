@@ -29,7 +29,7 @@ from .timing import check_count
 from .traffic import covered_bytes
 from .collectives import distributed, process_group_name
 from .place import Place
-from .rendezvous import rendezvous
+from .launch import rendezvous
 from .results import Roofline
 from .exchanges import boot_id, offsets, waited, waits
 
