@@ -17,8 +17,11 @@ from . import __version__
 from .core import DeviceError, any_console, as_text, call_args, device_name, model_device, model_dtype
 from .core import resolve_device, resolve_dtype, write_file
 from .files import formats
+from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
+from .language import unfit_ranks
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
+from .mesh_steps import MeshRun, run_lines
 from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
 from .ncu_files import by_kernel, read_ncu
 from .ncu import kernel_rows, kernel_table, ncu_command
@@ -187,7 +190,6 @@ def _format(text):
 # %% ../nbs/cli.ipynb #788d84d8
 def _language_rows(model, peaks, dtype, view, **kw):
     "Print what is estimated for a language model; a step of decoding"
-    from fasterbench.language import by_kind, estimate_language, phase_table, unfit_lines
     e = estimate_language(model, peaks, dtype=dtype, **kw)
     kinds = e.decode.rows.like(by_kind(e.decode.rows)) if view.by is None else grouped(e.decode.rows, view.by)
     print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}, "
@@ -204,8 +206,6 @@ def _settings(e):
 # %% ../nbs/cli.ipynb #80b362d4
 def _language_mesh(model, name, dtype, **kw):
     "Print what is estimated for a language model on many devices"
-    from fasterbench.language import estimate_language
-    from fasterbench.meshes import mesh_lines, mesh_table, unfit_ranks
     e = estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw)
     print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}; "
         f"{e.layout}, each under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
@@ -215,7 +215,6 @@ def _language_mesh(model, name, dtype, **kw):
 # %% ../nbs/cli.ipynb #e99d0eb5
 def _language_devices(model, names, dtype, out, **kw):
     "Both phases of a language model, a line for each device; files hold decoding"
-    from fasterbench.language import estimate_language
     found = [estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw) for name in names]
     print(f'{found[0].name}, {found[0].weight_bytes/1e9:.1f} GB; {_settings(found[0])}')
     phases = {k: [getattr(e, k) for e in found] for k in ('prefill', 'decode')}
@@ -236,7 +235,6 @@ def _estimate_language(model, names, dtype, view, html, out, mesh, links, microb
 # %% ../nbs/cli.ipynb #a231befa
 def _print_estimate(found, view, title, html, out):
     "Print rows, or those of a rank of a mesh and what is said of all, and write them to files"
-    from fasterbench.mesh_steps import MeshRun, run_lines
     rows, said = (found.rows, run_lines(found)) if isinstance(found, MeshRun) else (found, [])
     rows.summary(*view.shown())
     for line in said: print(line)
