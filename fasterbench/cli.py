@@ -22,7 +22,7 @@ from .language import unfit_ranks
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
 from .mesh_steps import MeshRun, run_lines
-from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
+from .models import ModelError, check_model, is_language, load_parts, run_model_code
 from .ncu_files import by_kernel, read_ncu
 from .ncu import kernel_rows, kernel_table, ncu_command
 from .options import View, announce, check_counts, check_targets, check_threads, check_unused
@@ -62,8 +62,6 @@ def _profiled(name, model, sample, peaks, divide, **how):
     what = forward_text(name, sample)
     if divide: model = divide(model)
     return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile, **how)
-
-def _among(plan): return f', {plan} on {launched()} ranks' if plan else ''
 
 # %% ../nbs/cli.ipynb #27e7a21c
 def _batch_of(sample):
@@ -147,7 +145,7 @@ def roofline(
         how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, sample, parallel, device)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
-    title = f'{model} on {device_name(device)}{_among(parallel)}'
+    title = f'{model} on {device_name(device)}' + (f', {parallel} on {launched()} ranks' if parallel else '')
     if own_rank()==0: print_result(_named(rows, parallel), view, title, html, out, _staged(parallel))
 
 # %% ../nbs/cli.ipynb #075d672e
@@ -188,51 +186,48 @@ def _format(text):
     except (TypeError, ValueError): return text
 
 # %% ../nbs/cli.ipynb #788d84d8
-def _language_rows(model, peaks, dtype, view, **kw):
+def _language_head(e, unfit, over=', '):
+    "What was estimated of a language model, and what does not fit"
+    print(f"{_of_language_model(e, f'{e.params/1e9:.2f} billion parameters, ')}{over}"
+        f"under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
+    print(*unfit, e.peaks, sep='\n')
+
+def _of_language_model(e, params=''):
+    dtype = str(e.dtype).removeprefix('torch.')
+    return (f"{e.name}, {params}{e.weight_bytes/1e9:.1f} GB; "
+        f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, estimated, {dtype}")
+
+def _language_rows(e, view):
     "Print what is estimated for a language model; a step of decoding"
-    e = estimate_language(model, peaks, dtype=dtype, **kw)
-    kinds = e.decode.rows.like(by_kind(e.decode.rows)) if view.by is None else grouped(e.decode.rows, view.by)
-    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}, "
-        f"under the roof of {as_text(peaks.device_name or peaks.device)}")
-    print(*unfit_lines(e), peaks, sep='\n')
+    rows = e.decode.rows
+    kinds = rows.like(by_kind(rows)) if view.by is None else grouped(rows, view.by)
+    _language_head(e, unfit_lines(e))
     kind = 'by kind of layer' if view.by is None else f'by {view.by}'
     print(f'\n{phase_table(e)}\n\ndecode, {kind}\n{kinds.table(view.top, view.sort, columns=view.columns)}')
-    return kinds if view.by is None else e.decode.rows
-
-def _settings(e):
-    dtype = str(e.dtype).removeprefix('torch.')
-    return f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, estimated, {dtype}"
-
-# %% ../nbs/cli.ipynb #80b362d4
-def _language_mesh(model, name, dtype, **kw):
-    "Print what is estimated for a language model on many devices"
-    e = estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw)
-    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}; "
-        f"{e.layout}, each under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
-    print(*unfit_ranks(e), e.peaks, sep='\n')
-    print('', mesh_table(e), '', *mesh_lines(e), sep='\n')
+    return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
-def _language_devices(model, names, dtype, out, **kw):
+def _language_devices(found, names, out):
     "Both phases of a language model, a line for each device; files hold decoding"
-    found = [estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw) for name in names]
-    print(f'{found[0].name}, {found[0].weight_bytes/1e9:.1f} GB; {_settings(found[0])}')
-    phases = {k: [getattr(e, k) for e in found] for k in ('prefill', 'decode')}
-    for k,ps in phases.items():
+    print(_of_language_model(found[0]))
+    for k in ('prefill', 'decode'):
+        ps = [getattr(e, k) for e in found]
         s = Sweep([p.rows for p in ps], names, 'device', [p.tokens for p in ps], 'tokens')
         print(f'\n{k}\n\n{s.table(width=terminal_width())}')
     write_out(s, out, sweep_formats)
 
 def _estimate_language(model, names, dtype, view, html, out, mesh, links, microbatches, **kw):
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
-    if mesh is not None:
-        over = dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
-        return _language_mesh(model, names[0], dtype, **kw, **over)
-    if names[1:]: return _language_devices(model, names, dtype, out, **kw)
-    rows = _language_rows(model, named_peaks(names[0], dtype), dtype, view, **kw)
-    print_figure(rows, view.by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
+    kw |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
+    found = [estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw) for name in names]
+    if names[1:]: return _language_devices(found, names, out)
+    if mesh is None:
+        title = f'{Path(model).stem} under the roof of {names[0]}'
+        return print_figure(_language_rows(found[0], view), view.by, title, html, out)
+    _language_head(found[0], unfit_ranks(found[0]), f'; {found[0].layout}, each ')
+    print('', mesh_table(found[0]), '', *mesh_lines(found[0]), sep='\n')
 
-# %% ../nbs/cli.ipynb #a231befa
+# %% ../nbs/cli.ipynb #63c9571d
 def _print_estimate(found, view, title, html, out):
     "Print rows, or those of a rank of a mesh and what is said of all, and write them to files"
     rows, said = (found.rows, run_lines(found)) if isinstance(found, MeshRun) else (found, [])
@@ -240,29 +235,22 @@ def _print_estimate(found, view, title, html, out):
     for line in said: print(line)
     print_figure(rows, view.by, title, html, out)
 
-def _estimate_model(model, names, dtype, weights, view, html, out, mesh, links, input, **options):
-    meta = 'meta' if '.json' in model else None
-    built, sample = load_model(model, input or (), device=meta, **options)
-    what, how = forward_text(model, sample), dict(dtype=dtype, weights=_format(weights))
-    roof_dtype = dtype or model_dtype(built)
+# %% ../nbs/cli.ipynb #a231befa
+def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh, links, input, **options):
+    built, sample, *made = load_parts(model, input or (), device='meta' if '.json' in model else None, **options)
+    if recipe: sample = with_labels(built, sample)
+    what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
+    if not recipe: how['weights'] = _format(weights)
     if names[1:]:
         s = run_model_code(what, estimates, built, sample, names, per=options['batch'], **how)
-        print(f"{model} estimated, {str(roof_dtype).removeprefix('torch.')}\n\n{s.table()}")
+        print(f"{model} estimated, {str(of).removeprefix('torch.')}\n\n{s.table()}")
         return write_out(s, out, sweep_formats)
+    a = RooflineAnalyzer(built, sample, named_peaks(names[0], of))
+    if recipe: how |= run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
     how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
-    found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
-    _print_estimate(found, view, f'{Path(model).stem} under the roof of {names[0]}', html, out)
-
-# %% ../nbs/cli.ipynb #e57a1111
-def _estimate_step(model, name, dtype, recipe, view, html, out, mesh, links, input, **options):
-    meta = 'meta' if '.json' in model else None
-    built, sample, *made = load_parts(model, input or (), device=meta, **options)
-    sample, peaks = with_labels(built, sample), named_peaks(name, dtype or model_dtype(built))
-    what = forward_text(model, sample, True)
-    how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
-    how |= dict(dtype=dtype, mesh=mesh_pairs(mesh), links=link_pairs(links))
-    found = run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how)
-    _print_estimate(found, view, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
+    found = run_model_code(what, a.estimate_step if recipe else a.estimate, **how)
+    title = f"{'A training step of '*bool(recipe)}{Path(model).stem} under the roof of {names[0]}"
+    _print_estimate(found, view, title, html, out)
 
 # %% ../nbs/cli.ipynb #14879df2
 def _check_over(names, mesh, over, asked, out):
@@ -318,15 +306,13 @@ def estimate(
     shown, recipe = dict(view=view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
     options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts, mesh=mesh, links=links)
     mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
-    if recipe:
-        check_unused('beside --train', weights=weights, **mine)
-        return _estimate_step(model, names[0], dtype, recipe, **shown, **options)
-    if is_language(model):
+    if recipe: check_unused('beside --train', weights=weights, **mine)
+    elif is_language(model):
         _check_language(mesh, asked, out, size=size, input=input, tokens=tokens, counts=counts)
         kw = _of_language(batch, context, prompt, weights, cache)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **kw, mesh=mesh, **over)
-    check_unused(f'to {model}, no config of a language model', **mine)
-    _estimate_model(model, names, dtype, weights, **shown, **options)
+    else: check_unused(f'to {model}, no config of a language model', **mine)
+    _estimate_model(model, names, dtype, weights, recipe, **shown, **options)
 
 # %% ../nbs/cli.ipynb #7b58f2af
 def _print_kernels(kernels, top):

@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['libraries', 'model_sources', 'sample_dims', 'ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code',
-           'Library', 'library_of', 'own_object', 'model_builder', 'build_parts', 'build_with_sample', 'build_model',
-           'parse_shape', 'parse_input', 'parse_inputs', 'class_of', 'Source', 'source_of', 'check_model', 'with_size',
-           'load_parts', 'load_model', 'is_language', 'Input', 'id_range', 'drawn', 'sample_of', 'example_sample',
-           'timm_sample', 'config_inputs', 'config_sample']
+           'Library', 'library_of', 'own_object', 'build_parts', 'parse_shape', 'parse_input', 'parse_inputs',
+           'class_of', 'Source', 'source_of', 'check_model', 'with_size', 'load_parts', 'load_model', 'is_language',
+           'Input', 'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
 
 # %% ../nbs/models.ipynb #d41f0a03
 import difflib, importlib.util, inspect, sys, sysconfig, traceback
@@ -20,9 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 import torch
 from torch import nn
+from .architectures import load_config
 from .codec import check_kind
 from .core import as_text, first_line, held, model_dtype, resolve_dtype, so_many, tensors
 from .core import to_dtype
+from .packages import known_sample, load_file
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range
 from .samples import resized, sample_of, timm_sample
 from .state import own_error
@@ -177,15 +178,6 @@ def own_object(
         near = _near(attribute, dir(module))
         raise ValueError(f"{name!r} can't be loaded: {where} has no {attribute!r}{near}") from e
 
-# %% ../nbs/models.ipynb #7136bc7e
-def model_builder(
-    name:str # `resnet18`, `timm:resnet50`, `package.module:function`, `path/to/file.py:function`
-): # a function that returns the model; what one's own name stands for
-    "The function that builds the model called `name`"
-    library, colon, short = name.partition(':')
-    if not colon: return _library_builder(library_of(name), name)
-    return _library_builder(library, short) if library in libraries else own_object(name)
-
 # %% ../nbs/models.ipynb #6db8fec5
 def _arguments(builder):
     "The arguments of a function that can do without all of them"
@@ -220,15 +212,6 @@ def build_parts(
         "a loss stands there, a function of the output")
     if isinstance(model, nn.Module): return model, sample, *more
     raise ValueError(f"{name} returned {type(made).__name__}: neither a torch.nn.Module nor `model, sample`")
-
-# %% ../nbs/models.ipynb #3ba8b1ec
-def build_with_sample(builder, name:str|None=None)->tuple: # as `build_parts`; model; sample, or `None`
-    "A model, with the sample that its function returns beside it"
-    return build_parts(builder, name)[:2]
-
-def build_model(builder)->nn.Module: # as `build_parts`
-    "The model that `builder` makes"
-    return build_parts(builder)[0]
 
 # %% ../nbs/models.ipynb #3f641dae
 def parse_shape(
@@ -308,7 +291,6 @@ def _config_path(name):
 
 def _config_model(name, device=None):
     "The model of `config.json` or `config.json:Class`"
-    from fasterbench.architectures import load_config
     if not Path(_config_path(name)[0]).is_file(): raise ValueError(f"{_config_path(name)[0]!r}: there is no such file")
     if not find_spec('transformers'):
         raise ValueError(f"{name!r} is a config of transformers, which is not installed: "
@@ -329,10 +311,10 @@ class Source(NamedTuple):
 # %% ../nbs/models.ipynb #48b6d648
 def _from_torchvision(name, device):
     builder = _library_builder('torchvision', name)
-    return build_model(builder), lambda **kw: example_sample(builder, **kw)
+    return build_parts(builder)[0], lambda **kw: example_sample(builder, **kw)
 
 def _from_timm(name, device):
-    model = build_model(_library_builder('timm', name))
+    model, _ = build_parts(_library_builder('timm', name))
     return model, lambda **kw: timm_sample(model, **kw)
 
 def _from_config(name, device):
@@ -344,7 +326,6 @@ def _from_code(name, device):
     with _beside(name.rpartition(':')[0]): return build_parts(own_object(name), name)
 
 def _from_file(name, device, counts=None):
-    from fasterbench.packages import known_sample, load_file
     model = load_file(name, counts)
     return model, None if known_sample(model) is None else lambda **kw: known_sample(model, **kw)
 
@@ -466,7 +447,6 @@ def is_language(
 )->bool:
     "Is `name` the config of a language model that writes one token after the other?"
     if source_of(name)[0]!='config': return False
-    from fasterbench.architectures import load_config
     path, cls = _config_path(name)
     config = load_config(path)
     auto = import_module('transformers').AutoModelForCausalLM

@@ -128,11 +128,12 @@ def one_with_several(
     raise ValueError(f"one of {options} has several values, as in --batch 1,2,4; here {here}")
 
 # %% ../nbs/several.ipynb #bc599fc8
-varying = dict(batch=sweep_batch, size=sweep_resolution, tokens=sweep_length) # option → function that varies it
+# Option → function that varies it
+varying = dict(batch=sweep_batch, size=sweep_resolution, tokens=sweep_length, dtype=sweep_dtype)
 
 def check_shape(
     sample, # of a call
-    option:str, # of `varying`
+    option:str, # of `sample_dims`
     value:int, # with which the sample was made
 ):
     "Refuse a sample in which the value is not where it is varied"
@@ -158,15 +159,10 @@ def loaded(
     return built, sample, *made
 
 # %% ../nbs/several.ipynb #b0723cff
-def _runs(vary, values, per, **options):
-    "A function of a model and a sample that gives a sweep"
-    if vary=='dtype': return lambda model, sample: sweep_dtype(model, sample, values, per=per, **options)
-    return lambda model, sample: varying[vary](model, sample, values, **options)
-
-def _found(what, run, built, sample):
+def _found(what, run, *args, **options):
     "What a run gives; where a value fails, what was found before it is printed"
     try:
-        with contained(what): return run(built, sample)
+        with contained(what): return run(*args, **options)
     except SweepError as e:
         if e.sweep: e.sweep.summary()
         raise
@@ -217,8 +213,9 @@ def _swept(model, input, vary, values, recipe, how, paper, peaks, train):
     meta = 'meta' if paper and '.json' in model else None
     built, sample, *made = loaded(model, input, vary, None if paper else one, meta, **shapes)
     if recipe: sample, how = with_labels(built, sample), _training(built, recipe._replace(made=made), how)
-    run = _runs(vary, values[vary], values['batch'] and values['batch'][0], peaks=peaks, **how)
-    return _found(f"{forward_text(model, sample, train)}, at several values of {vary}", run, built, sample)
+    if vary=='dtype': how = how | dict(per=values['batch'] and values['batch'][0])
+    what = f"{forward_text(model, sample, train)}, at several values of {vary}"
+    return _found(what, varying[vary], built, sample, values[vary], peaks=peaks, **how)
 
 # %% ../nbs/several.ipynb #7e9a37b1
 def sweep_command(
