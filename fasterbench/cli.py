@@ -25,12 +25,11 @@ from .mesh_steps import MeshRun, run_lines
 from .models import ModelError, check_model, is_language, load_parts, run_model_code
 from .ncu_files import by_kernel, read_ncu
 from .ncu import kernel_rows, kernel_table, ncu_command
-from .options import View, announce, check_counts, check_targets, check_threads, check_unused
-from .options import check_view, either, floating, forward_text, grouped, input_option, link_pairs
-from .options import mesh_pairs, named_peaks, roofs, with_shared
+from .options import View, announce, check_counts, check_recipe, check_targets, check_threads, check_unused
+from .options import check_view, divided_step, either, floating, forward_text, grouped, input_option
+from .options import link_pairs, mesh_pairs, named_peaks, roofs, with_labels, with_shared
 from .packages import Package
 from .plans import plan_lines, plan_named
-from .recipe import check_recipe, divided_step, with_labels
 from .roof import peaks_json
 from .roofline import RooflineAnalyzer
 from .peaks import measure_peaks

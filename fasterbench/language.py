@@ -231,12 +231,12 @@ def by_kind(
     return sorted((joined(k[0], rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
 
 # %% ../nbs/analysis/language.ipynb #f7a41d33
+_fits = {True: 'yes', False: 'no', None: '–'}
 _phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',
     '% of the time\nmemory bound', 'time\nat the roof', 'tokens/s\nat the roof']
 
 def _phase_cells(name, p, flops, rows, seconds):
-    fits = {True: 'yes', False: 'no', None: '–'}[p.fits]
-    sizes = [f'{p.tokens:,}', si(flops, 'FLOP'), si(p.bytes_moved, 'B'), si(p.cache_bytes, 'B'), fits]
+    sizes = [f'{p.tokens:,}', si(flops, 'FLOP'), si(p.bytes_moved, 'B'), si(p.cache_bytes, 'B'), _fits[p.fits]]
     rates = [plain(flops/p.bytes_moved), f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
     return [name, *sizes, *rates]
 
@@ -354,8 +354,7 @@ def _check_shares(batch, layout, microbatches):
 def _kept_by(stage, layout, size):
     "Bytes of weights that a rank keeps, of a layer, and of what is outside of the layers"
     kept, layer = stage.kept(size)
-    layers = len(stage.model.get_submodule(stage.at))
-    rest = max(0., kept - layers*layer)   # where layers differ, all are taken for the largest
+    rest = max(0., kept - len(stage.model.get_submodule(stage.at))*layer)   # all layers are taken for the largest
     return kept/layout.fsdp + max(layer, rest)*(1 - 1/layout.fsdp), layer, rest
 
 # %% ../nbs/analysis/language.ipynb #49d60020
@@ -432,11 +431,10 @@ def unfit_ranks(
 _heads = 'phase stages ranks FLOPs bytes weights cache fits arithmetic memory'.split() + ['at the\nroof']
 
 def _work_cells(p, w, groups):
-    fits = {True: 'yes', False: 'no', None: '–'}[w.phase.fits]
     sizes = [si(w.phase.flops, 'FLOP')] + [si(o, 'B') for o in (w.phase.bytes_moved, w.kept_bytes, w.phase.cache_bytes)]
     times = [si(o, 's') for o in (w.compute_s, w.memory_s, w.roof_s)]
     exchange = [si(w.link_times[g], 's') if g in w.link_times else '–' for g in groups]
-    return [p.name, ', '.join(_runs(w.stages)), f'{w.ranks:,}', *sizes, fits, *times, *exchange]
+    return [p.name, ', '.join(_runs(w.stages)), f'{w.ranks:,}', *sizes, _fits[w.phase.fits], *times, *exchange]
 
 def mesh_table(
     e:MeshEstimate,

@@ -17,14 +17,13 @@ import torch
 from .core import any_console, as_text, is_number, resolve_device, tensors, write_file
 from .differences import comparison_formats, ordered_pairs
 from .crossings import Crossings
-from .models import check_model, contained, load_parts, sample_dims, source_of, model_sources
-from .options import View, announce, check_counts, check_targets, check_threads, check_unused, check_view
-from .options import either, floating, forward_text, grouped, grouping, input_option, named_peaks, out_option
-from .options import roofs
-from .recipe import check_recipe, with_labels
+from .models import check_model, contained, load_parts, model_sources, source_of
+from .options import View, announce, check_counts, check_recipe, check_targets, check_threads, check_unused
+from .options import check_view, either, floating, forward_text, grouped, grouping, input_option, named_peaks
+from .options import out_option, roofs, with_labels
 from .results import Comparison, Roofline
 from .grouping import group_key
-from .samples import resized
+from .samples import resized, sample_dims
 from .settings import num_threads
 from .subject import check_machine
 from .sweep import SweepError, sweep_batch, sweep_dtype, sweep_length, sweep_resolution

@@ -21,7 +21,7 @@ from .roof import HardwarePeaks, arithmetic_dtype, dtype_name, named_dtype, peak
 from .results import Roofline
 from .roofline import RooflineAnalyzer
 from .rows import main_dtype, under_roof
-from .samples import resized, sized
+from .samples import resized, sample_dims, sized
 from .settings import tf32_allowed
 from .subject import measured_peaks, paper_request
 from .swept import Sweep
@@ -204,6 +204,13 @@ def sweep(
     return swept(values, one, finished, name=name, per=_counter(name, per), items=items, unit=unit)
 
 # %% ../nbs/analysis/sweep.ipynb #a3728aa7
+def _along(option, model, sample, values, options, **about):
+    "A model at sizes of the dimensions that an option says; `about` holds unless the options say something else"
+    dims, _ = sample_dims[option]
+    return sweep(model, lambda n: resized(sample, dict.fromkeys(dims, n)), values, **about | options)
+
+def _batch(sample, option): return sized(sample, sample_dims[option][1]).shape[0] # samples
+
 def sweep_batch(
     model:nn.Module,
     sample, # of a forward, in any batch: its tensors are repeated or trimmed
@@ -211,11 +218,9 @@ def sweep_batch(
     **options # of `sweep`
 )->Sweep:
     "A model at sizes of the batch: dimension 0 of every tensor whose size there is that of the first one"
-    return sweep(model, lambda n: resized(sample, {0: n}), values, **options)
+    return _along('batch', model, sample, values, options)
 
 # %% ../nbs/analysis/sweep.ipynb #d7c9f0d0
-def _batch(sample, dims): return sized(sample, dims).shape[0]
-
 def sweep_resolution(
     model:nn.Module,
     sample, # of a forward: images, of any resolution
@@ -223,8 +228,8 @@ def sweep_resolution(
     **options # of `sweep`
 )->Sweep:
     "A model at sizes of square images, the last two dimensions"
-    asked = dict(name='resolution', unit='pixels a side', per=_batch(sample, (2, 3))) | options
-    return sweep(model, lambda n: resized(sample, {-2: n, -1: n}), values, **asked)
+    about = dict(name='resolution', unit='pixels a side', per=_batch(sample, 'size'))
+    return _along('size', model, sample, values, options, **about)
 
 # %% ../nbs/analysis/sweep.ipynb #ce387f12
 def sweep_length(
@@ -234,9 +239,9 @@ def sweep_length(
     **options # of `sweep`
 )->Sweep:
     "A model at lengths of sequences, dimension 1"
-    batch = _batch(sample, (0, 1))
-    asked = dict(name='length', unit='tokens', per=lambda n: batch*n, items='tokens') | options
-    return sweep(model, lambda n: resized(sample, {1: n}), values, **asked)
+    batch = _batch(sample, 'tokens')
+    about = dict(name='length', unit='tokens', per=lambda n: batch*n, items='tokens')
+    return _along('tokens', model, sample, values, options, **about)
 
 # %% ../nbs/analysis/sweep.ipynb #930fd0fb
 def sweep_dtype(
