@@ -17,24 +17,27 @@ from . import __version__
 from .core import DeviceError, any_console, as_text, call_args, device_name, model_device, model_dtype
 from .core import resolve_device, resolve_dtype, write_file, check_count
 from .files import formats
+from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
+from .language import unfit_ranks
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
-from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code
+from .mesh_steps import MeshRun, run_lines
+from .models import ModelError, check_model, is_language, load_parts, run_model_code
 from .ncu_files import by_kernel, read_ncu
 from .ncu import kernel_rows, kernel_table, ncu_command
-from .options import announce, check_counts, check_out, check_targets, check_threads, check_unused
-from .options import check_view, either, floating, forward_text, grouped, grouping, input_option, link_pairs
-from .options import mesh_pairs, named_peaks, out_option, peaks_writers, result_writers, roofs, write_out
+from .options import View, announce, check_counts, check_recipe, check_targets, check_threads, check_unused
+from .options import check_view, divided_step, either, floating, forward_text, grouped, input_option
+from .options import link_pairs, mesh_pairs, named_peaks, roofs, with_labels, with_shared
 from .packages import Package
 from .plans import plan_lines, plan_named
-from .recipe import check_recipe, divided_step, with_labels
 from .roof import peaks_json
 from .roofline import RooflineAnalyzer
 from .peaks import measure_peaks
 from .settings import num_threads
-from .several import compare, print_figure, print_peaks, print_result, show, sweep_command, sweep_writers
+from .several import check_out, compare, peaks_outputs, print_figure, print_peaks, print_result, result_out
+from .several import show, sweep_command, write_out
 from .sweep import SweepError, estimates
-from .swept import Sweep
+from .swept import Sweep, sweep_formats
 from .tables import terminal_width
 
 # %% ../nbs/cli.ipynb #0b0b710c
@@ -48,19 +51,15 @@ def _named(rows, plan):
 # %% ../nbs/cli.ipynb #c3d20003
 def _trained(name, model, sample, recipe, peaks, device, divide, **how):
     "The profile of training steps of a model"
-    sample, what = with_labels(model, sample), forward_text(name, model, sample, True)
+    sample, what = with_labels(model, sample), forward_text(name, sample, True)
     model, made = run_model_code(what, divided_step, recipe, model.to(device), sample, device, divide)
     return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile_step, **made, device=device, **how)
 
 def _profiled(name, model, sample, peaks, divide, **how):
     "The profile of forwards of a model"
-    what = forward_text(name, model, sample)
+    what = forward_text(name, sample)
     if divide: model = divide(model)
     return run_model_code(what, RooflineAnalyzer(model, sample, peaks).profile, **how)
-
-def _among(plan): return f', {plan} on {launched()} ranks' if plan else ''
-
-_out = out_option(formats)
 
 # %% ../nbs/cli.ipynb #27e7a21c
 def _batch_of(sample):
@@ -103,24 +102,18 @@ def _compile(name, model):
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
-    # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
-    model:str,
-    device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
+    model, device=None,
     dtype:str=None, # of parameters and input (default: as the model is made; float32 for a model by its name)
     batch:int=None, # samples in the input (default: 1, or as in one's own sample)
     size:int=None, # pixels a side (default: as in the published weights, the config or one's own sample)
     tokens:int=None, # of a sequence (default: 128, or as many as there are positions, or as in one's own sample)
-    input:input_option=None,
-    counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
+    input:input_option=None, counts=None,
     warmup:int=5, # forwards, or steps, before the timed ones
     steps:int=20, # timed forwards, or steps
     compile:store_true=False, # compile the model with torch.compile: one row for all of it
     kernels:store_true=False, # the same, with a row for each of Inductor's kernels
     train:store_true=False, # measure training steps: forward, loss, backward and the optimizer's step
-    loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
-    optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
-    lr:float=None, # its learning rate (default: its own)
-    clip:float=None, # the norm that gradients are clipped to (default: they are not)
+    loss=None, optimizer=None, lr=None, clip=None,
     top:int=20, # rows to print
     sort:str='time', # order: as in the model, or a column: time, over, roof, flops, name, …
     # rows that belong together as one: block, type, bound, dtype, roof, phase, module, or the first N parts of names
@@ -128,17 +121,16 @@ def roofline(
     columns:str=None, # to print, such as name,time_s,bound (default: by the kind of result)
     isolate:store_true=False, # time each layer by itself, too
     parallel:str=None, # how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp
-    threads:int=None, # of the CPU (default: as torch finds)
+    threads=None,
     # a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)
     peaks:str=None,
-    html:str=None, # write the plot to this file, as a page of its own
-    out:_out=None,
+    html=None, out:result_out=None,
 ):
     "Measure where each layer of a model stands under the roof of this machine"
     _check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
-    dtype, device = floating(dtype), own_device(device)
+    dtype, device, view = floating(dtype), own_device(device), View(top, sort, by, columns)
     if own_rank()==0: check_targets([peaks, counts], html=html, out=out)
-    check_out(out); check_threads(threads); check_view(sort, by, top, columns, train)
+    check_out(out); check_threads(threads); check_view(view, train)
     check_counts(0, warmup=warmup); check_counts(1, steps=steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels)
@@ -151,8 +143,8 @@ def roofline(
         how, divide = dict(device=device, warmup=warmup, steps=steps), _divider(model, built, sample, parallel, device)
         if recipe: rows = _trained(model, built, sample, recipe._replace(made=made), given, divide=divide, **how)
         else: rows = _profiled(model, built, sample, given, divide, **how, isolate=isolate, kernels=kernels)
-    title = f'{model} on {device_name(device)}{_among(parallel)}'
-    if own_rank()==0: print_result(_named(rows, parallel), top, sort, by, columns, title, html, out, _staged(parallel))
+    title = f'{model} on {device_name(device)}' + (f', {parallel} on {launched()} ranks' if parallel else '')
+    if own_rank()==0: print_result(_named(rows, parallel), view, title, html, out, _staged(parallel))
 
 # %% ../nbs/cli.ipynb #075d672e
 def _peaks_and_links(device, **asked):
@@ -165,18 +157,17 @@ def _peaks_and_links(device, **asked):
 
 # %% ../nbs/cli.ipynb #3d8dc117
 def peaks(
-    device:str=None, # cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)
+    device=None,
     dtype:str='float32', # of the arithmetic; several with commas between, or all
     hierarchy:store_true=False, # measure the caches too
-    threads:int=None, # of the CPU (default: as torch finds)
+    threads=None,
     allow_tf32:store_true=False, # let float32 products run in TF32
     links:store_true=False, # measure the links between the processes that torchrun started, too
     save:str=None, # write everything to this file, in JSON
-    html:str=None, # write the plot to this file, as a page of its own
-    out:_out=None,
+    html=None, out:result_out=None,
 ):
     "Measure what this machine can do: arithmetic and bandwidth"
-    check_threads(threads); check_targets(save=save, html=html, out=out); check_out(out, peaks_writers)
+    check_threads(threads); check_targets(save=save, html=html, out=out); check_out(out, peaks_outputs)
     device, dtypes = own_device(device) if links else resolve_device(device), dtype.split(',')
     if device.type!='cuda': check_unused(f'on {device}', allow_tf32=allow_tf32)
     asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)
@@ -193,83 +184,71 @@ def _format(text):
     except (TypeError, ValueError): return text
 
 # %% ../nbs/cli.ipynb #788d84d8
-def _language_rows(model, peaks, dtype, top, sort, by, columns, **kw):
-    "Print what is estimated for a language model; a step of decoding"
-    from fasterbench.language import by_kind, estimate_language, phase_table, unfit_lines
-    e = estimate_language(model, peaks, dtype=dtype, **kw)
-    kinds = e.decode.rows.like(by_kind(e.decode.rows)) if by is None else grouped(e.decode.rows, by)
-    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}, "
-        f"under the roof of {as_text(peaks.device_name or peaks.device)}")
-    print(*unfit_lines(e), peaks, sep='\n')
-    kind = 'by kind of layer' if by is None else f'by {by}'
-    print(f'\n{phase_table(e)}\n\ndecode, {kind}\n{kinds.table(top, sort, columns=columns)}')
-    return kinds if by is None else e.decode.rows
+def _language_head(e, unfit, over=', '):
+    "What was estimated of a language model, and what does not fit"
+    print(f"{_of_language_model(e, f'{e.params/1e9:.2f} billion parameters, ')}{over}"
+        f"under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
+    print(*unfit, e.peaks, sep='\n')
 
-def _settings(e):
+def _of_language_model(e, params=''):
     dtype = str(e.dtype).removeprefix('torch.')
-    return f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, estimated, {dtype}"
+    return (f"{e.name}, {params}{e.weight_bytes/1e9:.1f} GB; "
+        f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, estimated, {dtype}")
 
-# %% ../nbs/cli.ipynb #80b362d4
-def _language_mesh(model, name, dtype, **kw):
-    "Print what is estimated for a language model on many devices"
-    from fasterbench.language import estimate_language
-    from fasterbench.meshes import mesh_lines, mesh_table, unfit_ranks
-    e = estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw)
-    print(f"{e.name}, {e.params/1e9:.2f} billion parameters, {e.weight_bytes/1e9:.1f} GB; {_settings(e)}; "
-        f"{e.layout}, each under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
-    print(*unfit_ranks(e), e.peaks, sep='\n')
-    print('', mesh_table(e), '', *mesh_lines(e), sep='\n')
+def _language_rows(e, view):
+    "Print what is estimated for a language model; a step of decoding"
+    rows = e.decode.rows
+    kinds = rows.like(by_kind(rows)) if view.by is None else grouped(rows, view.by)
+    _language_head(e, unfit_lines(e))
+    kind = 'by kind of layer' if view.by is None else f'by {view.by}'
+    print(f'\n{phase_table(e)}\n\ndecode, {kind}\n{kinds.table(view.top, view.sort, columns=view.columns)}')
+    return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
-def _language_devices(model, names, dtype, out, **kw):
+def _language_devices(found, names, out):
     "Both phases of a language model, a line for each device; files hold decoding"
-    from fasterbench.language import estimate_language
-    found = [estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw) for name in names]
-    print(f'{found[0].name}, {found[0].weight_bytes/1e9:.1f} GB; {_settings(found[0])}')
-    phases = {k: [getattr(e, k) for e in found] for k in ('prefill', 'decode')}
-    for k,ps in phases.items():
+    print(_of_language_model(found[0]))
+    for k in ('prefill', 'decode'):
+        ps = [getattr(e, k) for e in found]
         s = Sweep([p.rows for p in ps], names, 'device', [p.tokens for p in ps], 'tokens')
         print(f'\n{k}\n\n{s.table(width=terminal_width())}')
-    write_out(s, out, sweep_writers)
+    write_out(s, out, sweep_formats)
 
-def _estimate_language(model, names, dtype, top, sort, by, columns, html, out, mesh, links, microbatches, **kw):
+def _estimate_language(model, names, dtype, view, html, out, mesh, links, microbatches, **kw):
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
-    if mesh is not None:
-        over = dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
-        return _language_mesh(model, names[0], dtype, **kw, **over)
-    if names[1:]: return _language_devices(model, names, dtype, out, **kw)
-    rows = _language_rows(model, named_peaks(names[0], dtype), dtype, top, sort, by, columns, **kw)
-    print_figure(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
+    kw |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links), microbatches=microbatches)
+    found = [estimate_language(model, named_peaks(name, dtype), dtype=dtype, **kw) for name in names]
+    if names[1:]: return _language_devices(found, names, out)
+    if mesh is None:
+        title = f'{Path(model).stem} under the roof of {names[0]}'
+        return print_figure(_language_rows(found[0], view), view.by, title, html, out)
+    _language_head(found[0], unfit_ranks(found[0]), f'; {found[0].layout}, each ')
+    print('', mesh_table(found[0]), '', *mesh_lines(found[0]), sep='\n')
+
+# %% ../nbs/cli.ipynb #63c9571d
+def _print_estimate(found, view, title, html, out):
+    "Print rows, or those of a rank of a mesh and what is said of all, and write them to files"
+    rows, said = (found.rows, run_lines(found)) if isinstance(found, MeshRun) else (found, [])
+    rows.summary(*view.shown())
+    for line in said: print(line)
+    print_figure(rows, view.by, title, html, out)
 
 # %% ../nbs/cli.ipynb #a231befa
-def _estimate_model(model, names, dtype, weights, top, sort, by, columns, html, out, mesh, links, input, **options):
-    meta = 'meta' if '.json' in model else None
-    built, sample = load_model(model, input or (), device=meta, **options)
-    what, how = forward_text(model, built, sample), dict(dtype=dtype, weights=_format(weights))
-    roof_dtype = dtype or model_dtype(built)
+def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh, links, input, **options):
+    built, sample, *made = load_parts(model, input or (), device='meta' if '.json' in model else None, **options)
+    if recipe: sample = with_labels(built, sample)
+    what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
+    if not recipe: how['weights'] = _format(weights)
     if names[1:]:
         s = run_model_code(what, estimates, built, sample, names, per=options['batch'], **how)
-        print(f"{model} estimated, {str(roof_dtype).removeprefix('torch.')}\n\n{s.table()}")
-        return write_out(s, out, sweep_writers)
+        print(f"{model} estimated, {str(of).removeprefix('torch.')}\n\n{s.table()}")
+        return write_out(s, out, sweep_formats)
+    a = RooflineAnalyzer(built, sample, named_peaks(names[0], of))
+    if recipe: how |= run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
     how |= dict(mesh=mesh_pairs(mesh), links=link_pairs(links))
-    found = run_model_code(what, RooflineAnalyzer(built, sample, named_peaks(names[0], roof_dtype)).estimate, **how)
-    rows, said = _of_rank(found)
-    rows.summary(top, sort, grouping(by), columns)
-    for line in said: print(line)
-    print_figure(rows, by, f'{Path(model).stem} under the roof of {names[0]}', html, out)
-
-# %% ../nbs/cli.ipynb #e57a1111
-def _estimate_step(model, name, dtype, recipe, top, sort, by, columns, html, out, mesh, links, input, **options):
-    meta = 'meta' if '.json' in model else None
-    built, sample, *made = load_parts(model, input or (), device=meta, **options)
-    sample, peaks = with_labels(built, sample), named_peaks(name, dtype or model_dtype(built))
-    what = forward_text(model, built, sample, True)
-    how = run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))
-    how |= dict(dtype=dtype, mesh=mesh_pairs(mesh), links=link_pairs(links))
-    rows, said = _of_rank(run_model_code(what, RooflineAnalyzer(built, sample, peaks).estimate_step, **how))
-    rows.summary(top, sort, grouping(by), columns)
-    for line in said: print(line)
-    print_figure(rows, by, f'A training step of {Path(model).stem} under the roof of {name}', html, out)
+    found = run_model_code(what, a.estimate_step if recipe else a.estimate, **how)
+    title = f"{'A training step of '*bool(recipe)}{Path(model).stem} under the roof of {names[0]}"
+    _print_estimate(found, view, title, html, out)
 
 # %% ../nbs/cli.ipynb #14879df2
 def _check_over(names, mesh, over, asked, out):
@@ -277,7 +256,7 @@ def _check_over(names, mesh, over, asked, out):
     if mesh is None: check_unused('without --mesh', **over)
     mesh_pairs(mesh); link_pairs(over['links'])
     if names[1:]: check_unused(f'to {len(names)} devices', **asked, mesh=mesh)
-    check_out(out, sweep_writers if names[1:] else result_writers)
+    check_out(out, sweep_formats if names[1:] else formats)
 
 def _of_language(batch, context, prompt, weights, cache):
     "What is asked of a language model"
@@ -289,15 +268,9 @@ def _check_language(mesh, asked, out, **options):
     check_unused('to a language model', **options)
     if mesh is not None: check_unused('beside --mesh of a language model', **asked, out=out)
 
-def _of_rank(result):
-    "The rows of a rank, and what is said of a mesh; of one device its rows"
-    from fasterbench.mesh_steps import MeshRun, run_lines
-    return (result.rows, run_lines(result)) if isinstance(result, MeshRun) else (result, [])
-
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
-    # resnet18, timm:resnet50, config.json, model.pt2, package.module:function or file.py:function
-    model:str,
+    model,
     # whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`; several with commas
     peaks:str=None,
     dtype:str=None, # of parameters and arithmetic (default: bf16 for a language model, else as the model is made)
@@ -306,8 +279,7 @@ def estimate(
     size:int=None, # pixels a side (default: as in the published weights, the config or one's own sample)
     # of a sequence, for no language model (default: 128, or as many as there are positions, or as in one's own sample)
     tokens:int=None,
-    input:input_option=None,
-    counts:str=None, # of an AOTInductor package: the exported program that it was made from, program.pt2
+    input:input_option=None, counts=None,
     prompt:int=None, # tokens of a sequence in prefill (default: context)
     context:int=None, # tokens of a sequence in the cache, while decoding (default: 4096)
     cache:str=None, # format of the cache, such as int8 (default: dtype)
@@ -315,36 +287,30 @@ def estimate(
     links:str=None, # over what they exchange data, such as tp=NVLink,dp=400G, or byte/s (default: the device's own)
     microbatches:int=None, # that go through the stages of a pipeline one after the other (default: 1)
     train:store_true=False, # estimate a training step: forward, loss, backward and the optimizer's step
-    loss:str=None, # function of the output that gives a scalar, file.py:function (default: by the model's kind)
-    optimizer:str=None, # adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)
-    lr:float=None, # its learning rate (default: its own)
-    clip:float=None, # the norm that gradients are clipped to (default: they are not)
+    loss=None, optimizer=None, lr=None, clip=None,
     top:int=None, # rows to print (default: 12)
     sort:str=None, # order: as in the model, or a column: time, flops, name, … (default: time)
     by:str=None, # rows that belong together as one: block, type, bound, dtype, roof, or the first N parts of names
     columns:str=None, # to print, such as name,roof_time_s,bound (default: by the kind of result)
-    html:str=None, # write the plot to this file, as a page of its own
-    out:_out=None,
+    html=None, out:result_out=None,
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
     check_model(model); over = dict(links=links, microbatches=microbatches)
     asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
-    view = dict(sort=either(sort, 'time'), by=by, top=either(top, 12), columns=columns)
-    check_view(**view, train=train); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
+    view = View(either(top, 12), either(sort, 'time'), by, columns)
+    check_view(view, train); check_targets([*(peaks or '').split(','), model, counts], html=html, out=out)
     names, dtype = roofs(peaks), floating(dtype)
     _check_over(names, mesh, over, asked, out)
-    shown, recipe = dict(view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
+    shown, recipe = dict(view=view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
     options = dict(input=input, batch=batch, size=size, tokens=tokens, counts=counts, mesh=mesh, links=links)
     mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
-    if recipe:
-        check_unused('beside --train', weights=weights, **mine)
-        return _estimate_step(model, names[0], dtype, recipe, **shown, **options)
-    if is_language(model):
+    if recipe: check_unused('beside --train', weights=weights, **mine)
+    elif is_language(model):
         _check_language(mesh, asked, out, size=size, input=input, tokens=tokens, counts=counts)
         kw = _of_language(batch, context, prompt, weights, cache)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **kw, mesh=mesh, **over)
-    check_unused(f'to {model}, no config of a language model', **mine)
-    _estimate_model(model, names, dtype, weights, **shown, **options)
+    else: check_unused(f'to {model}, no config of a language model', **mine)
+    _estimate_model(model, names, dtype, weights, recipe, **shown, **options)
 
 # %% ../nbs/cli.ipynb #7b58f2af
 def _print_kernels(kernels, top):
@@ -366,8 +332,7 @@ def ncu(
     dtype:str=None, # of that roof (default: float32)
     launches:store_true=False, # a line for each launch, not for each kernel
     top:int=None, # kernels to print (default: 20)
-    html:str=None, # write the plot to this file, as a page of its own
-    out:_out=None,
+    html=None, out:result_out=None,
     collect:store_true=False, # FILE is a program: print the ncu command line that collects what this reads
 ):
     "Read Nsight Compute's speed of light, and draw kernels whose FLOPs were counted"
@@ -398,7 +363,7 @@ def make_parser()->argparse.ArgumentParser:
     p.add_argument('--version', action='version', version=f'fasterbench {__version__}')
     sub = p.add_subparsers(dest='command', metavar='command', required=True)
     for name,f in commands.items():
-        own = anno_parser(f, f'fasterbench {name}')
+        own = anno_parser(with_shared(f), f'fasterbench {name}')
         own.add_argument('--traceback', action='store_true', help="show where in the code an error was raised")
         described = dict(help=f.__doc__, description=f.__doc__, formatter_class=own.formatter_class)
         sub.add_parser(name, parents=[own], add_help=False, **described)

@@ -28,7 +28,7 @@ from .collectives import own_params, process_group_name
 from .program import check_sample
 from .system import usable_cpus
 from .traffic import covered_bytes
-from .rendezvous import rendezvous
+from .launch import rendezvous
 from .results import Roofline
 from .exchanges import boot_id, offsets, waited, waits
 

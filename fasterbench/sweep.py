@@ -4,18 +4,17 @@
 
 # %% auto #0
 __all__ = ['circumstance', 'Sharing', 'in_dtype', 'under', 'in_main', 'of_training', 'Profiles', 'SweepError', 'check_values',
-           'swept', 'estimated', 'sweep', 'resized', 'sweep_batch', 'sweep_resolution', 'sweep_length', 'sweep_dtype',
+           'swept', 'estimated', 'sweep', 'sweep_batch', 'sweep_resolution', 'sweep_length', 'sweep_dtype',
            'device_text', 'estimates', 'Sweep']
 
 # %% ../nbs/analysis/sweep.ipynb #1cf432b1
-import copy
+import copy, torch
 from collections.abc import Callable
 from dataclasses import replace
 from traceback import walk_tb
-import torch
 from torch import nn
-from .core import first_line, is_strided, mapped, model_dtype, progress, resolve_dtype, tensors, to_dtype
-from .core import value_text, measurable, arithmetic_dtype, dtype_name, named_dtype, check_count
+from .core import first_line, model_dtype, progress, resolve_dtype, to_dtype, value_text, measurable
+from .core import arithmetic_dtype, dtype_name, named_dtype, check_count
 from .costs import warn_unknown
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline
@@ -24,6 +23,7 @@ from .rows import main_dtype, under_roof
 from .settings import tf32_allowed
 from .subject import measured_peaks, paper_request
 from .swept import Sweep
+from .samples import resized, sample_dims, sized
 
 # %% ../nbs/analysis/sweep.ipynb #e1b17dda
 _all_ = ['Sweep']
@@ -201,34 +201,14 @@ def sweep(
     def one(value): return run(_at(model, value), _at(sample, value))
     return swept(values, one, finished, name=name, per=_counter(name, per), items=items, unit=unit)
 
-# %% ../nbs/analysis/sweep.ipynb #4fdd813e
-def _reference(sample, dims):
-    "The first tensor that has the dimensions"
-    least = max(d + 1 if d>=0 else -d for d in dims)
-    for t in tensors(sample):
-        if is_strided(t) and t.dim()>=least: return t
-    raise ValueError(f"the sample holds no tensor with {least} dimensions")
-
-def _repeated(t, dim, size):
-    return t.index_select(dim, torch.arange(size, device=t.device)%t.shape[dim])
-
-# %% ../nbs/analysis/sweep.ipynb #1ab40bf7
-def resized(
-    sample, # of a call
-    sizes:dict, # dimension → elements
-): # a sample of the same kind
-    "The sample, with dimensions of its tensors repeated or trimmed, where they are as long as in the first tensor"
-    for size in sizes.values(): check_count('size', size, 1)
-    shape, new = _reference(sample, sizes).shape, {}
-    def follows(t, d): return is_strided(t) and -t.dim()<=d<t.dim() and t.shape[d]==shape[d] and t.shape[d]>0
-    with torch.no_grad():
-        for t in tensors(sample):
-            new[id(t)] = t
-            for d,size in sizes.items():
-                if follows(t, d): new[id(t)] = _repeated(new[id(t)], d, size).requires_grad_(t.requires_grad)
-    return mapped(lambda o: new.get(id(o), o), sample)
-
 # %% ../nbs/analysis/sweep.ipynb #a3728aa7
+def _along(option, model, sample, values, options, **about):
+    "A model at sizes of the dimensions that an option says; `about` holds unless the options say something else"
+    dims, _ = sample_dims[option]
+    return sweep(model, lambda n: resized(sample, dict.fromkeys(dims, n)), values, **about | options)
+
+def _batch(sample, option): return sized(sample, sample_dims[option][1]).shape[0] # samples
+
 def sweep_batch(
     model:nn.Module,
     sample, # of a forward, in any batch: its tensors are repeated or trimmed
@@ -236,11 +216,9 @@ def sweep_batch(
     **options # of `sweep`
 )->Sweep:
     "A model at sizes of the batch: dimension 0 of every tensor whose size there is that of the first one"
-    return sweep(model, lambda n: resized(sample, {0: n}), values, **options)
+    return _along('batch', model, sample, values, options)
 
 # %% ../nbs/analysis/sweep.ipynb #d7c9f0d0
-def _batch(sample, dims): return _reference(sample, dims).shape[0]
-
 def sweep_resolution(
     model:nn.Module,
     sample, # of a forward: images, of any resolution
@@ -248,8 +226,8 @@ def sweep_resolution(
     **options # of `sweep`
 )->Sweep:
     "A model at sizes of square images, the last two dimensions"
-    asked = dict(name='resolution', unit='pixels a side', per=_batch(sample, (2, 3))) | options
-    return sweep(model, lambda n: resized(sample, {-2: n, -1: n}), values, **asked)
+    about = dict(name='resolution', unit='pixels a side', per=_batch(sample, 'size'))
+    return _along('size', model, sample, values, options, **about)
 
 # %% ../nbs/analysis/sweep.ipynb #ce387f12
 def sweep_length(
@@ -259,9 +237,9 @@ def sweep_length(
     **options # of `sweep`
 )->Sweep:
     "A model at lengths of sequences, dimension 1"
-    batch = _batch(sample, (0, 1))
-    asked = dict(name='length', unit='tokens', per=lambda n: batch*n, items='tokens') | options
-    return sweep(model, lambda n: resized(sample, {1: n}), values, **asked)
+    batch = _batch(sample, 'tokens')
+    about = dict(name='length', unit='tokens', per=lambda n: batch*n, items='tokens')
+    return _along('tokens', model, sample, values, options, **about)
 
 # %% ../nbs/analysis/sweep.ipynb #930fd0fb
 def sweep_dtype(

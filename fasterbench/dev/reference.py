@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['Entry', 'signature', 'as_field', 'stub', 'entries', 'undocumented', 'anchor', 'entry_markdown', 'module_text',
-           'source_url', 'all_entries', 'module_of', 'elsewhere', 'silent_names', 'checks_only', 'without_checks',
-           'made_names', 'used_names', 'makers', 'needed_statements', 'with_setup', 'shown_ranks', 'standing_alone',
-           'contents', 'exported_to', 'beside_signatures', 'in_page_order', 'written', 'ReferenceProc', 'fold_checks',
-           'ChecksProc', 'pages_of_modules', 'link_targets', 'linked', 'LinksProc', 'wrapped_lines', 'wrap_outputs',
-           'badges', 'BadgesProc']
+           'source_url', 'all_entries', 'silent_names', 'checks_only', 'without_checks', 'made_names', 'used_names',
+           'makers', 'needed_statements', 'with_setup', 'shown_ranks', 'standing_alone', 'contents', 'exported_to',
+           'in_page_order', 'written', 'ReferenceProc', 'fold_checks', 'ChecksProc', 'pages_of_modules', 'link_targets',
+           'linked', 'LinksProc', 'wrapped_lines', 'wrap_outputs', 'badges', 'BadgesProc']
 
 # %% ../../nbs/dev/reference.ipynb #e2cd82bb
 import ast, builtins, dis, re, textwrap
@@ -50,7 +49,6 @@ def _comment(source, node):
 def _dedent(text, n): return re.sub(rf'\n {{{n}}}', '\n', text)
 
 # %% ../../nbs/dev/reference.ipynb #bd82a267
-_private = re.compile(r'(?<=\w)=_\w+(?=\s*[,)])') # a default that has no place in the reference
 _self = re.compile(r'\(self(?::(?:\([^)]*\)|[^,()\s]+))?,?[ ]*')
 
 def signature(
@@ -63,9 +61,10 @@ def signature(
     if body.lineno==node.lineno or source.splitlines()[body.lineno-1][:body.col_offset].strip():
         head += _comment(source, node.body[-1])   # the body is on the same line, and the comment behind it
     head = re.sub(r':\s*(#[^\n]*)?$', lambda m: f' {m[1]}' if m[1] else '', head)
-    return _private.sub('=…', _self.sub('(', _dedent(head, node.col_offset), count=1))
+    return _self.sub('(', _dedent(head, node.col_offset), count=1)
 
 # %% ../../nbs/dev/reference.ipynb #84ae6370
+def _called(node): return ast.unparse(node.func) if isinstance(node, ast.Call) else ''
 def _docstring(node): return ast.get_docstring(node) or ''
 def _is_property(node): return any('prop' in ast.unparse(o) for o in node.decorator_list)
 
@@ -82,26 +81,16 @@ def _method(source, node):
     sig, doc = signature(source, node), _docstring(node).split('\n')[0]
     return sig + (f'\n    "{doc}"' if doc else '')
 
-# %% ../../nbs/dev/reference.ipynb #eae8dd58
-def _default(node):
-    "The text of a field's default; `None`: it has none"
-    v, empty = node.value, dict(dict='{}', list='[]')
-    called = ast.unparse(v.func) if isinstance(v, ast.Call) else ''
-    if called.startswith('_'): return empty.get(ast.unparse(node.annotation), '…')
-    if called!='field': return v and ast.unparse(v)
-    told = {o.arg: ast.unparse(o.value) for o in v.keywords}
-    made = told.get('default_factory')
-    return told.get('default', made and empty.get(made, f'{made}()'))
-
 # %% ../../nbs/dev/reference.ipynb #e1de2524
 def _field(source, node):
     "A field with its comment, and with its default in place of what makes it"
     text, said, v = ast.get_source_segment(source, node), _comment(source, node), node.value
-    if not isinstance(v, ast.Call): return text + said
-    head = text.removesuffix(ast.get_source_segment(source, v)).rstrip(' =')
-    equals = ' = ' if f'{head} =' in text else '='
-    new = head if _default(node) is None else head + equals + _default(node)
-    return f'{new} {said.lstrip()}'.rstrip()
+    if not re.match(r'field$|_', _called(v)): return text + said
+    told, empty = {o.arg: ast.unparse(o.value) for o in v.keywords}, dict(dict='{}', list='[]')
+    made = told.get('default_factory', ast.unparse(node.annotation))   # a function of this page's module makes it
+    default = told.get('default') if told and 'default_factory' not in told else empty.get(made, f'{made}()')
+    head, equals, _ = re.split(r'( ?= ?)(?=field\(|_\w+\()', text, maxsplit=1)
+    return f"{head}{equals + default if default else ''} {said.lstrip()}".rstrip()
 
 def _aligned(lines):
     "Comments of short fields stand in the column that most have"
@@ -183,23 +172,16 @@ def undocumented(e:Entry)->bool:
 # %% ../../nbs/dev/reference.ipynb #e30b4145
 def anchor(name:str)->str: return name.split(',')[0] # where links to a name lead on its page
 
-def _block(e, longest=30):
-    code = f'```python\n{e.code}\n```'
-    n = e.code.count('\n') + 1
-    return code if n<=longest or e.kind!='value' else f'<details><summary>{n} lines</summary>\n\n{code}\n\n</details>'
-
 def entry_markdown(
     e:Entry,
     url:str='', # of its source; empty: no link
-    more:str='', # what is said below
-    listed:bool=True, # in the page's contents?
 )->str:
     "A name's place in the reference"
     kind = f'*{e.kind}*' if e.kind in ('property', 'value') else ''
     link = f'[source]({url}){{.source-link}}' if url else ''
     text = '' if e.code.endswith(f'# {e.text}') else e.text   # a property's
-    place = f'#{anchor(e.name)}' + ' .unnumbered .unlisted'*(not listed)
-    parts = f'### {e.name} {{{place}}}', f'{kind} {link}'.strip(), _block(e), text, more
+    place = f'#{anchor(e.name)}' + ' .unnumbered .unlisted'*('.' in e.name)
+    parts = f'### {e.name} {{{place}}}', f'{kind} {link}'.strip(), f'```python\n{e.code}\n```', text
     return '\n\n'.join(filter(None, parts))
 
 # %% ../../nbs/dev/reference.ipynb #0833ee8a
@@ -228,44 +210,12 @@ def all_entries()->dict: # module → list of `Entry`
     paths = [p.relative_to(lib).with_suffix('') for p in lib.rglob('*.py') if not p.stem.startswith('_')]
     return {o: entries(module_text(o)) for o in sorted('.'.join(p.parts) for p in paths)}
 
-@lru_cache
-def module_of(
-    module:str, # in which a name is used
-    name:str,
-)->str: # the module that defines it; empty: none of the package
-    "Where a module has a name from"
-    if name in {o.name for o in all_entries().get(module, [])}: return module
-    lib = get_config().lib_path.name
-    for o in ast.walk(ast.parse(module_text(module))):
-        of = (getattr(o, 'module', None) or '').removeprefix(f'{lib}.')
-        if isinstance(o, ast.ImportFrom) and of in all_entries() and name in [k.asname or k.name for k in o.names]:
-            return module_of(of, name)
-    return ''
-
-# %% ../../nbs/dev/reference.ipynb #96812012
-def elsewhere(
-    e:Entry,
-    module:str, # that defines it
-)->str: # Markdown; empty: nothing
-    "What other modules add to a class"
-    if e.kind!='class': return ''
-    added = [(k, o.name) for k,v in all_entries().items() if k!=module for o in v if o.name.startswith(f'{e.name}.')]
-    named = [name for k,name in added if module_of(k, e.name)==module]
-    return f"Defined on other pages: {', '.join(f'`{o}`' for o in named)}." if named else ''
-
-def _listed(e, module):
-    "Is a name in its page's contents? A method is where its class is of another page"
-    of, dot, _ = e.name.partition('.')
-    return not dot or module_of(module, of)!=module
-
 # %% ../../nbs/dev/reference.ipynb #8bc71cac
 def silent_names()->list: # of texts: module and name
     "Public names of the package of which nothing is said"
     return [f'{module}: {o.name}' for module,found in all_entries().items() for o in found if undocumented(o)]
 
 # %% ../../nbs/dev/reference.ipynb #1fd28a05
-def _called(node): return ast.unparse(node.func) if isinstance(node, ast.Call) else ''
-
 def _asserts(node):
     "Does a statement do nothing but check?"
     if isinstance(node, ast.Assert): return True
@@ -413,30 +363,6 @@ def exported_to(
     of = [c.directives_['default_exp'] for c in nb.cells if _has(c, 'default_exp')]
     return of[0][0] if of else None
 
-# %% ../../nbs/dev/reference.ipynb #5c4d3b03
-def _uses(c, e):
-    "Is one of an entry's names in a cell of code?"
-    return any(re.search(rf"\b{re.escape(o.rpartition('.')[2])}\b", c.source) for o in e.name.split(', '))
-
-def _below(cells, c):
-    "How many of the cells stand above an example: up to the last signature that it uses, or to the example before"
-    n = len(cells)
-    while n and (e := cells[n-1].get('entry_')) and not _uses(c, e): n -= 1
-    return n if n and (cells[n-1].get('entry_') or cells[n-1].get('moved_')) else len(cells)
-
-def beside_signatures(
-    cells:list, # those of a signature have its `Entry` as `entry_`, those before an example `setup_`
-)->list: # of cells
-    "An example behind several signatures goes up to the last of them that it uses"
-    res = []
-    for c in cells:
-        own, n = [c], len(res)
-        if c.cell_type=='code' and not c.get('setup_'):
-            while res and res[-1].get('setup_'): own.insert(0, res.pop())
-            n, c.moved_ = _below(res, c), _below(res, c)<len(res)
-        res[n:n] = own
-    return res
-
 # %% ../../nbs/dev/reference.ipynb #7a4aa1fd
 def _introduction(cells):
     "The texts before the first heading and the first code, and the cells after them; a cell is divided at a heading"
@@ -478,7 +404,6 @@ def _example(c, known, ranks, made):
     "The cells of an example at the top, which know what those before it make"
     *before, c.source = standing_alone(c.source, made, known, ranks)
     shown = [*(mk_cell(o) for o in before), c]
-    for o in shown[:-1]: o.setup_ = True
     for o in shown if not ranks else (): known.update(makers(o.source))
     return shown
 
@@ -490,9 +415,7 @@ class ReferenceProc(Processor):
         for c in self.nb.cells:
             own = entries(c.source) if _has(c, 'export', 'exports') else []
             found += own
-            about = [(e, source_url(module, e), elsewhere(e, module), _listed(e, module)) for e in own]
-            shown = [_plain(entry_markdown(*o)) for o in about]
-            for o,e in zip(shown, own): o.entry_ = e
+            shown = [_plain(entry_markdown(e, source_url(module, e))) for e in own]
             if not _has(c, 'export', 'exports', 'default_exp'): shown = [c]
             if _has(c, 'top') and shown==[c]:
                 _take_along(cells)
@@ -501,7 +424,7 @@ class ReferenceProc(Processor):
             for o in shown: o.top_ = _has(c, 'top')
             if c.id in said: c.source = shown_ranks(c.source, said[c.id][0])
             cells += shown
-        self.nb.cells[:] = beside_signatures(in_page_order(cells, contents(found)))
+        self.nb.cells[:] = in_page_order(cells, contents(found))
 
 # %% ../../nbs/dev/reference.ipynb #95258e78
 _folded = '#| code-fold: true\n#| code-summary: "Checks"\n'
