@@ -6,7 +6,7 @@
 __all__ = ['bar_height', 'bar_blocks', 'are_others', 'bar_text', 'bar_traces', 'bar_names', 'bar_axes']
 
 # %% ../nbs/visualization/bars.ipynb #b3215d42
-from .columns import columns, row_seconds
+from .tables import columns, row_seconds
 from .core import as_text, si
 from .labels import linear_ticks
 from .marks import Block, block_hover, equal_blocks, names_of, quartiles

@@ -7,7 +7,7 @@ __all__ = ['chart_points', 'text_roofline']
 
 # %% ../nbs/visualization/chart.ipynb #49ba9d91
 import math
-from .columns import columns
+from .tables import columns
 from .core import as_text, plain, si
 from .labels import log_range
 from .marks import drawable, rate

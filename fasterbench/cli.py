@@ -16,7 +16,7 @@ from tqdm import tqdm
 from . import __version__
 from .core import DeviceError, any_console, as_text, call_args, device_name, model_device, model_dtype
 from .core import resolve_device, resolve_dtype, write_file
-from .files import formats
+from .results import formats
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
 from .models import ModelError, check_model, is_language, load_model, load_parts, run_model_code

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
-from .columns import kind_of
+from .tables import kind_of
 from .core import as_text, si
 from .grouping import inside, joined
 from .matching import Pair, match

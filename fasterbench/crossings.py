@@ -7,10 +7,9 @@ __all__ = ['crossing_columns', 'Crossing', 'Placed', 'placed_rows', 'crossings_o
 
 # %% ../nbs/results/crossings.ipynb #b32bc7cb
 from typing import NamedTuple
-from .columns import Column
+from .tables import Column, Lines
 from .core import as_text, is_number, value_text
 from .rows import balance, ceiling_for, known_rows
-from .tables import tabulated
 
 # %% ../nbs/results/crossings.ipynb #e310f689
 class Crossing(NamedTuple):
@@ -75,18 +74,18 @@ def _interpolated(c): return '' if c.at is None else f'{c.at:.4g}'
 def _between(c): return '' if c.after is None else f'{value_text(c.last)} and {value_text(c.first)}'
 def _affine(c): return '' if c.at is None else {True: 'yes', False: 'no', None: 'no third value'}[c.affine]
 
-crossing_columns = (   # of a table of crossings
+crossing_columns = {c.key: c for c in (   # of a table of crossings
     Column('name', 'name', '', 'of the row', _name),
     Column('before', 'bound', '', 'side at the first values'),
     Column('after', 'then', '', 'side behind', lambda c: c.after or 'not in this sweep'),
-    Column('between', 'between', '', 'neighbouring values', _between),
+    Column('between', 'between', '', 'neighbouring values', of=_between),
     Column('at', 'interpolated', '1', 'along straight lines of work and bytes', _interpolated),
-    Column('affine', 'affine', '', 'does a third value lie on these lines?', _affine))
+    Column('affine', 'affine', '', 'does a third value lie on these lines?', _affine))}
 
-class Crossings(list):
+class Crossings(Lines):
     "Where rows cross the ridge"
-    def __str__(self): return tabulated(self, crossing_columns)
-    def _repr_pretty_(self, p, cycle): p.text(str(self))
+    columns = crossing_columns
+    def __str__(self): return self.table()
 
 # %% ../nbs/results/crossings.ipynb #eb587e52
 def _named(rows):

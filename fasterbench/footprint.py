@@ -8,9 +8,8 @@ __all__ = ['memory_kinds', 'boundaries', 'Footprint']
 # %% ../nbs/counting/footprint.ipynb #5aa1cd19
 from dataclasses import dataclass
 from fastcore.basics import patch
-from tabulate import tabulate
 from .core import as_text, si
-from .tables import framed
+from .tables import Column, framed, tabulated
 
 # %% ../nbs/counting/footprint.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for
@@ -53,12 +52,12 @@ def table(self:Footprint,
     style:str='simple', # a format of tabulate
 )->str:
     "Bytes by kind at each boundary of the step and at its peak"
-    columns = {boundaries[p]: kinds for p,kinds in self.live.items()} | {'at the peak': self.at_peak}
-    shown = [k for k in memory_kinds if any(c.get(k) for c in columns.values())]
-    rows = [[k, *(si(c.get(k, 0), 'B') for c in columns.values())] for k in shown]
-    total = ['total', *(si(self.total(p), 'B') for p in self.live), si(self.peak, 'B')]
-    aligned = ('left', *['right']*len(columns))
-    return tabulate([*rows, total], headers=['kind', *columns], tablefmt=style, disable_numparse=True, colalign=aligned)
+    held = {boundaries[p]: kinds | dict(total=self.total(p)) for p,kinds in self.live.items()}
+    held |= {'at the peak': self.at_peak | dict(total=self.peak)}
+    def column(when, kinds): return Column(when, when, 'B', 'held then', of=lambda kind: kinds.get(kind, 0))
+    shown = [Column('kind', 'kind', '', 'what memory is for', of=str), *(column(*o) for o in held.items())]
+    kinds = [k for k in memory_kinds if any(o.get(k) for o in held.values())]
+    return tabulated([*kinds, 'total'], shown, style)
 
 @patch
 def heading(self:Footprint)->str:

@@ -12,7 +12,7 @@ import math, re, statistics
 from collections import Counter
 from dataclasses import dataclass
 from textwrap import wrap
-from .columns import columns, row_seconds
+from .tables import columns, row_seconds
 from .core import as_text, si
 from .palette import hues, rest
 from .grouping import group_key, joined

@@ -9,23 +9,20 @@ __all__ = ['result_writers', 'peaks_writers', 'input_option', 'file_kinds', 'che
            'repeated', 'out_option', 'FileKind', 'saved_kind', 'check_kind', 'file_kind']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
-import csv, io, os, sys, tempfile, shlex
+import os, sys, tempfile, shlex
 from pathlib import Path
 from fastcore import script
 from typing import Annotated, NamedTuple
 import torch
 from torch import nn
 from collections.abc import Callable
-from .codec import check_ending, many, pictures, read_json
-from .columns import ordered, picked
+from .codec import check_ending, many, read_json
+from .tables import figure_page, picked, row_table
 from .core import resolve_dtype, write_file
 from .datasheets import sheet_named
-from .files import as_picture, formats
-from .page import figure_page
-from .roof import HardwarePeaks, peaks_of
-from .results import Comparison, Roofline, circumstances
+from .roof import HardwarePeaks, peaks_formats, peaks_of
+from .results import Comparison, Roofline, circumstances, formats
 from .grouping import group_key
-from .tables import csv_value
 from .timing import check_count
 from .swept import Sweep
 
@@ -93,33 +90,11 @@ def write_page(
     write_file(path, figure_page(fig))
     print(f'plot         {path}')
 
-def _as_picture(kind): return lambda o, path: write_file(path, as_picture(o, kind))
-
-# %% ../nbs/options.ipynb #405d767a
-def _peaks_csv(p, path):
-    "Every rate as a line"
-    rates = [(k, v, 'FLOP/s') for k,v in p.compute_peaks.items()]
-    rates += [(o.name, o.bandwidth, 'B/s') for o in (*p.memory_levels[:-1], p.memory)]
-    rates += [(o.group, o.bandwidth, 'B/s') for o in p.links]
-    write_file(path, _csv([dict(name=k, rate=v, unit=unit) for k,v,unit in rates]))
-
-def _csv(lines):
-    "Lines, dicts with the same keys, as CSV"
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator='\n')
-    writer.writerows([list(lines[0]), *([csv_value(v) for v in o.values()] for o in lines)])
-    return out.getvalue()
-
 # %% ../nbs/options.ipynb #b143cf83
 # Ending of a file → function of a result and the path
 result_writers = dict.fromkeys(formats, Roofline.save)
-# Ending of a file → how peaks are written into it
-peaks_writers = {
-    '.json': HardwarePeaks.save,
-    '.html': lambda p, path: write_file(path, figure_page(p.plot())),
-    '.csv': _peaks_csv,
-    '.md': HardwarePeaks.save,
-    **{end: _as_picture(end[1:]) for end in pictures}}
+# Ending of a file → function of peaks and the path
+peaks_writers = dict.fromkeys(peaks_formats, HardwarePeaks.save)
 
 # %% ../nbs/options.ipynb #ebaa7348
 def check_out(
@@ -164,7 +139,7 @@ def check_view(
 ):
     "Refuse a view that there is not"
     check_count('top', top, 1)
-    ordered([], sort)
+    row_table([]).in_order(sort)
     grouped(Roofline(), by)
     if columns is not None: picked(columns)
     if train and by=='module': check_unused('beside --by module, which has columns of its own', columns=columns)

@@ -10,7 +10,7 @@ __all__ = ['strip', 'wide', 'mark_traces', 'link_traces', 'legend_traces', 'lege
 import math
 from dataclasses import replace
 from .bars import bar_axes, bar_blocks, bar_height, bar_names, bar_traces
-from .columns import kind_of, row_seconds
+from .tables import kind_of, row_seconds
 from .chart import text_roofline
 from .core import as_text, plain, si, so_many
 from .labels import Frame, Placer, Spot, at_widths, place, spots_around, text_size

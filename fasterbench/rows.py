@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 import torch
 from fastcore.basics import patch
-from .columns import columns
+from .tables import columns, framed
 from .core import as_text, held, warn
 from .kernels import measurable
 from .links import bus_factors
@@ -24,7 +24,6 @@ from .regions import one_region
 from .roof import HardwarePeaks, arithmetic_dtype, dtype_name
 from .shards import own_part
 from .system import Disturbance
-from .tables import framed
 from .timing import Timing
 
 # %% ../nbs/results/rows.ipynb #9c9584b9

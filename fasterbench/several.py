@@ -11,7 +11,8 @@ __all__ = ['comparison_writers', 'varying', 'sweep_writers', 'file_views', 'comp
 from fastcore.script import store_true
 import torch
 from .core import any_console, as_text, is_number, resolve_device, tensors
-from .differences import comparison_formats, ordered_pairs
+from .results import comparison_formats, Comparison, Roofline, formats
+from .differences import ordered_pairs
 from .crossings import Crossings
 from .models import check_model, contained, load_parts, sample_dims, source_of, model_sources
 from .options import announce, check_counts, check_out, check_targets, check_threads, check_unused
@@ -19,7 +20,6 @@ from .options import check_view, either, floating, forward_text, grouped, groupi
 from .options import out_option, peaks_writers, result_writers, roofs, write_out, write_page, check_kind
 from .options import file_kind
 from .recipe import check_recipe, with_labels
-from .results import Comparison, Roofline
 from .grouping import group_key
 from .settings import num_threads
 from .subject import check_machine
@@ -27,7 +27,6 @@ from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, 
 from .swept import Sweep, sweep_formats
 from .timing import check_count
 from .codec import check_ending
-from .files import formats
 from .page import heading
 from .plot import plot_roofline
 from .chart import text_roofline
