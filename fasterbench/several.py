@@ -13,7 +13,7 @@ import torch
 from .core import any_console, as_text, is_number, resolve_device, tensors
 from .results import comparison_formats, Comparison, Roofline, formats
 from .differences import ordered_pairs
-from .crossings import Crossings
+from .swept import Crossings, Sweep, sweep_formats
 from .models import check_model, contained, load_parts, sample_dims, source_of, model_sources
 from .options import announce, check_counts, check_out, check_targets, check_threads, check_unused
 from .options import check_view, either, floating, forward_text, grouped, grouping, input_option, named_peaks
@@ -24,7 +24,6 @@ from .grouping import group_key
 from .settings import num_threads
 from .subject import check_machine
 from .sweep import SweepError, resized, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
-from .swept import Sweep, sweep_formats
 from .timing import check_count
 from .codec import check_ending
 from .page import heading
