@@ -27,6 +27,13 @@ def test_views_need_no_source():
     found = [f'{v} leads to {m}' for v in views for m in sorted(nx.descendants(graph, v) & {*makers})]
     assert not found, '; '.join(found)
 
+def test_views_stand_beside_each_other():
+    "Records need no view, and a page takes the figure that it is given"
+    graph, _ = drawn()
+    refused = dict(files=['page', 'plot', 'report'], page=['plot'], report=['page', 'plot'], plot=['page', 'report'])
+    found = [f'{v} leads to {m}' for v,others in refused.items() for m in others if m in nx.descendants(graph, v)]
+    assert not found, '; '.join(found)
+
 def needs(tmp_path, **texts):
     "The graph of a package of these modules"
     package = tmp_path/'house'
