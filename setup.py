@@ -33,7 +33,7 @@ setup(
     author=cfg['author'], author_email=cfg['author_email'], keywords=cfg['keywords'].split(),
     license=licenses[cfg['license']], python_requires=f">={cfg['min_python']}",
     packages=find_packages(include=['fasterbench', 'fasterbench.*'], exclude=['fasterbench.dev*']),
-    package_data={'fasterbench': ['data/*.csv']}, zip_safe=False,
+    package_data={'fasterbench': ['data/*']}, zip_safe=False,
     install_requires=words('requirements'), extras_require=extras,
     entry_points={'console_scripts': words('console_scripts'), 'nbdev': [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"]},
     classifiers=[f"Development Status :: {statuses[cfg['status']]}", 'Intended Audience :: Developers',

@@ -6,17 +6,16 @@
 __all__ = ['commands', 'roofline', 'peaks', 'estimate', 'ncu', 'make_parser', 'failure', 'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import argparse, inspect, os, sys, traceback, warnings
+import argparse, inspect, os, sys, traceback, warnings, torch
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
-import torch
 from tqdm import tqdm
 from . import __version__
 from .core import DeviceError, any_console, as_text, call_args, device_name, model_device, model_dtype
 from .core import resolve_device, resolve_dtype, write_file, check_count
-from .files import formats
+from .results import formats
 from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
 from .language import unfit_ranks
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
@@ -30,12 +29,12 @@ from .options import check_view, divided_step, either, floating, forward_text, g
 from .options import link_pairs, mesh_pairs, named_peaks, roofs, with_labels, with_shared
 from .packages import Package
 from .plans import plan_lines, plan_named
-from .roof import peaks_json
+from .roof import peaks_json, peaks_formats
 from .roofline import RooflineAnalyzer
 from .peaks import measure_peaks
 from .settings import num_threads
-from .several import check_out, compare, peaks_outputs, print_figure, print_peaks, print_result, result_out
-from .several import show, sweep_command, write_out
+from .several import check_out, compare, print_figure, print_peaks, print_result, result_out, show
+from .several import sweep_command, write_out
 from .sweep import SweepError, estimates
 from .swept import Sweep, sweep_formats
 from .tables import terminal_width
@@ -167,7 +166,7 @@ def peaks(
     html=None, out:result_out=None,
 ):
     "Measure what this machine can do: arithmetic and bandwidth"
-    check_threads(threads); check_targets(save=save, html=html, out=out); check_out(out, peaks_outputs)
+    check_threads(threads); check_targets(save=save, html=html, out=out); check_out(out, peaks_formats)
     device, dtypes = own_device(device) if links else resolve_device(device), dtype.split(',')
     if device.type!='cuda': check_unused(f'on {device}', allow_tf32=allow_tf32)
     asked = dict(dtype=dtypes if dtypes[1:] else dtype, allow_tf32=allow_tf32, hierarchy=hierarchy)

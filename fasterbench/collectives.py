@@ -14,6 +14,9 @@ from typing import NamedTuple
 from contextlib import contextmanager
 from .core import is_dtensor, leaves, tensors, distributed
 from .settings import one_at_a_time
+from .scope import one_region
+from .core import held
+from .core import own_part
 
 # %% ../nbs/core/collectives.ipynb #42aa0280
 class CollectiveKind(NamedTuple):

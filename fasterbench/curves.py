@@ -12,7 +12,7 @@ import math
 from itertools import cycle
 from .axes import bar_axes, bar_height, ceiling_line, lay_out, legend, legend_height, log_axis, note
 from .axes import roof_axes, roof_line, sheet, value_axis
-from .columns import row_seconds
+from .tables import row_seconds
 from .compare import in_words
 from .core import as_text, is_number, plain, si, value_text
 from .differences import ordered_pairs, pair_columns

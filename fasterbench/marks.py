@@ -12,7 +12,7 @@ __all__ = ['shapes', 'strip', 'rate', 'drawable', 'bandwidth', 'without_flops', 
 import math, statistics
 from dataclasses import dataclass, replace
 from textwrap import wrap
-from .columns import columns, row_seconds
+from .tables import columns, row_seconds
 from .core import as_text, plain, si
 from .labels import colours, in_css, name_mark, rate_unit, rest
 

@@ -18,7 +18,7 @@ from torch import nn
 from collections.abc import Callable, Mapping
 from fastcore.basics import patch
 from torch.nn import functional as F
-from .columns import ordered, picked
+from .tables import picked, row_table
 from .core import call_args, resolve_dtype, check_count, call_words
 from .datasheets import sheet_named
 from .roof import HardwarePeaks, peaks_of
@@ -112,7 +112,7 @@ def check_view(
 ):
     "Refuse a view that there is not"
     check_count('top', v.top, 1)
-    ordered([], v.sort)
+    row_table([]).in_order(v.sort)
     if v.by is not None: group_key(grouping(v.by))
     if v.columns is not None: picked(v.columns)
     if train and v.by=='module': check_unused('beside --by module, which has columns of its own', columns=v.columns)

@@ -17,7 +17,7 @@ from .compiled import join_compiled
 from .compiled_kernels import kernel_profile, step_kernel_profile
 from .core import Call, as_text, device_name, model_dtype, module_kind, si, check_count
 from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
-from .display import as_output
+from .page import as_output
 from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
 from .subject import paper_request, paper_rows, weight_bytes, circumstances
 from .links import Layout

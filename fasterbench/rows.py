@@ -13,12 +13,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from types import SimpleNamespace
-from .columns import columns
+from .tables import columns, framed
 from .core import Place, as_text, module_kind, quoted, warn, with_phase, measurable, arithmetic_dtype
 from .core import dtype_name
 from .collectives import bus_bytes, Collective, collective_kinds
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
-from .tables import framed
 from .timing import Times, Timing
 
 # %% ../nbs/results/rows.ipynb #9c9584b9

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 from dataclasses import dataclass
 from fastcore.basics import patch
-from tabulate import tabulate
 from .core import as_text, call_args, leaves, si, walk, dtype_name
 from .rows import main_dtype
 from .tables import framed
+from .tables import Column
+from .tables import tabulated
 
 # %% ../nbs/analysis/utilization.ipynb #a30e1e88
 def flops_per_token(
@@ -165,12 +166,12 @@ def table(self:Footprint,
     style:str='simple', # a format of tabulate
 )->str:
     "Bytes by kind at each boundary of the step and at its peak"
-    columns = {boundaries[p]: kinds for p,kinds in self.live.items()} | {'at the peak': self.at_peak}
-    shown = [k for k in memory_kinds if any(c.get(k) for c in columns.values())]
-    rows = [[k, *(si(c.get(k, 0), 'B') for c in columns.values())] for k in shown]
-    total = ['total', *(si(self.total(p), 'B') for p in self.live), si(self.peak, 'B')]
-    aligned = ('left', *['right']*len(columns))
-    return tabulate([*rows, total], headers=['kind', *columns], tablefmt=style, disable_numparse=True, colalign=aligned)
+    held = {boundaries[p]: kinds | dict(total=self.total(p)) for p,kinds in self.live.items()}
+    held |= {'at the peak': self.at_peak | dict(total=self.peak)}
+    def column(when, kinds): return Column(when, when, 'B', 'held then', of=lambda kind: kinds.get(kind, 0))
+    shown = [Column('kind', 'kind', '', 'what memory is for', of=str), *(column(*o) for o in held.items())]
+    kinds = [k for k in memory_kinds if any(o.get(k) for o in held.values())]
+    return tabulated([*kinds, 'total'], shown, style)
 
 @patch
 def heading(self:Footprint)->str:

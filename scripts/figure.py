@@ -15,7 +15,7 @@ from torchvision.models import resnet18
 
 from fasterbench.curves import plot_comparison
 from fasterbench.core import si
-from fasterbench.page import figure_page
+from fasterbench.tables import figure_page
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer, measure_peaks
 

@@ -56,8 +56,8 @@ def large(n):
 def views(r, folder):
     "The name of each view and each file of a result, and what makes it"
     from fasterbench.plot import plot_roofline
-    from fasterbench.report import summary_table
-    return {'summary_table': lambda: summary_table(r), 'save as JSON': lambda: r.save(folder/'large.json'),
+    from fasterbench.tables import row_table
+    return {'summary_table': lambda: row_table(r).text(), 'save as JSON': lambda: r.save(folder/'large.json'),
         'load JSON': lambda: type(r).load(folder/'large.json'), 'save as HTML': lambda: r.save(folder/'large.html'),
         'plot_roofline': lambda: plot_roofline(r, r.peaks)}
 

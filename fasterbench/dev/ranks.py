@@ -6,7 +6,7 @@
 __all__ = ['Ended', 'ended_ranks', 'run_ranks', 'ranks_magic', 'load_ipython_extension', 'whole', 'examples']
 
 # %% ../../nbs/dev/ranks.ipynb #d5254494
-import os, signal, socket, sys, tempfile, time
+import os, signal, socket, tempfile, time
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
