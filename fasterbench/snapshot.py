@@ -311,6 +311,7 @@ def _taken(o, kind, looked, slots):
 # %% ../nbs/core/snapshot.ipynb #c0178853
 def reach(*roots,
     more={}, # kinds of objects besides those in `content_keepers`
+    deep=True, # go on to what is inside of the objects?
 )->tuple[list, list, list]: # (kind, object, what was kept) of each; the tensors; the modules
     "All that can be reached from some objects"
     plans, objects = {}, []
@@ -320,7 +321,7 @@ def reach(*roots,
         if plans[cls] is None: return None
         taken = [*_taken(o, *plans[cls])]
         objects.extend((kind, o, kept) for kind,kept in taken)
-        return [p for kind,kept in taken for p in kind.inside(kept)] + _around(o)
+        return [p for kind,kept in taken for p in kind.inside(kept)] + _around(o) if deep else []
     found = reached(roots, inside)
     return objects, *([o for o in found if isinstance(o, cls)] for cls in (torch.Tensor, nn.Module))
 
@@ -337,11 +338,6 @@ def describe(t:torch.Tensor)->str:
     "A tensor in words, with its shape"
     return 'a nested tensor' if t.is_nested else f'a tensor {list(t.shape)}'
 
-def _kept(o):
-    "What is kept of a container alone"
-    kind = next(k for t,k in content_keepers.items() if isinstance(o, t))
-    return kind, o, kind.take(o)
-
 # %% ../nbs/core/snapshot.ipynb #7340bb18
 class Snapshot:
     "All that can be reached from some objects, as it is now"
@@ -355,8 +351,7 @@ class Snapshot:
     ):
         self.names, copied = names or {}, {id(t) for t in copied}
         with by_ourselves():
-            shallow = None if deep else ([_kept(o) for o in roots], [], [])
-            self.objects, found, self.modules = shallow or reach(*roots, more=more)
+            self.objects, found, self.modules = reach(*roots, more=more, deep=deep)
             self.tensors = [TensorSnapshot(t, on=on) for t in found]
             for k in self.tensors:
                 if id(k.tensor) in copied or is_strided(k.alias) and k.alias.nbytes<=small: k.copy()
