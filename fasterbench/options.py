@@ -209,7 +209,7 @@ def option(
 ): # annotation of a parameter
     "An option in the form that the installed fastcore takes"
     if hasattr(script, 'Param'): return script.Param(text, kind, **how)
-    return Annotated[kind, text, how]   # from fastcore 2 on
+    return Annotated[(kind, text, how) if how else (kind, text)]   # from fastcore 2 on
 
 def out_option(
     endings, # of files
