@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['amounts', 'NotingNames', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares',
-           'with_moved', 'shared_out', 'TellingMarks', 'MarkingKernels', 'KernelObserver', 'row_names', 'kernel_cost',
-           'unknown_in', 'described', 'KernelRows', 'rechecked', 'kernels_measured', 'kernel_peaks', 'regions_of',
-           'kernel_result', 'kernel_profile', 'StepOperationCosts', 'other_phase', 'KernelStepObserver',
-           'KernelStepRows', 'step_kernels_measured', 'step_kernel_profile']
+           'with_moved', 'shared_out', 'Listening', 'KernelObserver', 'row_names', 'kernel_cost', 'unknown_in',
+           'described', 'KernelRows', 'rechecked', 'kernels_measured', 'kernel_peaks', 'regions_of', 'kernel_result',
+           'kernel_profile', 'StepOperationCosts', 'other_phase', 'KernelStepRows', 'step_kernels_measured',
+           'step_kernel_profile']
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from .core import device_name, held, model_dtype, walk
 from .costs import CostMode, Costs, ModuleCost, counted
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
 from .inductor import kernel_listener, recompiled
-from .observe import Observer, time_forwards
+from .observe import Observer, all_entered, time_forwards
 from .roof import HardwarePeaks
 from .alone import Retimer, recheck
 from .regions import visible
@@ -32,7 +32,7 @@ from .subject import Subject
 from .phases import StepMode, counted_step
 from .place import Place
 from .step import training
-from .training import StepObserver, StepRetimer, step_about, step_memory, step_point
+from .training import StepRetimer, step_about, step_memory, step_point
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed'   # of a `ModuleCost`, in FLOP
@@ -171,35 +171,27 @@ def shared_out(
     return res
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #adb5dc9f
-class TellingMarks:
-    "A reusable context with marks at the calls of modules and kernels"
-    def __init__(self, observer, marks): self.observer, self.marks = observer, marks
-    def __enter__(self):
-        kernel_listener.start, kernel_listener.stop = self.observer.start, self.observer.stop
-        self.marks.__enter__()
-    def __exit__(self, *args):
-        self.marks.__exit__(*args)
-        kernel_listener.start = kernel_listener.stop = kernel_listener.nothing
+class Listening:
+    "A reusable context in which an observer hears of kernels"
+    def __init__(self, observer): self.observer = observer
+    def __enter__(self): kernel_listener.start, kernel_listener.stop = self.observer.start, self.observer.stop
+    def __exit__(self, *args): kernel_listener.start = kernel_listener.stop = kernel_listener.nothing
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #bfe487c7
-class MarkingKernels:
-    "For an `Observer`: also marks at the calls of kernels"
-    def __init__(self, model, run, device, modules,
-        regions:dict, # name of a compiled module → function that replaces it in forwards with marks
+class KernelObserver(Observer):
+    "Times a model, with marks at the calls of modules and kernels or without"
+    def __init__(self, run, device, modules,
+        regions:dict, # name of a compiled module → function that replaces it where there are marks
     ):
         self.regions, self.started = regions, None
-        super().__init__(model, run, device, modules)
-        self.marks = TellingMarks(self, self.marks)
+        super().__init__(run.model, run, device, modules)
+        self.marks = all_entered(Listening(self), self.marks)
+        if self.nodes: self.nodes.holders |= {id(p): n for n in regions for p in held(modules[n], '_parameters')}
     def marked(self, name, call): return super().marked(name, self.regions.get(name, call))
     def start(self, number): self.started = self.clock.mark()
     def stop(self, number): self.calls.append((Launch(number, self.phase), self.started, self.clock.mark()))
-    def path(self): return Counter({n: k for n,k in super().path().items() if not isinstance(n, Launch)})
     def launches(self)->Counter: # `Launch` → how many there are in the last forward
         return Counter(n for n,*_ in self.calls if isinstance(n, Launch))
-
-class KernelObserver(MarkingKernels, Observer):
-    "Times forwards of a model, with or without marks at the calls of modules and kernels"
-    phase = None
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #f01070c6
 def row_names(kernels:list)->dict: # number of the kernel → name
@@ -336,7 +328,7 @@ def kernels_measured(
     "Count and time the kernels of compiled regions"
     modules, everything = visible(run.model), walk(run.model)
     rec, mode = Recorder(everything), OperationCosts()
-    o = KernelObserver(run.model, run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
+    o = KernelObserver(run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
     try:
         run.rehearse()
         with compiling(rec), o.marks: o.forward(), o.forward()
@@ -400,16 +392,6 @@ def other_phase(place:Place)->list: # of `Place`
     "Where else a module's work may be done"
     return [Place(phase, place.name) for phase in ('forward', 'backward') if phase!=place.phase]
 
-# %% ../nbs/analysis/compiled_kernels.ipynb #399c1a7c
-class KernelStepObserver(MarkingKernels, StepObserver):
-    "Times training steps, with marks at the calls of modules and kernels or without"
-    def __init__(self, step, device, modules,
-        regions:dict, # name → compiled module
-        instead:dict, # name → what is called in its place, where there are marks
-    ):
-        super().__init__(step.model, step, device, modules, instead)
-        self.nodes.holders |= {id(p): n for n,m in regions.items() for p in held(m, '_parameters')}
-
 # %% ../nbs/analysis/compiled_kernels.ipynb #a909ca1e
 class KernelStepRows(KernelRows):
     "Rows of what was counted and timed in steps"
@@ -440,7 +422,7 @@ def step_kernels_measured(
     modules, everything, regions = visible(step.model), walk(step.model), regions_of(step.model)
     rec, mode = Recorder(everything), StepOperationCosts()
     instead = {n: recompiled(rec, n, m) for n,m in regions.items()}
-    o = KernelStepObserver(step, device, modules, regions, instead)
+    o = KernelObserver(step, device, modules, instead)
     try:
         step.rehearse()
         with compiling(rec), o.marks, o.backward(): o.forward(), o.forward()
