@@ -20,7 +20,8 @@ from .report import ceiling_lines
 from .results import Roofline
 from .rows import check_ceilings, memory_pct, warn_no_ceiling
 from .state import undisturbed
-from .subject import paper_rows, weight_bytes
+from .subject import weight_bytes
+from .training import rows_of
 from .traffic import weight_sizes
 
 # %% ../nbs/analysis/generation.ipynb #08d4fa52
@@ -122,7 +123,7 @@ def phase_under(
     "What was counted, under `peaks`"
     about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=counted.kept,
         cache_bytes=counted.cached)
-    def placed(c): return Roofline(paper_rows(c, counted.modules, peaks), 'estimated', peaks, about=about)
+    def placed(c): return Roofline(rows_of(c, counted.modules, peaks), 'estimated', peaks, about=about)
     costs, causal, needed = counted.costs, counted.causal, counted.kept + counted.cached
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
     check_ceilings(rows, peaks, 'estimate_language')

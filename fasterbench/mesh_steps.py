@@ -18,7 +18,6 @@ from .layouts import PlannedExchange, Layout, as_layout, exchange_times, links_o
 from .shards import check_alone, is_dtensor, paper_rank
 from .roof import HardwarePeaks
 from .plans import plan_lines, plans
-from .results import Roofline
 
 # %% ../nbs/analysis/mesh_steps.ipynb #ff30837d
 def data_exchanges(
@@ -64,7 +63,7 @@ class MeshRun:
     "What a forward or a training step asks of many devices that have samples of their own"
     layout:Layout      # of all ranks
     links:dict         # group → `Link`, of groups that exchange something
-    rows:Roofline      # of one rank, and what it holds; under `fsdp`, the optimizer's rows are those of all shards
+    rows:list          # `Roofline` of one rank, with what it holds; its optimizer's rows are those of all `fsdp` shards
     exchanges:list     # of `PlannedExchange`
     link_times:dict    # group → seconds at least
     roof_s:float       # seconds of a rank's work at least, one row after the other
@@ -139,7 +138,7 @@ def model_mesh(
 # %% ../nbs/analysis/mesh_steps.ipynb #b59832b5
 def mesh_run(
     model:nn.Module, # that is divided
-    rows:Roofline, costs, # of one rank: its estimate, and the `Costs` that it was made of
+    rows, costs, # of one rank: its `Roofline`, an estimate, and the `Costs` that it was made of
     layout:Layout, links:dict, # of all ranks; group → `Link`
 )->MeshRun:
     "What many ranks take that each do `rows`, counted as `costs`"

@@ -23,7 +23,8 @@ from .datasheets import sheet_named
 from .files import as_picture, formats
 from .page import figure_page
 from .roof import HardwarePeaks, peaks_of
-from .results import Comparison, Roofline, circumstances
+from .results import Comparison, Roofline
+from .subject import circumstances
 from .grouping import group_key
 from .tables import csv_value
 from .timing import check_count

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['counterpart', 'optimizers', 'made_optimizer', 'as_on', 'PaperStep', 'check_paper', 'FusedDropout', 'step_on_paper',
-           'count_on_paper', 'footprint_on_paper', 'paper_point', 'paper_rows_of', 'step_estimate']
+           'count_on_paper', 'footprint_on_paper', 'Estimated', 'forward_counted', 'step_counted']
 
 # %% ../nbs/analysis/paper_steps.ipynb #f53a51fc
 import copy, torch, torch.nn.functional as F
@@ -14,22 +14,20 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
-from .core import as_text, first_line, held, model_device, model_dtype, walk
-from .costs import is_fused
+from typing import NamedTuple
+from .core import as_text, first_line, held, model_device, walk
+from .costs import Costs, counted_on_paper, is_fused, weights_in
 from .footprint import Footprint
 from .paper import on_paper
 from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
 from .regions import visible
-from .results import Roofline, circumstances
-from .rows import roofline_point
 from .shards import is_dtensor
 from .snapshot import reach
 from .step import Step, check_optimizer, check_training, clipping, loss_of, own_casts
-from .subject import counted_device
-from .training import done_by, in_step, kind_in, step_memory
+from .subject import counted_device, weight_bytes
+from .training import kinds_of, step_facts, step_memory
 from .twin import deep_stack, rebound
-from .utilization import language_facts
 
 # %% ../nbs/analysis/paper_steps.ipynb #a52c6b64
 def counterpart(
@@ -184,29 +182,36 @@ def footprint_on_paper(step:PaperStep)->Footprint|None:
     return step_memory(step, visible(step.model), torch.device('cpu'))
 
 # %% ../nbs/analysis/paper_steps.ipynb #cec009f3
-def paper_point(place, costs, peaks, modules, step):
-    "The row of one place, without times"
-    module = done_by(place.name, modules, step, costs.by_module[place])
-    return in_step(roofline_point(place.name, module, costs.by_module[place], [], None, peaks), place, costs)
+class Estimated(NamedTuple):
+    "What a forward or a step costs that was counted without data"
+    costs:Costs
+    things:dict # name → module, or the type of what is none
+    facts:dict  # what a result says about it
+    memory:Footprint|None = None # that a step holds
 
-def paper_rows_of(costs, peaks, modules, step)->list: # of `RooflinePoint`
-    "A row for each place of a step in which something is done"
-    return [paper_point(p, costs, peaks, modules, step) for p,c in costs.by_module.items() if c.worked]
+def forward_counted(
+    model:nn.Module, sample, # stay as they are
+    peaks:HardwarePeaks, # of a device of the kind whose kernels are counted
+    dtype:torch.dtype|None=None, # of floating-point parameters, buffers and inputs; `None`: as they are
+    size:float|None=None, # bytes of an element of the weight matrices; `None`: those of `dtype`
+    divide=None, # of `on_paper`
+)->Estimated:
+    "What a forward costs, counted without data"
+    with on_paper(model, sample, dtype, divide=divide) as (twin, call, paper), weights_in(twin, size):
+        things, kept = visible(twin), weight_bytes(twin)
+        costs = counted_on_paper(twin, call, paper, things, counted_device(peaks))
+    return Estimated(costs, things, dict(weight_bytes=kept))
 
 # %% ../nbs/analysis/paper_steps.ipynb #653ee1e1
-def step_estimate(
+def step_counted(
     model:nn.Module, sample, # stay as they are
-    peaks:HardwarePeaks,
+    peaks:HardwarePeaks, # of a device of the kind whose kernels are counted
     loss, optimizer, clip, dtype, tokens, # of `RooflineAnalyzer.estimate_step`
     divide=None, # of `on_paper`
-)->tuple: # `Roofline`, and the `StepCosts` that it was made of
-    "What a training step costs, and its rows under `peaks`"
-    device, facts = counted_device(peaks), language_facts(model, sample, tokens)
+)->Estimated:
+    "What a training step costs, counted without data"
+    device = counted_device(peaks)
     with step_on_paper(model, sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):
         costs, modules = count_on_paper(step, paper, device)
-        held, rows = footprint_on_paper(step), paper_rows_of(costs, peaks, modules, step)
-        said = dict(loss=kind_in(step, '(loss)'))
-        if step.optimizer is not None: said['optimizer'] = type(step.optimizer).__name__
-    about = circumstances(model, sample, torch.device('meta'), dtype or model_dtype(model),
-        device_name=peaks.device_name or peaks.device, **said, **facts)
-    return Roofline(rows, 'estimated', peaks, about=about, memory=held, boundaries=costs.boundaries), costs
+        memory = footprint_on_paper(step)
+    return Estimated(costs, kinds_of(step) | modules, step_facts(step, model, sample, tokens), memory)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Subject', 'check_machine', 'measured_peaks', 'check_request', 'check_first', 'counted_device', 'paper_request',
-           'weight_bytes', 'paper_rows', 'together', 'agreement', 'groups_used', 'tell_waits', 'tell_ranks',
+           'weight_bytes', 'circumstances', 'together', 'agreement', 'groups_used', 'tell_waits', 'tell_ranks',
            'with_ranks']
 
 # %% ../nbs/analysis/subject.ipynb #71e56520
@@ -12,25 +12,26 @@ from numbers import Number
 from fastcore.basics import patch
 import torch
 from contextlib import nullcontext
+from datetime import datetime, timezone
+from torch import nn
 from .core import call_args, device_name, held, model_device, model_dtype, resolve_device, resolve_dtype
 from .core import so_many
-from .costs import Costs, stands_for
+from .costs import Costs
 from .kernels import measurable
 from .operations import element_bytes, utilization_pct
 from .packages import as_model
 from .roof import HardwarePeaks, arithmetic_dtype, peaks_of
-from .peaks import check_seconds, measure_peaks
-from .rows import RooflinePoint, middle_half, roofline_point
+from .peaks import check_seconds, measure_peaks, software
+from .rows import module_kind
 from .settings import float32_precision, tf32_allowed
 from .shards import own_part
-from .state import check_sample
+from .state import call_words, check_sample
 from .system import usable_cpus
 from .timing import check_count
 from .traffic import covered_bytes
 from .collectives import distributed, process_group_name
 from .place import Place
 from .rendezvous import rendezvous
-from .results import Roofline
 from .exchanges import boot_id, offsets, waited, waits
 
 # %% ../nbs/analysis/subject.ipynb #35026929
@@ -149,15 +150,19 @@ def weight_bytes(
     "What its parameters and buffers take; inside of `weights_in` in that format"
     return sum(covered_bytes(own_part(t)) for t in held(model) if not torch.nn.parameter.is_lazy(t))
 
-# %% ../nbs/analysis/subject.ipynb #9f6956b7
-def paper_rows(
-    costs:Costs,
-    modules:dict, # name → module
-    peaks:HardwarePeaks,
-)->list[RooflinePoint]:
-    "The rows of what was counted, without times"
-    return [roofline_point(n, stands_for(n, c, modules), c, [], None, peaks)
-        for n,c in costs.by_module.items() if c.worked]
+# %% ../nbs/analysis/subject.ipynb #1c7907d1
+def circumstances(
+    model:nn.Module,
+    sample, # of a call
+    device:torch.device,
+    dtype:torch.dtype|None,
+    **more # numbers and words
+)->dict: # name → text, number or dict of versions
+    "What a result is of, and where and when it was made"
+    given, dtype = call_words(*call_args(sample)), str(dtype).removeprefix('torch.')
+    what = dict(model=module_kind(model), sample=given, dtype=dtype)
+    date = datetime.now(timezone.utc).isoformat(timespec='seconds')
+    return dict(what, device=str(device), date=date, versions=software(), **more)
 
 # %% ../nbs/analysis/subject.ipynb #948c781c
 def together(
@@ -227,15 +232,15 @@ def tell_ranks(
 
 # %% ../nbs/analysis/subject.ipynb #96228bbc
 def with_ranks(
-    made:Roofline, # of this rank
+    made, # `Roofline` of this rank
     forwards, # `Forwards` of which it was made
     met, # `Rendezvous`; `None`: there are no others
-)->Roofline: # `made`
+): # `made`
     "A result with those of all ranks"
     if met is None: return made
     made.about |= dict(rank=met.rank, ranks=met.world)
     told = met.exchange((boot_id(), forwards.begins, forwards.exchanges), 'what they waited for')
-    tell_waits(made, told, met.rank, middle_half(forwards.totals))
+    tell_waits(made, told, met.rank, forwards.middle)
     results = met.exchange(made, 'the results')
     results[met.rank] = made
     for o in results: tell_ranks(o, results)
