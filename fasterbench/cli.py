@@ -292,7 +292,7 @@ def _check_language(mesh, asked, out, **options):
 
 def _of_rank(result):
     "The rows of a rank, and what is said of a mesh; of one device its rows"
-    from fasterbench.mesh_steps import MeshRun, run_lines
+    from fasterbench.estimates import MeshRun, run_lines
     return (result.rows, run_lines(result)) if isinstance(result, MeshRun) else (result, [])
 
 # %% ../nbs/cli.ipynb #fe6115fb

@@ -23,7 +23,7 @@ from .grouping import inside
 from .rows import RooflinePoint, beside_kernels, mean_of, module_kind, roofline_point
 from .phases import StepMode
 from .place import Place
-from .training import Measured, count_run, row_at
+from .profiling import Measured, count_run, row_at
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed'   # of a `ModuleCost`, in FLOP

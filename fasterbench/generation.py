@@ -21,7 +21,7 @@ from .results import Roofline
 from .rows import check_ceilings, memory_pct, warn_no_ceiling
 from .state import undisturbed
 from .subject import weight_bytes
-from .training import rows_of
+from .profiling import rows_of
 from .traffic import weight_sizes
 
 # %% ../nbs/analysis/generation.ipynb #08d4fa52

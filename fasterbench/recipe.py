@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from .core import call_args
 from .models import own_object
 from .options import check_unused
-from .paper_steps import optimizers
+from .estimates import optimizers
 from .state import undisturbed
 
 # %% ../nbs/recipe.ipynb #8c3b47ee

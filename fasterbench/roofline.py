@@ -12,16 +12,16 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
-from .alone import flushing_bytes, tell_alone, time_alone
+from .profiling import flushing_bytes, measured, peaks_under, rows_of, tell_alone, time_alone
 from .compiled_kernels import kernels_measured, regions_of
 from .core import Call, as_text, model_dtype, si
 from .costs import warn_unknown
 from .display import as_output
 from .subject import Subject, check_first, check_request, circumstances, paper_request, together, with_ranks
 from .layouts import Layout
-from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
+from .estimates import MeshRun, mesh_run, model_mesh, tensor_parallel
 from .observe import warn_other_path
-from .paper_steps import Estimated, forward_counted, step_counted
+from .estimates import Estimated, forward_counted, step_counted
 from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
 from .results import Comparison, Roofline
@@ -31,7 +31,6 @@ from .state import undisturbed
 from .step import training
 from .tables import framed
 from .timing import check_count
-from .training import measured, peaks_under, rows_of
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
 _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'RooflinePoint', 'Comparison']
