@@ -8,7 +8,6 @@ __all__ = ['RooflineAnalyzer', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_ca
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import torch
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
@@ -173,11 +172,6 @@ def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple: #
     others = [o for o in peaks.links if o.group not in over]
     return (layout, over), replace(peaks, links=(*others, *over.values()))
 
-@patch
-def _divided(self:RooflineAnalyzer, over):
-    "A context that gives what divides a model in a mesh; `None`: it stays whole"
-    return nullcontext() if over is None else self.dividing(over[0])
-
 # %% ../nbs/analysis/roofline.ipynb #a5d1d57f
 @patch
 def _asked(self:RooflineAnalyzer, peaks, dtype, weights, mesh, links, train=False):
@@ -212,7 +206,8 @@ def estimate(self:RooflineAnalyzer,
 )->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
     peaks, dtype, size, over = self._asked(peaks, dtype, weights, mesh, links)
-    with self._divided(over) as divide: counted = self.count_on_paper(peaks, dtype, size, divide)
+    with self.dividing(over[0] if over else Layout()) as divide:
+        counted = self.count_on_paper(peaks, dtype, size, divide)
     return self._estimated(counted, peaks, dtype, over, 'estimate')
 
 # %% ../nbs/analysis/roofline.ipynb #457a51ef
@@ -254,7 +249,7 @@ def estimate_step(self:RooflineAnalyzer,
     "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
     if tokens is not None: check_count('tokens', tokens, 1)
     peaks, dtype, _, over = self._asked(peaks, dtype, None, mesh, links, train=True)
-    with self._divided(over) as divide:
+    with self.dividing(over[0] if over else Layout()) as divide:
         counted = step_counted(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
     return self._estimated(counted, peaks, dtype, over, 'estimate_step')
 
