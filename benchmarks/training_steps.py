@@ -13,11 +13,11 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 from torch.nn import functional as F
 
+from fasterbench.observe import Observer
 from fasterbench.peaks import HardwarePeaks
 from fasterbench.roofline import RooflineAnalyzer
 from fasterbench.program import training
 from fasterbench.timing import median_interval
-from fasterbench.training import StepObserver
 from report import write_result
 
 def image(name, batch=8):
@@ -39,7 +39,7 @@ models = dict(
 def alternating(model, sample, loss, optimizer, n):
     "Seconds of `n` steps with marks, each beside one without"
     with training(model, sample, loss, optimizer) as step:
-        o = StepObserver(step.model, step, torch.device('cpu'))
+        o = Observer(step.model, step, torch.device('cpu'))
         for _ in range(3): o.forward()
         pairs = []
         for i in range(n):

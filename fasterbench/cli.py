@@ -20,7 +20,7 @@ from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_
 from .language import unfit_ranks
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
 from .launch import process_group, processes
-from .mesh_steps import MeshRun, run_lines
+from .estimates import MeshRun, run_lines
 from .models import ModelError, check_model, is_language, load_parts, run_model_code
 from .ncu_files import by_kernel, read_ncu
 from .ncu import kernel_rows, kernel_table, ncu_command

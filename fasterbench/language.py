@@ -29,7 +29,8 @@ from .links import Layout, as_layout, exchange_times, links_of
 from .scope import visible
 from .results import Roofline
 from .program import undisturbed
-from .subject import paper_rows, weight_bytes
+from .profiling import rows_of
+from .subject import weight_bytes
 from .traffic import weight_sizes
 
 # %% ../nbs/analysis/language.ipynb #08d4fa52
@@ -128,7 +129,7 @@ def phase_under(
     "What was counted, under `peaks`"
     about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=counted.kept,
         cache_bytes=counted.cached)
-    def placed(c): return Roofline(paper_rows(c, counted.modules, peaks), 'estimated', peaks, about=about)
+    def placed(c): return Roofline(rows_of(c, counted.modules, peaks), 'estimated', peaks, about=about)
     costs, causal, needed = counted.costs, counted.causal, counted.kept + counted.cached
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
     check_ceilings(rows, peaks, 'estimate_language')

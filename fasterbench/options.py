@@ -25,7 +25,7 @@ from .roof import HardwarePeaks, peaks_of
 from .grouping import group_key
 from .codec import check_kind
 from .models import own_object
-from .paper_steps import optimizers
+from .estimates import optimizers
 from .program import undisturbed
 
 # %% ../nbs/options.ipynb #48e01d84

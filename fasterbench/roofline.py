@@ -8,34 +8,27 @@ __all__ = ['RooflineAnalyzer', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_ca
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import torch
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
-from .alone import flushing_bytes, recheck, time_alone
-from .compiled import join_compiled
-from .compiled_kernels import kernel_profile, step_kernel_profile
-from .core import Call, as_text, device_name, model_dtype, module_kind, si, check_count
-from .costs import Costs, counted, counted_on_paper, stands_for, warn_unknown, weights_in
+from .profiling import flushing_bytes, time_alone, measured, peaks_under, rows_of, tell_alone
+from .core import Call, as_text, model_dtype, module_kind, si, check_count
+from .costs import warn_unknown
 from .page import as_output
-from .subject import Subject, agreement, check_first, check_request, counted_device, together, with_ranks
-from .subject import paper_request, paper_rows, weight_bytes, circumstances
+from .subject import Subject, check_first, check_request, together, with_ranks, paper_request, circumstances
 from .links import Layout
-from .mesh_steps import MeshRun, mesh_run, model_mesh, tensor_parallel
-from .observe import Observer, time_forwards, warn_other_path
-from .paper import on_paper
-from .paper_steps import step_estimate
+from .estimates import MeshRun, mesh_run, model_mesh, tensor_parallel, Estimated, forward_counted
+from .estimates import step_counted
+from .observe import warn_other_path
 from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
-from .scope import visible
 from .results import Comparison, Roofline
-from .rows import RooflinePoint, check_ceilings, roofline_point, warn_no_ceiling
+from .rows import RooflinePoint, check_ceilings, warn_no_ceiling
 from .grouping import sum_rows
 from .settings import one_at_a_time
-from .collectives import own_params
-from .program import undisturbed
+from .program import undisturbed, training
 from .tables import framed
-from .training import step_profile
+from .compiled_kernels import kernels_measured, regions_of
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
 _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'RooflinePoint', 'Comparison']
@@ -98,60 +91,28 @@ def profile(self:RooflineAnalyzer,
     check_request(warmup, steps, isolate=isolate, grad=grad, kernels=kernels, ranks=ranks)
     check_first('device', device, 'forwards')
     if kernels and isolate: raise ValueError("isolate=True beside kernels=True: a kernel is not called by itself")
-    if kernels: return self.profile_kernels(device, warmup=warmup, steps=steps, grad=grad)
-    with one_at_a_time, together(ranks, timeout, isolate=isolate) as met:
-        device = self.run_device(device)
-        costs, forwards, peaks, alone, modules = self._measured(device, warmup, steps, isolate, grad, met)
-        about = circumstances(self.model, self.sample, device, model_dtype(self.model),
-            threads=torch.get_num_threads(), device_name=device_name(device))
-        rows, totals = self._join(costs, forwards, peaks, alone, modules)
-        made = with_ranks(Roofline(rows, 'measured', peaks, totals, about, boundaries=costs.boundaries), forwards, met)
-    return self._kept(made, costs, costs, forwards)
+    def runs(device): return undisturbed(self.model, self.sample, device, grad)
+    return self._measured(runs, device, warmup, steps, kernels, ranks, timeout, isolate)
 
 # %% ../nbs/analysis/roofline.ipynb #403a9bcc
 @patch
-def _measured(self:RooflineAnalyzer, device, warmup, steps, isolate, grad, met=None):
-    "What was counted and timed in forwards of the model, under which peaks"
-    precision = self.precision()   # of the settings outside of the block
-    with undisturbed(self.model, self.sample, device, grad) as run, precision:
-        modules = visible(run.model)   # as they are now; a forward may change that
-        o, seen = Observer(run.model, run, device, modules, met), []
-        run.rehearse()
-        forwards = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(counted(run, modules)))
-        costs = join_compiled(seen[0], o, forwards.calls, modules)
-        with run.open(): peaks = self.peaks_for(device, costs, met)
-        peaks = self._rechecked(costs, forwards, peaks, run, device, modules, met)
-        alone = time_alone(run, device, flushing_bytes(peaks, device), costs, modules) if isolate else {}
-    return costs, forwards, peaks, alone, modules
-
-# %% ../nbs/analysis/roofline.ipynb #12fe1818
-@patch
-def _kept(self:RooflineAnalyzer, made, costs, seen, ran, what='forward')->Roofline: # seen: costs of what `ran`
-    "The result of a profile; gives its warnings"
-    self.results, self.costs = made, costs
-    warn_unknown(costs)
-    warn_no_ceiling(made, made.peaks)
-    warn_other_path(seen, ran, what)
+def _measured(self:RooflineAnalyzer, runs, device, warmup, steps, kernels, ranks, timeout, isolate=False)->Roofline:
+    "The way from a request to its result; `runs`: from a device to a context with a `Program` or a `Step` on it"
+    if kernels: regions_of(self.model)   # or an error
+    with one_at_a_time, together(ranks and not kernels, timeout, isolate=isolate) as met:
+        device, precision = self.run_device(device), self.precision()   # of the settings outside of the block
+        with runs(device) as run, precision:
+            of = (kernels_measured if kernels else measured)(run, device, warmup, steps, met)
+            peaks = peaks_under(self, of, met)
+            rows, memory, about = of.rows(peaks), of.memory(), of.about(self)
+            if isolate: tell_alone(rows, time_alone(run, device, flushing_bytes(peaks, device), of.costs, of.modules))
+        totals = sum_rows(rows, of.forwards, of.costs, of.what)
+        made = with_ranks(Roofline(rows, of.kind, peaks, totals, about, memory, of.boundaries), of.forwards, met)
+    self.results, self.costs = made, of.costs
+    warn_unknown(of.costs)
+    warn_no_ceiling(made, peaks)
+    warn_other_path(of.seen, of.forwards, of.what)
     return made
-
-# %% ../nbs/analysis/roofline.ipynb #71c7a22c
-@patch
-def _join(self:RooflineAnalyzer, costs, forwards, peaks, alone, modules):
-    rows = []
-    for name,cost in costs.by_module.items():
-        if not cost.worked: continue
-        module, times = stands_for(name, cost, modules), forwards.of(name, cost.calls)
-        row = roofline_point(name, module, cost, peaks, times, own_params(module))
-        row.warm_s, row.cold_s = alone.get(name, (None, None))
-        rows.append(row)
-    return rows, sum_rows(rows, forwards, costs)
-
-@patch
-def _rechecked(self:RooflineAnalyzer, costs, forwards, peaks, run, device, modules, met=None):
-    "The peaks; where they were measured, and rows pass a ceiling, with that ceiling measured again"
-    if self.given is not None: return peaks
-    rows, _ = self._join(costs, forwards, peaks, {}, modules)
-    return recheck(rows, peaks, device, lambda mode: counted(run, modules, mode), agreed=agreement(met))
 
 # %% ../nbs/analysis/roofline.ipynb #b57974a4
 @patch
@@ -184,24 +145,21 @@ def count_on_paper(self:RooflineAnalyzer,
     dtype:torch.dtype|None=None, # of floating-point parameters and inputs; `None`: as they are
     size:float|None=None, # bytes of an element of the weight matrices; `None`: those of `dtype`
     divide=None, # of `on_paper`
-)->tuple[Costs, dict, float]: # what a forward costs; name → module; bytes of the weights
+)->Estimated: # what a forward costs, which `placed` takes
     "Count a forward without data"
-    with on_paper(self.model, self.sample, dtype, divide=divide) as (twin, call, paper), weights_in(twin, size):
-        modules, kept = visible(twin), weight_bytes(twin)
-        return counted_on_paper(twin, call, paper, modules, counted_device(peaks)), modules, kept
+    return forward_counted(self.model, self.sample, peaks, dtype, size, divide)
 
 # %% ../nbs/analysis/roofline.ipynb #127da26e
 @patch
 def placed(self:RooflineAnalyzer,
-    counted:tuple, # what `count_on_paper` gave
+    counted:Estimated, # what `count_on_paper` gave
     peaks:HardwarePeaks, dtype:torch.dtype|None=None,
 )->Roofline:
     "What was counted, under `peaks`"
-    costs, modules, kept = counted
+    costs, things, facts, memory = counted
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.device_name or peaks.device, weight_bytes=kept)
-    rows = paper_rows(costs, modules, peaks)
-    return Roofline(rows, 'estimated', peaks, about=about, boundaries=costs.boundaries)
+        device_name=peaks.device_name or peaks.device, **facts)
+    return Roofline(rows_of(costs, things, peaks), 'estimated', peaks, None, about, memory, costs.boundaries)
 
 # %% ../nbs/analysis/roofline.ipynb #2edb02c2
 @patch
@@ -213,11 +171,6 @@ def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple: #
     others = [o for o in peaks.links if o.group not in over]
     return (layout, over), replace(peaks, links=(*others, *over.values()))
 
-@patch
-def _divided(self:RooflineAnalyzer, over):
-    "A context that gives what divides a model in a mesh; `None`: it stays whole"
-    return nullcontext() if over is None else self.dividing(over[0])
-
 # %% ../nbs/analysis/roofline.ipynb #a5d1d57f
 @patch
 def _asked(self:RooflineAnalyzer, peaks, dtype, weights, mesh, links, train=False):
@@ -228,12 +181,13 @@ def _asked(self:RooflineAnalyzer, peaks, dtype, weights, mesh, links, train=Fals
     return peaks, dtype, size, over
 
 @patch
-def _estimated(self:RooflineAnalyzer, rows, costs, over, what)->Roofline: # what: the method, which errors name
-    "The rows of an estimate, of all ranks where there is a mesh; gives its warnings"
-    check_ceilings(rows, rows.peaks, what)
+def _estimated(self:RooflineAnalyzer, counted, peaks, dtype, over, what)->Roofline: # what: the method, for errors
+    "What was counted under `peaks`, of all ranks where there is a mesh; gives its warnings"
+    rows, costs = self.placed(counted, peaks, dtype), counted.costs
+    check_ceilings(rows, peaks, what)
     self.estimated, self.costs = rows, costs
     warn_unknown(costs)
-    warn_no_ceiling(rows, rows.peaks)
+    warn_no_ceiling(rows, peaks)
     return rows if over is None else self.on_mesh(rows, costs, *over)
 
 # %% ../nbs/analysis/roofline.ipynb #19879086
@@ -251,9 +205,9 @@ def estimate(self:RooflineAnalyzer,
 )->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
     peaks, dtype, size, over = self._asked(peaks, dtype, weights, mesh, links)
-    with self._divided(over) as divide: counted = self.count_on_paper(peaks, dtype, size, divide)
-    rows = self.placed(counted, peaks, dtype)
-    return self._estimated(rows, counted[0], over, 'estimate')
+    with self.dividing(over[0] if over else Layout()) as divide:
+        counted = self.count_on_paper(peaks, dtype, size, divide)
+    return self._estimated(counted, peaks, dtype, over, 'estimate')
 
 # %% ../nbs/analysis/roofline.ipynb #457a51ef
 @patch
@@ -273,10 +227,8 @@ def profile_step(self:RooflineAnalyzer,
     "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
     check_request(warmup, steps, kernels=kernels, ranks=ranks)
     check_first('loss', loss, 'steps')
-    more = dict(device=device, clip=clip, scaler=scaler, warmup=warmup, steps=steps)
-    if kernels: return self.profile_step_kernels(loss, optimizer, **more)
-    made, costs, taken = step_profile(self, loss, optimizer, **more, ranks=ranks, timeout=timeout)
-    return self._kept(made, costs, costs, taken, 'step')
+    def runs(device): return training(self.model, self.sample, loss, optimizer, device, clip, scaler)
+    return self._measured(runs, device, warmup, steps, kernels, ranks, timeout)
 
 # %% ../nbs/analysis/roofline.ipynb #70e94315
 @patch
@@ -296,39 +248,27 @@ def estimate_step(self:RooflineAnalyzer,
     "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
     if tokens is not None: check_count('tokens', tokens, 1)
     peaks, dtype, _, over = self._asked(peaks, dtype, None, mesh, links, train=True)
-    with self._divided(over) as divide:
-        rows, costs = step_estimate(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
-    return self._estimated(rows, costs, over, 'estimate_step')
+    with self.dividing(over[0] if over else Layout()) as divide:
+        counted = step_counted(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
+    return self._estimated(counted, peaks, dtype, over, 'estimate_step')
 
 # %% ../nbs/analysis/roofline.ipynb #5a52c216
 @patch
 def profile_kernels(self:RooflineAnalyzer,
     device:str|torch.device|None=None, # `None`: where the model is
-    *,
-    warmup:int=5, # untimed forwards before the timed ones
-    steps:int=20, # timed forwards
-    grad:bool=False, # run with gradients on?
+    **options # `warmup`, `steps` and `grad`, as of `profile`
 )->Roofline:
     "Measure every kernel of compiled regions, and the modules outside of them"
-    check_request(warmup, steps, grad=grad)
-    made, of = kernel_profile(self, device, warmup, steps, grad)
-    return self._kept(made, of.costs, of.seen(), of.forwards, of.what)
+    return self.profile(device, kernels=True, **options)
 
 @patch
 def profile_step_kernels(self:RooflineAnalyzer,
     loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
     optimizer:torch.optim.Optimizer|None=None, # of the model's parameters; `None`: forward and backward only
-    *,
-    device:str|torch.device|None=None, # `None`: where the model is
-    clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
-    scaler=None, # `torch.amp.GradScaler`, for gradients in float16
-    warmup:int=5, # untimed steps first
-    steps:int=20, # timed steps
+    **options # as of `profile_step`
 )->Roofline: # with a `phase` for each row
     "Measure every kernel of compiled regions in a training step, and what is outside of them"
-    check_request(warmup, steps)
-    made, of = step_kernel_profile(self, loss, optimizer, device, clip, scaler, warmup, steps)
-    return self._kept(made, of.costs, of.seen(), of.forwards, of.what)
+    return self.profile_step(loss, optimizer, kernels=True, **options)
 
 # %% ../nbs/analysis/roofline.ipynb #eaeabdfd
 @patch
