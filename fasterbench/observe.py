@@ -17,10 +17,10 @@ from threading import get_ident
 from .core import distributed, progress, warn, quoted, with_phase, Place
 from .collectives import row_name, wait_for
 from .exchanges import ExchangeTimer
-from .scope import Nodes, BackwardPart, Scope, visible, watching
+from .scope import Nodes, BackwardPart, Scope, visible, watching, followed, group_name, place_of_part
+from .scope import told_groups
 from .system import Disturbance, Others
 from .timing import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
-from .phases import followed, group_name, place_of_part, told_groups
 from .program import Step
 
 # %% ../nbs/analysis/observe.ipynb #35d2c506

@@ -17,10 +17,10 @@ from .collectives import own_params
 from .core import Place, device_name, first_line, model_dtype, phases, warn, held, is_strided, progress
 from .core import tensors, inside
 from .subject import Subject, agreement, circumstances, Retimer, recheck, StepRetimer
-from .phases import allocator_of, measured_footprint, step_footprint, counted_step, group_name
+from .phases import allocator_of, measured_footprint, step_footprint, counted_step
+from .scope import group_name, compiled, visible, capturing, eager, watching, Scope
 from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards, Forwards, key_of, phase_and_name
-from .scope import compiled, visible, capturing, eager, watching, Scope
 from .rows import RooflinePoint, roofline_point
 from .program import loss_of, Step
 from .costs import Costs, ModuleCost, counted, stands_for
