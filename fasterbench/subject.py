@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Subject', 'check_machine', 'measured_peaks', 'check_request', 'check_first', 'circumstances', 'counted_device',
            'paper_request', 'weight_bytes', 'together', 'agreement', 'groups_used', 'tell_waits', 'tell_ranks',
-           'with_ranks', 'through_ceiling', 'row_of', 'Retimer', 'StepRetimer', 'raised', 'recheck']
+           'with_ranks']
 
 # %% ../nbs/analysis/subject.ipynb #71e56520
 from numbers import Number
@@ -13,16 +13,14 @@ from fastcore.basics import patch
 import torch
 from contextlib import nullcontext
 from datetime import datetime, timezone
-from dataclasses import replace
-from torch.utils._pytree import tree_leaves
 from .core import Place, call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
 from .core import resolve_dtype, so_many, measurable, arithmetic_dtype, check_seconds, check_count, own_part
-from .core import call_words, distributed, dtype_name
-from .costs import Costs, CostMode, op_dtype
+from .core import call_words, distributed
+from .costs import Costs
 from .operations import element_bytes, utilization_pct
 from .packages import as_model
 from .roof import HardwarePeaks, peaks_of
-from .peaks import measure_peaks, software, remember
+from .peaks import measure_peaks, software
 from .settings import float32_precision, tf32_allowed
 from .collectives import process_group_name
 from .program import check_sample
@@ -30,8 +28,6 @@ from .system import usable_cpus
 from .traffic import covered_bytes
 from .launch import rendezvous
 from .exchanges import boot_id, offsets, waited, waits
-from .phases import StepMode
-from .timing import time_for
 
 # %% ../nbs/analysis/subject.ipynb #35026929
 class Subject:
@@ -245,103 +241,3 @@ def with_ranks(
     for o in results: tell_ranks(o, results)
     made.ranks = tuple(results)
     return made
-
-# %% ../nbs/analysis/subject.ipynb #e257a245
-def through_ceiling(
-    rows:list, # of `RooflinePoint`
-    peaks:HardwarePeaks,
-)->list:
-    "The rows that pass the ceiling of their dtype by more than the interquartile range of their times"
-    def passes(r):
-        ceiling = peaks.ceiling(r.dtype) if r.matmul_flops and not r.unknown else None
-        return bool(ceiling) and r.flops/ceiling - r.time_s > r.noise_s
-    return [r for r in rows if r.time_s and passes(r)]
-
-# %% ../nbs/analysis/subject.ipynb #2b6f4150
-def row_of(
-    name:str, # of a module
-    rows:set, # names of rows
-)->str|None: # `None`: in none of them
-    "The row to which the work of a module belongs: its own, or that of the module around it"
-    while name and name not in rows: name = name.rpartition('.')[0]
-    return name if name in rows else None
-
-# %% ../nbs/analysis/subject.ipynb #a1548ede
-def _form(o):
-    "What operands have in common with which an operation takes the same time"
-    if isinstance(o, torch.Tensor) and o.layout is torch.strided: return o.shape, o.stride(), o.dtype
-    return repr(o)[:99]
-
-class Retimer(CostMode):
-    "Counts, and times the products of some rows where they are called"
-    def __init__(self,
-        wanted:set, rows:set, # names of the rows to time, and of all rows
-        device:torch.device,
-        tf32:bool=False, # does float32 mean TF32?
-    ):
-        super().__init__()
-        self.wanted, self.names, self.device, self.tf32, self.known = wanted, rows, device, tf32, set()
-        self.best = {}   # dtype name → (FLOP/s, words, samples in FLOP/s)
-    def count(self, func, rule, args, kwargs, out):
-        super().count(func, rule, args, kwargs, out)
-        name = row_of(self.at, self.names)
-        if name in self.wanted and self.is_new(func, rule, args, kwargs, out):
-            self.retime(name, func, rule, args, kwargs, out)
-
-# %% ../nbs/analysis/subject.ipynb #d6516003
-@patch
-def is_new(self:Retimer, func, rule, args, kwargs, out)->bool:
-    "Is it a product that leaves its operands alone, and the first of its form?"
-    if func._schema.is_mutable: return False
-    products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
-    call = func, *(_form(o) for o in tree_leaves((args, kwargs)))
-    if not products or call in self.known: return False
-    self.known.add(call)
-    return True
-
-@patch
-def retime(self:Retimer, name, func, rule, args, kwargs, out):
-    "Time an operation with the operands it has here; the best of each dtype is kept"
-    timing = time_for(lambda: func(*args, **kwargs), self.device, seconds=0.03, least=5)
-    flops = rule.flops(args, kwargs, out)
-    rates, words = [flops/s for s in timing.samples], f"{func._opname} of {name or 'the model'}"
-    dtype = dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
-    if max(rates) > self.best.get(dtype, (0.,))[0]: self.best[dtype] = max(rates), words, rates
-
-# %% ../nbs/analysis/subject.ipynb #8868bc9c
-class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of some rows where they are called"
-
-# %% ../nbs/analysis/subject.ipynb #fb680b1e
-def raised(
-    peaks:HardwarePeaks,
-    best:dict, # dtype name → (FLOP/s, words, samples in FLOP/s)
-)->HardwarePeaks: # `peaks` itself where nothing is higher
-    "`peaks` with higher ceilings, where operations of a model reached them"
-    new = {k:v for k,v in best.items() if v[0]>peaks.compute_peaks.get(k, float('inf'))}
-    if not new: return peaks
-    put = lambda d, i: d | {k:v[i] for k,v in new.items()}
-    kinds = {k: {**peaks.compute_kernels.get(k, {}), words: rate} for k,(rate,words,_) in new.items()}
-    flops = new[peaks.name][0] if peaks.name in new else peaks.peak_flops
-    sustained = {k:v for k,v in peaks.sustained.items() if k not in new}   # was that of another kernel
-    doubts = {k:v for k,v in peaks.doubts.items() if k not in new}
-    return replace(peaks, peak_flops=flops, sustained=sustained, ridge_point=None, doubts=doubts,
-        compute_peaks=put(peaks.compute_peaks, 0), kernels=put(peaks.kernels, 1), samples=put(peaks.samples, 2),
-        compute_kernels=peaks.compute_kernels|kinds)
-
-# %% ../nbs/analysis/subject.ipynb #510d6ec7
-def recheck(
-    rows:list, # of `RooflinePoint`, under `peaks`
-    peaks:HardwarePeaks, # measured
-    device:torch.device,
-    count, # called with a mode: counts what the rows are of, under it
-    retimer:type=Retimer, # of that mode
-    agreed=bool, # called with whether there are such rows: shall it be done? Other ranks may have some
-)->HardwarePeaks: # `peaks` itself where no row passes a ceiling
-    "Measure the ceilings again with the operations of the rows that pass them; what is better is remembered"
-    odd = through_ceiling(rows, peaks)
-    if not agreed(bool(odd)): return peaks
-    mode = retimer({r.name for r in odd}, {r.name for r in rows}, device, peaks.tf32_enabled)
-    count(mode)
-    better = raised(peaks, mode.best)
-    remember(peaks, better)
-    return better
