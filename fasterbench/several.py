@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from .core import any_console, as_text, is_number, resolve_device, tensors, check_count, write_file
 from .results import comparison_formats, Comparison, Roofline, formats
-from .differences import ordered_pairs
+from .compare import ordered_pairs
 from .swept import Crossings, Sweep, sweep_formats
 from .models import check_model, contained, load_parts, source_of, model_sources
 from .samples import sample_dims, resized
