@@ -22,7 +22,8 @@ from torch import nn
 from torch.profiler import profile, record_function
 from torch.utils.checkpoint import checkpoint
 
-from fasterbench.core import call_args, si
+from fasterbench.core import call_args
+from fasterbench.words import si
 from fasterbench.phases import step_footprint
 from fasterbench.utilization import boundaries
 

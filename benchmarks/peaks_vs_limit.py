@@ -11,7 +11,7 @@ import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import si
+from fasterbench.words import si
 from report import here, on_core, write_result
 
 code = """

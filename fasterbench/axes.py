@@ -12,7 +12,7 @@ __all__ = ['left', 'right', 'bottom', 'narrowest', 'grid', 'clear', 'bar_height'
 import math
 from dataclasses import dataclass
 from fastcore.basics import patch
-from .core import as_text, plain, si, so_many
+from .words import as_text, plain, si, so_many
 from .labels import Frame, Placer, Spot, colours, label_back, linear_ticks, log_range, log_ticks, rate_unit
 from .labels import spots_of_ceiling, spots_of_slope, text_size, wrapped, write
 from .operations import attainable_flops

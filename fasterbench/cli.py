@@ -13,8 +13,9 @@ from pathlib import Path
 from fastcore.script import anno_parser, store_true
 from tqdm import tqdm
 from . import __version__
-from .core import DeviceError, any_console, as_text, call_args, device_name, model_device, model_dtype
-from .core import resolve_device, resolve_dtype, write_file, check_count
+from .core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
+from .core import resolve_dtype
+from .words import any_console, as_text, write_file, check_count
 from .results import formats
 from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
 from .language import unfit_ranks

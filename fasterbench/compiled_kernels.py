@@ -12,7 +12,8 @@ __all__ = ['amounts', 'NotingNames', 'OperationCosts', 'StepOperationCosts', 'sp
 from collections import Counter, defaultdict
 from fastcore.basics import patch
 from typing import NamedTuple
-from .core import Place, bare, held, inside, module_kind, walk
+from .words import Place, bare, inside
+from .core import held, module_kind, walk
 from .costs import CostMode, Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
 from .inductor import kernel_listener, recompiled

@@ -18,14 +18,15 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .places import only_new, CallMoves, PlacedMoves, sets_of
 from .collectives import bus_bytes, row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .collectives import without_issue
-from .core import held, model_device, tensors, warn, in_parts, resolved, without_data, is_dtensor, own_part
-from .core import written_by, explain
+from .core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor, own_part
+from .core import written_by
+from .words import warn
+from .program import explain, undisturbed, Program
 from .scope import before_graphs, capturing, eager, visible, watching, Nodes, Scope
 from .paper import on_paper
 from .traffic import Cost, free_rule, is_complex, flat, noting, weight_sizes
 from .rules import functional_libraries, register_cost, rule_for, aten, nested_rule, sdpa_rule, whole_rule
 from .settings import one_at_a_time
-from .program import undisturbed, Program
 
 # %% ../nbs/counting/costs.ipynb #86caf33b
 _all_ = ['register_cost']

@@ -18,7 +18,8 @@ from torch.utils import _foreach_utils
 from typing import NamedTuple
 from dataclasses import dataclass, replace
 from fastcore.basics import patch
-from .core import as_text, first_line, held, model_device, walk, is_dtensor, si
+from .words import as_text, first_line, si
+from .core import held, model_device, walk, is_dtensor
 from .rules import is_fused
 from .utilization import Footprint
 from .paper import on_paper

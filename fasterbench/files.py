@@ -19,7 +19,7 @@ from .tables import kinds
 from .rows import Projection, RooflinePoint
 from .grouping import Totals, Pair, hows
 from .utilization import Footprint
-from .core import Place, phases, is_number, value_text
+from .words import Place, phases, is_number, value_text
 from .roof import HardwarePeaks
 from .timing import Timing
 from .compare import change_of

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from itertools import product
 from numbers import Integral
 from fastcore.basics import groupby, patch
-from .core import Place, above, bare, inside, phases, with_phase, check_count
+from .words import Place, above, bare, inside, phases, with_phase, check_count
 from .operations import arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, ceiling_for, fused_s
 from .timing import mean_of, middle_half, Timing

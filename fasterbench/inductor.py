@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 from types import FunctionType
 from typing import NamedTuple
-from .core import first_line
+from .words import first_line
 from .costs import op_dtype
 from .traffic import Cost
 from .scope import torch_compiled, is_compiled_wrapper

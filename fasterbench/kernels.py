@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from functools import partial
-from .core import is_float8, progress, si
+from .core import is_float8
+from .words import progress, si
 from .timing import time_for
 from .system import WrongAnswer, free_bytes
 

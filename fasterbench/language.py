@@ -18,7 +18,8 @@ from fastcore.basics import patch
 from .architectures import build_on_meta, load_config, stored_bytes, Forward, attention_noted, causal_pairs
 from .architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
 from .architectures import rank_config, stages_of
-from .core import plain, resolve_dtype, si, check_count
+from .words import plain, si, check_count
+from .core import resolve_dtype
 from .operations import element_bytes
 from .roof import HardwarePeaks, peaks_of
 from .report import unfit, ceiling_lines

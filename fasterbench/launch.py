@@ -17,7 +17,8 @@ from threading import Thread
 from fastcore.basics import patch
 import torch, torch.distributed as dist
 from torch import nn
-from .core import first_line, resolve_device
+from .words import first_line
+from .core import resolve_device
 from .plans import plan_named
 
 # %% ../nbs/launch.ipynb #c66bd926

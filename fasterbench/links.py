@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from fastcore.basics import patch
 from .collectives import bus_bytes, collective_kinds
-from .core import check_count, finite, positive, si, so_many
+from .words import check_count, finite, positive, si, so_many
 from .datasheets import connection_named, find_sheet, sheets
 
 # %% ../nbs/hardware/links.ipynb #378976b9

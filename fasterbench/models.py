@@ -18,8 +18,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from torch import nn
-from .core import as_text, first_line, held, model_dtype, resolve_dtype, so_many, tensors, to_dtype
-from .core import check_count, own_error
+from .words import as_text, first_line, so_many, check_count
+from .core import held, model_dtype, resolve_dtype, tensors, to_dtype
+from .program import own_error
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range, sample_of
 from .samples import timm_sample, resized, sample_dims
 from .codec import check_kind

@@ -14,7 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .core import distributed, progress, warn, quoted, with_phase, Place
+from .core import distributed
+from .words import progress, warn, quoted, with_phase, Place
 from .collectives import row_name, wait_for
 from .exchanges import ExchangeTimer
 from .scope import Nodes, BackwardPart, Scope, visible, watching, followed, group_name, place_of_part

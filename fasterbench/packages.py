@@ -15,7 +15,8 @@ from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from fastcore.basics import patch
-from .core import Call, first_line, held, model_device, NotWithoutData
+from .core import Call, held, model_device, NotWithoutData
+from .words import first_line
 from .samples import drawn, Exported, exported, Input, table_rows
 from .twin import twin
 

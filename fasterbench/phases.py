@@ -17,17 +17,13 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from .costs import CostMode, Costs, hides
-from .scope import eager, visible, watching, Nodes, Scope
-from .core import Place, optimizer_parameters, held, is_strided, model_device, tensors, strided_parts
-from .core import unwrapped
+from .scope import eager, visible, watching, Nodes, Scope, place_of_part, told_groups, group_name, followed
+from .scope import parts
+from .words import Place
+from .core import optimizer_parameters, held, is_strided, model_device, tensors, strided_parts, unwrapped
 from .places import PlacedMoves
 from .utilization import Footprint, memory_kinds
 from .collectives import placing
-from .scope import place_of_part
-from .scope import told_groups
-from .scope import group_name
-from .scope import followed
-from .scope import parts
 
 # %% ../nbs/counting/phases.ipynb #e5646aca
 class StepMode(CostMode):

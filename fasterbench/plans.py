@@ -13,7 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 from torch import nn
-from .core import so_many, walk
+from .words import so_many
+from .core import walk
 
 # %% ../nbs/plans.ipynb #aad618a1
 class Plan(NamedTuple):

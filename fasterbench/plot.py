@@ -13,7 +13,7 @@ from dataclasses import replace
 from .axes import Line, axis_ranges, bar_axes, bar_height, clear, lay_out, legend_height, link_lines
 from .axes import name_lines, name_ridge, note, other_roofs, ridge_line, roof_axes, roof_lines, sheet
 from .tables import columns, kind_of, row_seconds
-from .core import as_text, plain, si, so_many
+from .words import as_text, plain, si, so_many
 from .grouping import group_key, joined
 from .labels import Placer, Spot, colours, hues, log_range, on_wide, rate_unit, rest, text_size, write
 from .marks import Block, bandwidth, bar_names, bar_text, bar_traces, drawable, largest, legend_traces

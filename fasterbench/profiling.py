@@ -15,26 +15,20 @@ from fastcore.basics import patch
 from dataclasses import replace
 from torch.utils._pytree import tree_leaves
 from .collectives import own_params
-from .core import Place, device_name, first_line, model_dtype, phases, warn, held, is_strided, progress
-from .core import tensors, inside
+from .words import Place, first_line, phases, warn, progress, inside
+from .core import device_name, model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype
 from .subject import Subject, agreement, circumstances
-from .phases import allocator_of, measured_footprint, step_footprint, counted_step
+from .phases import allocator_of, measured_footprint, step_footprint, counted_step, StepMode
 from .scope import group_name, compiled, visible, capturing, eager, watching, Scope
 from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards, Forwards, key_of, phase_and_name
 from .rows import RooflinePoint, roofline_point
 from .program import loss_of, Step
-from .costs import Costs, ModuleCost, counted, stands_for
+from .costs import Costs, ModuleCost, counted, stands_for, CostMode, op_dtype
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
 from .system import reported_caches
-from .timing import Feeder, Timing, device_clock
-from .costs import CostMode
-from .timing import time_for
-from .core import dtype_name
-from .core import arithmetic_dtype
-from .costs import op_dtype
-from .phases import StepMode
+from .timing import Feeder, Timing, device_clock, time_for
 from .peaks import remember
 
 # %% ../nbs/analysis/profiling.ipynb #86b62fe8

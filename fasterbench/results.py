@@ -15,10 +15,10 @@ from .report import OverRanks, rank_lines, Phases, side_by_side, print_summary, 
 from .curves import plot_comparison
 from .tables import columns, kinds, Lines, Table, row_table, text_or_file, picture_formats, shown_formats
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
-from .compare import ratio, ratio_interval
-from .core import above, inside, resolve_dtype, si
-from .compare import as_html_table, comparison_text, pair_columns, pairs_markdown, pairs_table
-from .compare import print_comparison
+from .compare import ratio, ratio_interval, as_html_table, comparison_text, pair_columns, pairs_markdown
+from .compare import pairs_table, print_comparison
+from .words import above, inside, si
+from .core import resolve_dtype
 from .files import read_comparison, read_result, result_of, result_record, as_json, comparison_json
 from .page import as_output, as_html
 from .codec import write_as

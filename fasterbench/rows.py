@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from types import SimpleNamespace
 from .tables import columns, framed
-from .core import Place, as_text, module_kind, quoted, warn, with_phase, measurable, arithmetic_dtype
-from .core import dtype_name
+from .words import Place, as_text, quoted, warn, with_phase
+from .core import module_kind, measurable, arithmetic_dtype, dtype_name
 from .collectives import bus_bytes, Collective, collective_kinds
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
 from .timing import Times, Timing

@@ -21,7 +21,7 @@ from torch.utils import checkpoint
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.autograd import set_multithreading_enabled
 from .core import distributed, in_cell, walk
-from .core import Place
+from .words import Place
 
 # %% ../nbs/core/scope.ipynb #718a87e7
 def _never()->bool: return False

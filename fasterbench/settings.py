@@ -11,7 +11,7 @@ import os, random, signal, sys, threading
 import numpy as np, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
-from .core import first_line, warn
+from .words import first_line, warn
 
 # %% ../nbs/core/settings.ipynb #3345d7ff
 @contextmanager

@@ -12,7 +12,8 @@ from fastcore.script import store_true
 import torch
 from collections.abc import Callable
 from typing import NamedTuple
-from .core import any_console, as_text, is_number, resolve_device, tensors, check_count, write_file
+from .words import any_console, as_text, is_number, check_count, write_file
+from .core import resolve_device, tensors
 from .results import comparison_formats, Comparison, Roofline, formats
 from .compare import ordered_pairs
 from .swept import Crossings, Sweep, sweep_formats

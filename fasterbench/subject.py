@@ -13,9 +13,9 @@ from fastcore.basics import patch
 import torch
 from contextlib import nullcontext
 from datetime import datetime, timezone
-from .core import Place, call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
-from .core import resolve_dtype, so_many, measurable, arithmetic_dtype, check_seconds, check_count, own_part
-from .core import call_words, distributed
+from .words import Place, so_many, check_seconds, check_count
+from .core import call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
+from .core import resolve_dtype, measurable, arithmetic_dtype, own_part, call_words, distributed
 from .costs import Costs
 from .operations import element_bytes, utilization_pct
 from .packages import as_model

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from traceback import walk_tb
 from torch import nn
-from .core import first_line, model_dtype, progress, resolve_dtype, to_dtype, value_text, measurable
-from .core import arithmetic_dtype, dtype_name, named_dtype
+from .words import first_line, progress, value_text
+from .core import model_dtype, resolve_dtype, to_dtype, measurable, arithmetic_dtype, dtype_name, named_dtype
 from .costs import warn_unknown
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline

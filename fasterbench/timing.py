@@ -11,7 +11,8 @@ import math, statistics, time, numpy as np, torch
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from fastcore.basics import patch
-from .core import check_count, resolve_device, si, synchronize
+from .words import check_count, si
+from .core import resolve_device, synchronize
 from .scope import asks_for_capture
 
 # %% ../nbs/core/timing.ipynb #ce073883

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import captured, check_initialized, extent, first_line, held, home, inner_parts, once, reached
-from .core import stored_plainly, walk
+from .core import captured, check_initialized, extent, held, home, inner_parts, once, reached, stored_plainly
+from .core import walk
+from .words import first_line
 from .scope import compiled_in_place
 
 # %% ../nbs/core/twin.ipynb #b3ea35fc

@@ -11,11 +11,10 @@ import torch
 from torch import nn
 from dataclasses import dataclass
 from fastcore.basics import patch
-from .core import as_text, call_args, leaves, si, walk, dtype_name
+from .words import as_text, si
+from .core import call_args, leaves, walk, dtype_name
 from .rows import main_dtype
-from .tables import framed
-from .tables import Column
-from .tables import tabulated
+from .tables import framed, Column, tabulated
 
 # %% ../nbs/analysis/utilization.ipynb #a30e1e88
 def flops_per_token(
