@@ -30,6 +30,7 @@ def _others(n): return (n - 1)/n
 def _once(n): return 1
 _row = CollectiveKind
 
+# Kind of a collective → what of a message goes over a link, and who waits for whom
 collective_kinds = dict(all_reduce=_row(lambda n: 2*_others(n), False, 'all'), all_gather=_row(_others, True, 'all'),
     reduce_scatter=_row(_others, True, 'all'), all_to_all=_row(_others, True, 'all'),
     gather=_row(_others, True, 'root'), scatter=_row(_others, True, 'others'),

@@ -22,6 +22,7 @@ from .scope import visible
 from .rows import RooflinePoint, beside_kernels, roofline_point
 from .phases import StepMode
 from .profiling import Measured, count_run, row_at
+from .subject import Subject
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed'   # of a `ModuleCost`, in FLOP
@@ -239,10 +240,11 @@ class MeasuredKernels(Measured):
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #da6692d2
 @patch
-def count(self:MeasuredKernels, mode): return count_run(self.run, self.everything, mode)
+def count(self:MeasuredKernels, mode): return count_run(self.run, self.everything, mode) # once more
 
 @patch
-def about(self:MeasuredKernels, s, **more)->dict:
+def about(self:MeasuredKernels, s:Subject, **more)->dict:
+    "What it is of, where and when it was made, and what broke its graphs"
     return Measured.about(self, s, graph_breaks=[', in '.join(o) for o in self.breaks], **more)
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #b0dd6885

@@ -91,7 +91,8 @@ def costs_of(mode:StepMode)->Costs:
 
 # %% ../nbs/counting/phases.ipynb #8af95015
 @patch
-def backward(self:StepMode): return followed(self.nodes, self.parted, self.within)
+def backward(self:StepMode): # context of a backward pass, counted by module
+    return followed(self.nodes, self.parted, self.within)
 
 # %% ../nbs/counting/phases.ipynb #630b91e1
 def counted_step(

@@ -109,7 +109,8 @@ def seen(self:Measured)->Costs: return self.costs # of what a mark was set aroun
 def boundaries(self:Measured)->dict: return self.costs.boundaries # as of `Roofline`
 
 @patch
-def rows(self:Measured, peaks:HardwarePeaks)->list: return rows_of(self.costs, self.things, peaks, self.forwards)
+def rows(self:Measured, peaks:HardwarePeaks)->list: # of `RooflinePoint`, under `peaks`
+    return rows_of(self.costs, self.things, peaks, self.forwards)
 
 @patch
 def count(self:Measured, mode): return count_run(self.run, self.modules, mode) # once more

@@ -24,6 +24,7 @@ from .settings import tf32_allowed
 from .subject import measured_peaks, paper_request
 from .swept import Sweep
 from .samples import resized, sample_dims, sized
+from .program import own_error
 
 # %% ../nbs/analysis/sweep.ipynb #e1b17dda
 _all_ = ['Sweep']
@@ -114,7 +115,7 @@ class SweepError(RuntimeError):
 
 def _kind(e):
     "The kind of an error and a colon; nothing for a request that is refused here"
-    *_, (last, _) = walk_tb(e.__traceback__)
+    *_, (last, _) = walk_tb(own_error(e).__traceback__)
     refused = isinstance(e, ValueError) and last.f_globals.get('__name__', '').startswith('fasterbench.')
     return '' if refused else f'{type(e).__name__}: '
 
