@@ -14,7 +14,7 @@ import psutil, torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.words import si
+from fasterbench.operations import si
 from fasterbench.dev.ranks import run_ranks
 from report import write_result
 
