@@ -8,14 +8,16 @@ __all__ = ['keys', 'excluded', 'DeviceError', 'resolve_device', 'walk', 'held', 
            'device_name', 'synchronize', 'distributed', 'Call', 'leaves', 'mapped', 'tensors', 'to_device', 'to_dtype',
            'is_strided', 'home', 'extent', 'once', 'strided_parts', 'inner_parts', 'stored_plainly', 'unwrapped',
            'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped', 'call_words', 'model_device', 'captured',
-           'captured_in', 'in_cell', 'reached', 'without_data', 'NotWithoutData', 'written_by', 'in_cpp', 'resolved',
-           'in_parts', 'module_kind']
+           'captured_in', 'in_cell', 'reached', 'asks_for_capture', 'capturing', 'before_graphs', 'graphed',
+           'original_forward', 'ungraphed', 'next_iteration', 'compiled_in_place', 'is_compiled_wrapper',
+           'torch_compiled', 'compiled', 'one_region', 'visible', 'eager', 'without_data', 'NotWithoutData',
+           'written_by', 'in_cpp', 'resolved', 'in_parts', 'module_kind']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import copy, platform, sys, torch
 from collections.abc import Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
@@ -24,7 +26,7 @@ from types import CellType, FunctionType
 from typing import Iterator
 from functools import cache
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, is_traceable_wrapper_subclass
 
 # %% ../nbs/core/core.ipynb #6adadb9f
 class DeviceError(RuntimeError): "A device was asked for that is not there"
@@ -361,6 +363,116 @@ def reached(
         seen[id(o)] = o
         todo += more
     return [*seen.values()]
+
+# %% ../nbs/core/core.ipynb #718a87e7
+def _never()->bool: return False
+
+def asks_for_capture(device:torch.device): # function without arguments that returns a bool
+    "A function that says whether work queued for `device` by this thread is captured instead of run"
+    return getattr(torch.get_device_module(device), 'is_current_stream_capturing', _never)
+
+_capture = [m for m in (torch.cuda, torch.xpu) if hasattr(m, 'is_current_stream_capturing')]
+
+def capturing()->bool:
+    "Is this thread capturing a graph on any accelerator?"
+    return any(m.is_initialized() and m.is_current_stream_capturing() for m in _capture)
+
+# %% ../nbs/core/core.ipynb #0fecf080
+_kinds = (torch.cuda, 'CUDAGraph'), (torch.xpu, 'XPUGraph'), (torch.accelerator, 'Graph')
+
+def _telling(mode, tell, kind, method):
+    "`method` of the graph class `kind`; `tell` is called with the name of the class before it"
+    def told(self, *args, **kwargs):
+        if mode in _get_current_dispatch_mode_stack(): tell(kind.__name__)
+        return method(self, *args, **kwargs)
+    return told
+
+# %% ../nbs/core/core.ipynb #a34f9c72
+@contextmanager
+def before_graphs(
+    mode, # a dispatch mode
+    tell, # function, called with the name of the graph class
+    *names:str, # methods to wrap: `'replay'`, `'capture_begin'`
+):
+    "Within the block, call `tell` before these methods of a graph, in threads where `mode` is active"
+    kinds = [vars(m)[name] for m,name in _kinds if name in vars(m)]
+    found = [(kind, name, vars(kind)[name]) for kind in kinds for name in names if name in vars(kind)]
+    for kind,name,method in found: setattr(kind, name, _telling(mode, tell, kind, method))
+    try: yield
+    finally:
+        for kind,name,method in found: setattr(kind, name, method)
+
+# %% ../nbs/core/core.ipynb #fd3f390b
+def graphed(m:nn.Module)->bool:
+    "Did `make_graphed_callables` replace the module's forward?"
+    f = vars(m).get('forward')
+    made = getattr(f, '__qualname__', '').startswith('make_graphed_callables.')
+    return made and f.__module__ in ('torch.cuda.graphs', 'torch.xpu.graphs')
+
+def original_forward(m:nn.Module): # function, bound to `m` where it is a method
+    "The original forward of a graphed module"
+    f = vars(m)['forward']
+    kept = {name: in_cell(cell) for name,cell in zip(f.__code__.co_freevars, f.__closure__)}
+    if kept.get('orig_bound_to_func'): return kept['orig_call'].__get__(m)
+    written = kept['orig_call'] if 'orig_call' in kept else kept['orig_fwd']   # older torch
+    own = isinstance(getattr(written, '__self__', None), type(m))
+    return written.__func__.__get__(m) if own else written
+
+# %% ../nbs/core/core.ipynb #a06ef74f
+@contextmanager
+def ungraphed(model:nn.Module):
+    "Within the block, graphed modules have their original forwards"
+    found = [(vars(m), vars(m)['forward'], original_forward(m)) for m in walk(model).values() if graphed(m)]
+    for attrs,_,written in found: attrs['forward'] = written
+    try: yield
+    finally:
+        for attrs,replaying,_ in found: attrs['forward'] = replaying
+
+# %% ../nbs/core/core.ipynb #b653ee8d
+def next_iteration():
+    "Mark the start of an iteration, if the program marks iterations for its CUDA graphs"
+    trees = sys.modules.get('torch._inductor.cudagraph_trees')
+    if trees is not None and trees.MarkStepBox.mark_step_counter: torch.compiler.cudagraph_mark_step_begin()
+
+# %% ../nbs/core/core.ipynb #e46a918c
+def compiled_in_place(m:nn.Module)->bool:
+    "Did `Module.compile` put something in place of its call?"
+    return m._compiled_call_impl is not None and not hasattr(m._compiled_call_impl, 'watches')
+
+def is_compiled_wrapper(m:nn.Module)->bool:
+    "Is it what `torch.compile` made of a module?"
+    dynamo = sys.modules.get('torch._dynamo')
+    return dynamo is not None and isinstance(m, dynamo.OptimizedModule)
+
+def torch_compiled(m:nn.Module)->bool:
+    "Was it compiled by `torch.compile` or `Module.compile`?"
+    return is_compiled_wrapper(m) or compiled_in_place(m)
+
+# %% ../nbs/core/core.ipynb #1b45367f
+def compiled(m:nn.Module)->bool:
+    "Does a call of `m` run code that a compiler made of it?"
+    known = torch_compiled(m) or isinstance(m, torch.jit.ScriptModule)
+    return known or getattr(type(m), 'runs_compiled', False)   # a class may say so of itself
+
+def one_region(m:nn.Module)->bool:
+    "Is a call of `m` a compiled, scripted or graphed region, or one on several devices, that is not looked into?"
+    return compiled(m) or graphed(m) or isinstance(m, nn.DataParallel) and len(m.device_ids)>1
+
+# %% ../nbs/core/core.ipynb #283ba30d
+def visible(model:nn.Module)->dict: # qualified name → module
+    "The modules of `model` whose calls can be watched"
+    found = walk(model)
+    inside = {id(o) for m in found.values() if one_region(m) for o in walk(m).values() if o is not m}
+    return {n:m for n,m in found.items() if id(m) not in inside}
+
+# %% ../nbs/core/core.ipynb #41aa40cd
+@contextmanager
+def eager(
+    model:nn.Module|None=None, # whose graphed modules run as they were written, too
+):
+    "What was compiled runs as it was written while the block lasts; nothing is compiled"
+    with (torch.compiler.set_stance('force_eager') if 'torch._dynamo' in sys.modules else nullcontext(),
+          nullcontext() if model is None else ungraphed(model)): yield
 
 # %% ../nbs/core/core.ipynb #d27ffdb4
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor) # is it a shape without data?

@@ -18,21 +18,19 @@ from torch.utils import _foreach_utils
 from typing import NamedTuple
 from dataclasses import dataclass, replace
 from fastcore.basics import patch
-from .words import as_text, first_line, si
-from .core import held, model_device, walk, is_dtensor
+from .operations import as_text, first_line, si
+from .core import held, model_device, walk, is_dtensor, visible
 from .rules import is_fused
 from .utilization import Footprint
 from .paper import on_paper
 from .roof import HardwarePeaks
 from .phases import StepMode, counted_step
-from .scope import visible
 from .subject import counted_device, weight_bytes
-from .collectives import check_alone, paper_rank
+from .scope import check_alone, paper_rank
 from .snapshot import reach
 from .program import Step, check_optimizer, check_training, clipping, loss_of
-from .settings import own_casts
+from .settings import deep_stack, own_casts, rebound
 from .profiling import step_memory, kinds_of, step_facts
-from .twin import deep_stack, rebound
 from .costs import Costs, counted_on_paper, weights_in
 from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from .plans import plan_lines, plans

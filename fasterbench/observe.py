@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .core import distributed
-from .words import progress, warn, quoted, with_phase, Place
-from .collectives import row_name, wait_for
+from .core import distributed, visible
+from .operations import progress, warn
+from .scope import quoted, with_phase, Place, Nodes, BackwardPart, Scope, watching, followed, group_name
+from .scope import place_of_part, told_groups
+from .scope import row_name, wait_for
 from .exchanges import ExchangeTimer
-from .scope import Nodes, BackwardPart, Scope, visible, watching, followed, group_name, place_of_part
-from .scope import told_groups
 from .system import Disturbance, Others
 from .timing import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
 from .program import Step

@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from torch.nn import functional as F
 from .tables import picked, row_table
 from .core import call_args, resolve_dtype, call_words
-from .words import check_count
+from .operations import check_count
 from .datasheets import sheet_named
 from .roof import HardwarePeaks, peaks_of
 from .grouping import group_key

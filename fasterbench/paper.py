@@ -20,12 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .core import call_args, captured, captured_in, held, in_cell, in_cpp, in_parts, is_dtensor, is_strided
-from .core import mapped, NotWithoutData, unwrapped, walk, without_data, written_by
-from .scope import before_graphs, graphed, original_forward
-from .settings import same_process
+from .core import mapped, NotWithoutData, unwrapped, walk, without_data, written_by, before_graphs, graphed
+from .core import original_forward
+from .settings import reachable, same_process
 from .snapshot import module_hooks, putting_back, Snapshot
-from .twin import check_copyable, Counterparts, deep_stack, Memo, model_copy, opaque_types, own_copy
-from .twin import reachable
+from .settings import check_copyable, Counterparts, deep_stack, Memo, model_copy, opaque_types, own_copy
 
 # %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')

@@ -18,19 +18,15 @@ from collections.abc import Mapping
 from numbers import Real
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from .collectives import wait_for
+from .scope import wait_for
 from .core import call_args, captured, captured_in, check_initialized, held, home, is_strided, leaves, mapped
 from .core import model_device, once, optimizer_parameters, shaped, stored_plainly, tensors, to_device
-from .core import unwrapped, walk
-from .words import first_line, si, warn
-from .scope import eager, next_iteration
-from .settings import own_casts, put_back, report, same_process, without_autocast
+from .core import unwrapped, walk, eager, next_iteration, call_words
+from .operations import as_text, first_line, si, warn
+from .settings import copies_of, own_casts, own_copy, put_back, report, same_process, twin, without_autocast
 from .snapshot import by_ourselves, ContentKeeper, describe, model_snapshot, module_hooks, putting_back
 from .snapshot import reach, saving, Snapshot, TensorSnapshot, values
 from .system import free_bytes
-from .twin import copies_of, own_copy, twin
-from .core import call_words
-from .words import as_text
 
 # %% ../nbs/core/program.ipynb #f90226c0
 def _takes(model):

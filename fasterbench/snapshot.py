@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import NamedTuple
-from .collectives import gathered, gathering, put_gathered
+from .scope import gathered, gathering, put_gathered
 from .core import extent, held, home, in_cell, is_strided, once, reached, strided_parts, walk, written_by
-from .scope import before_graphs, capturing
+from .core import before_graphs, capturing
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
