@@ -26,8 +26,7 @@ from .roof import HardwarePeaks, peaks_of
 from .grouping import group_key
 from .codec import check_kind
 from .models import own_object
-from .estimates import optimizers
-from .program import undisturbed
+from .program import optimizers, undisturbed
 
 # %% ../nbs/options.ipynb #48e01d84
 def check_unused(

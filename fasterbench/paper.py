@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'own_shapes', 'Paper', 'gives', 'OnPaper', 'emptied_caches', 'program_of',
-           'kept_program', 'readable_errors', 'on_paper', 'divided_copy']
+           'kept_program', 'readable_errors', 'on_paper', 'divided_copy', 'check_alone', 'paper_rank']
 
 # %% ../nbs/core/paper.ipynb #d220fae3
-import functools, gc, logging, sys, torch
+import functools, gc, itertools, logging, sys, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
 from functools import cache
@@ -19,12 +19,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from .core import call_args, captured, captured_in, held, in_cell, in_cpp, in_parts, is_dtensor, is_strided
-from .core import mapped, NotWithoutData, unwrapped, walk, without_data, written_by, before_graphs, graphed
-from .core import original_forward
-from .settings import reachable, same_process
+from .core import before_graphs, call_args, captured, captured_in, distributed, graphed, held, in_cell, in_cpp
+from .core import in_parts, is_dtensor, is_strided, mapped, NotWithoutData, original_forward, unwrapped, walk
+from .core import without_data, written_by
+from .settings import check_copyable, Counterparts, deep_stack, Memo, model_copy, one_at_a_time, opaque_types
+from .settings import own_copy, reachable, same_process
 from .snapshot import module_hooks, putting_back, Snapshot
-from .settings import check_copyable, Counterparts, deep_stack, Memo, model_copy, opaque_types, own_copy
 
 # %% ../nbs/core/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
@@ -424,3 +424,44 @@ def divided_copy(
     for own,k,p in slots: own[k] = p if own[k] is bare[id(p)] else memo.counterpart(own[k])
     new = {id(p): own[k] for own,k,p in slots}
     for key,o in [*memo.items()]: memo[key] = new.get(id(o), o)
+
+# %% ../nbs/core/paper.ipynb #c8190759
+def check_alone(
+    what:str, # was asked for
+):
+    "Raise a `ValueError` where there is a process group already"
+    import torch.distributed as dist
+    if not dist.is_available(): raise ValueError(f"{what}: this PyTorch is built without torch.distributed")
+    if distributed(): raise ValueError(f"{what}: this process is rank {dist.get_rank()} of {dist.get_world_size()} "
+        f"in a process group already ({dist.get_backend()}), and can't be a rank of another world beside it")
+
+@contextmanager
+def _same_hook():
+    "A process group changes how errors are printed, with the number of its rank, and does not change it back"
+    hook = sys.excepthook
+    try: yield
+    finally: sys.excepthook = hook
+
+# %% ../nbs/core/paper.ipynb #24bd4112
+_meshes = itertools.count(1)
+
+def _mesh(ranks, group):
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import DeviceMesh
+    made = dist.new_group([*range(ranks)], group_desc=group)
+    return DeviceMesh.from_group(made, 'cpu', mesh_dim_names=(f'{group} on paper {next(_meshes)}',))
+
+# %% ../nbs/core/paper.ipynb #d68ca4c8
+@contextmanager
+def paper_rank(
+    ranks:int, # in the world
+    group:str, # what the group of all of them is called
+): # `DeviceMesh` of one dimension
+    "Let this process be the first of some ranks, as long as the block lasts"
+    with one_at_a_time, _same_hook():
+        check_alone(f'{group}={ranks}')
+        import torch.distributed as dist
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        dist.init_process_group('fake', store=FakeStore(), rank=0, world_size=ranks)
+        try: yield _mesh(ranks, group)
+        finally: dist.destroy_process_group()

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'room_around', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'check_optimizer',
-           'check_training', 'training']
+           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizers',
+           'check_optimizer', 'check_training', 'training']
 
 # %% ../nbs/core/program.ipynb #35a5667e
 import functools, inspect, sys, types, torch
@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from numbers import Real
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from .scope import wait_for
-from .core import call_args, captured, captured_in, check_initialized, held, home, is_strided, leaves, mapped
-from .core import model_device, once, optimizer_parameters, shaped, stored_plainly, tensors, to_device
-from .core import unwrapped, walk, eager, next_iteration, call_words
+from .core import call_args, call_words, captured, captured_in, check_initialized, eager, held, home
+from .core import is_strided, leaves, mapped, model_device, next_iteration, once, optimizer_parameters, shaped
+from .core import stored_plainly, tensors, to_device, unwrapped, walk
 from .operations import as_text, first_line, si, warn
 from .settings import copies_of, own_casts, own_copy, put_back, report, same_process, twin, without_autocast
+from .scope import wait_for
 from .snapshot import by_ourselves, ContentKeeper, describe, model_snapshot, module_hooks, putting_back
 from .snapshot import reach, saving, Snapshot, TensorSnapshot, values
 from .system import free_bytes
@@ -429,6 +429,13 @@ def _kept(model, sample, optimizer, scaler, *functions):
         check_room(found)
     names, cpu = _names(model, optimizer), torch.device('cpu')
     return Snapshot(*roots, sample, copied=found, names=names, more=_led_to, on=cpu)
+
+# %% ../nbs/core/program.ipynb #d1bb8f25
+def optimizers()->dict: # name in small letters → class
+    "The optimizers of torch by name"
+    found = (o for o in vars(torch.optim).values() if isinstance(o, type))
+    kinds = [c for c in found if issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer]
+    return {c.__name__.lower(): c for c in kinds}
 
 # %% ../nbs/core/program.ipynb #864990e9
 def _needs_closure(optimizer):

@@ -9,15 +9,15 @@ __all__ = ['switches', 'one_at_a_time', 'opaque_types', 'same_rng', 'num_threads
            'model_copy', 'twin', 'copies_of']
 
 # %% ../nbs/core/settings.ipynb #8cd976f2
-import os, random, signal, sys, threading, copy, gc, types, weakref
+import copy, gc, os, random, signal, sys, threading, types, weakref
 import numpy as np, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .operations import first_line, warn
 from .core import captured, check_initialized, compiled_in_place, extent, held, home, inner_parts, once
 from .core import reached, stored_plainly, walk
+from .operations import first_line, warn
 
 # %% ../nbs/core/settings.ipynb #3345d7ff
 @contextmanager

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['content_keepers', 'small', 'module_hooks', 'Written', 'ContentKeeper', 'looked_into', 'bits', 'checksum', 'values',
-           'TensorSnapshot', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'model_snapshot',
-           'Saving', 'saving']
+           'TensorSnapshot', 'gathering', 'gathered', 'put_gathered', 'reach', 'by_ourselves', 'describe', 'Snapshot',
+           'putting_back', 'model_snapshot', 'Saving', 'saving']
 
 # %% ../nbs/core/snapshot.ipynb #c296f8ed
 import random, sys, zlib, numpy as np, torch
@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import NamedTuple
-from .scope import gathered, gathering, put_gathered
 from .core import extent, held, home, in_cell, is_strided, once, reached, strided_parts, walk, written_by
 from .core import before_graphs, capturing
 from .settings import put_back, report
@@ -281,6 +280,38 @@ def put(self:TensorSnapshot):
     with torch.inference_mode(False), torch.no_grad(): self.put_place()
     with torch.inference_mode(self.tensor.is_inference()), torch.no_grad(): self.put_values()
     if self.counter is not None and self.tensor._version!=self.version: self.counter.__exit__()
+
+# %% ../nbs/core/snapshot.ipynb #c1945784
+def gathering()->type|None:
+    "The class of modules that `fully_shard` made; `None`: nobody has imported it, so there are none"
+    return getattr(sys.modules.get('torch.distributed.fsdp'), 'FSDPModule', None)
+
+def _groups(m):
+    "The groups of parameters that are gathered together"
+    state = m._get_fsdp_state()
+    if hasattr(state, '_fsdp_param_groups'): return state._fsdp_param_groups
+    return [*filter(None, [state._fsdp_param_group])]   # older torch
+
+def gathered(m)->list: # for each group, whether it is sharded, and in which part of a step it is
+    "How the parameters of a module that `fully_shard` made are held now"
+    return [(g._sharded_state, g._training_state) for g in _groups(m)]
+
+# %% ../nbs/core/snapshot.ipynb #089514dd
+def _gather(g):
+    g.unshard()
+    g.wait_for_unshard()
+
+def put_gathered(
+    m, # module that `fully_shard` made
+    were:list, # what `gathered` gave
+):
+    "Hold the parameters as they were held"
+    for g,(sharded,part) in zip(_groups(m), were):
+        g._training_state = part
+        if g._sharded_state is sharded: continue
+        if sharded.name=='SHARDED': g._to_sharded()
+        elif sharded.name=='UNSHARDED': _gather(g)
+        else: g._to_sharded_post_forward()
 
 # %% ../nbs/core/snapshot.ipynb #91cce05d
 def _gathering():
