@@ -263,14 +263,10 @@ def unwrapped(t:torch.Tensor)->list:
     return [o for part in inner_parts(t).values() if isinstance(part, torch.Tensor) for o in unwrapped(part)]
 
 # %% ../nbs/core/core.ipynb #00704313
-def _dtensor():
-    "The class `DTensor`; `None`: nobody has imported it, so there are none"
-    return getattr(sys.modules.get('torch.distributed.tensor'), 'DTensor', None)
-
 def is_dtensor(t)->bool:
     "Is `t` spread over the ranks of a mesh?"
-    cls = _dtensor()
-    return cls is not None and isinstance(t, cls)
+    cls = getattr(sys.modules.get('torch.distributed.tensor'), 'DTensor', ())   # none is, where nobody has imported it
+    return isinstance(t, cls)
 
 def own_part(t:torch.Tensor)->torch.Tensor:
     "What this rank holds of `t`"
@@ -365,11 +361,9 @@ def reached(
     return [*seen.values()]
 
 # %% ../nbs/core/core.ipynb #718a87e7
-def _never()->bool: return False
-
 def asks_for_capture(device:torch.device): # function without arguments that returns a bool
     "A function that says whether work queued for `device` by this thread is captured instead of run"
-    return getattr(torch.get_device_module(device), 'is_current_stream_capturing', _never)
+    return getattr(torch.get_device_module(device), 'is_current_stream_capturing', lambda: False)
 
 _capture = [m for m in (torch.cuda, torch.xpu) if hasattr(m, 'is_current_stream_capturing')]
 

@@ -28,7 +28,7 @@ from .phases import StepMode, counted_step
 from .subject import counted_device, weight_bytes
 from .snapshot import reach
 from .program import optimizers, Step, check_optimizer, check_training, clipping, loss_of
-from .settings import deep_stack, own_casts, rebound
+from .settings import deep_stack, rebound
 from .profiling import step_memory, kinds_of, step_facts
 from .costs import Costs, counted_on_paper, weights_in
 from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
@@ -157,7 +157,7 @@ def step_on_paper(
     fused = FusedDropout() if device=='cuda' else nullcontext()
     given = on_paper(model, sample, dtype, True, (loss, optimizer, clip), divide)
     with (_own_gradients(model), given as (twin, calls, paper),
-          _foreach_on_paper(), _autocast_as_on(device), own_casts(), fused):
+          _foreach_on_paper(), _autocast_as_on(device), fused):
         loss, clip = (_leading_to(model, paper.memo, o) for o in (loss, clip))
         if optimizer is not None: optimizer = _checked(made_optimizer(optimizer, twin, paper.memo), twin, device)
         yield PaperStep(twin, calls, paper.interrupts, loss, optimizer, clip), paper

@@ -10,14 +10,14 @@ __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ri
            'write_file', 'worked_in', 'progress']
 
 # %% ../nbs/analysis/operations.ipynb #6c760328
-import csv, gzip, inspect, io, zlib, codecs, html, math, operator, os, secrets, shutil, sys, warnings
+import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
 from collections import Counter
-from math import inf, isfinite, prod
+from contextlib import contextmanager
+from math import inf, prod
 from numbers import Integral, Real
 from pathlib import Path
-from typing import NamedTuple
-from contextlib import contextmanager
 from tqdm import tqdm
+from typing import NamedTuple
 
 # %% ../nbs/analysis/operations.ipynb #5439907e
 def arithmetic_intensity(
@@ -114,9 +114,7 @@ _fields = 'name', 'flops', 'memory_bytes'
 
 def _number(where, key, value, least=0):
     "`value` if it is a number of at least `least`"
-    try: ok = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value) and value>=least
-    except OverflowError: ok = False   # an integer beyond any float
-    if ok: return value
+    if (v := finite(value)) is not None and v>=least: return value
     raise ValueError(f"{where}: {key}={value!r:.60} is not a finite number {'of at least' if not least else 'above'} 0")
 
 # %% ../nbs/analysis/operations.ipynb #6ab74b55
@@ -208,7 +206,7 @@ def element_bytes(
     "What one number takes"
     name = str(dtype).removeprefix('torch.')
     if name in bytes_per: return bytes_per[name]
-    if isinstance(dtype, Real) and not isinstance(dtype, bool) and 0<dtype<inf: return dtype
+    if (finite(dtype) or 0)>0: return dtype
     raise ValueError(f"{what}={dtype!r}: known are {', '.join(bytes_per)}, or a number of bytes")
 
 # %% ../nbs/analysis/operations.ipynb #6c50be7a

@@ -19,9 +19,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from .core import before_graphs, call_args, captured, captured_in, distributed, graphed, held, in_cell, in_cpp
-from .core import in_parts, is_dtensor, is_strided, mapped, NotWithoutData, original_forward, unwrapped, walk
-from .core import without_data, written_by
+from .core import before_graphs, call_args, captured, captured_in, distributed, graphed, held
+from .core import in_cell, in_cpp, in_parts, is_dtensor, is_strided, mapped, NotWithoutData
+from .core import original_forward, unwrapped, walk, without_data, written_by
 from .settings import check_copyable, Counterparts, deep_stack, Memo, model_copy, one_at_a_time, opaque_types
 from .settings import own_copy, reachable, same_process
 from .snapshot import module_hooks, putting_back, Snapshot
@@ -416,13 +416,6 @@ def check_alone(
     if distributed(): raise ValueError(f"{what}: this process is rank {dist.get_rank()} of {dist.get_world_size()} "
         f"in a process group already ({dist.get_backend()}), and can't be a rank of another world beside it")
 
-@contextmanager
-def _same_hook():
-    "A process group changes how errors are printed, with the number of its rank, and does not change it back"
-    hook = sys.excepthook
-    try: yield
-    finally: sys.excepthook = hook
-
 # %% ../nbs/core/paper.ipynb #24bd4112
 _meshes = itertools.count(1)
 
@@ -439,13 +432,16 @@ def paper_rank(
     group:str, # what the group of all of them is called
 ): # `DeviceMesh` of one dimension
     "Let this process be the first of some ranks, as long as the block lasts"
-    with one_at_a_time, _same_hook():
+    with one_at_a_time:
         check_alone(f'{group}={ranks}')
         import torch.distributed as dist
         from torch.testing._internal.distributed.fake_pg import FakeStore
+        hook = sys.excepthook   # a group changes it, so that errors name the rank, and does not change it back
         dist.init_process_group('fake', store=FakeStore(), rank=0, world_size=ranks)
         try: yield _mesh(ranks, group)
-        finally: dist.destroy_process_group()
+        finally:
+            dist.destroy_process_group()
+            sys.excepthook = hook
 
 # %% ../nbs/core/paper.ipynb #74e02e98
 def _bare(p):

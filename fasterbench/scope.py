@@ -155,10 +155,9 @@ def _hooks(runs, switch, nodes_done):
     handles = [begins(node, name) for node,name,_ in runs]
     if not distributed(): return handles
     handles += [ends(before, name) for _,name,before in runs if before is not None]   # before hooks on tensors
-    if nodes_done and runs: handles.append(runs[0][0].register_prehook(lambda grads: _at_end(nodes_done)))
+    queue = torch.autograd.Variable._execution_engine.queue_callback   # of what is done at the end of the pass
+    if nodes_done and runs: handles.append(runs[0][0].register_prehook(lambda grads: queue(nodes_done)))
     return handles
-
-def _at_end(f): torch.autograd.Variable._execution_engine.queue_callback(f)
 
 # %% ../nbs/core/scope.ipynb #aa02ece2
 def _parted(nodes, begin, run):
@@ -291,14 +290,14 @@ class CollectiveKind(NamedTuple):
 # %% ../nbs/core/scope.ipynb #7e55bc9c
 def _others(n): return (n - 1)/n
 def _once(n): return 1
-_row = CollectiveKind
 
 # Kind of a collective → what of a message goes over a link, and who waits for whom
-collective_kinds = dict(all_reduce=_row(lambda n: 2*_others(n), False, 'all'), all_gather=_row(_others, True, 'all'),
-    reduce_scatter=_row(_others, True, 'all'), all_to_all=_row(_others, True, 'all'),
-    gather=_row(_others, True, 'root'), scatter=_row(_others, True, 'others'),
-    broadcast=_row(_once, False, 'others'), reduce=_row(_once, False, 'root'),
-    send=_row(_once, False, 'peer'), recv=_row(_once, False, 'peer'), barrier=_row(lambda n: 0, False, 'all'))
+collective_kinds = {kind: CollectiveKind(*o) for kind,o in dict(
+    all_reduce=(lambda n: 2*_others(n), False, 'all'), all_gather=(_others, True, 'all'),
+    reduce_scatter=(_others, True, 'all'), all_to_all=(_others, True, 'all'),
+    gather=(_others, True, 'root'), scatter=(_others, True, 'others'),
+    broadcast=(_once, False, 'others'), reduce=(_once, False, 'root'),
+    send=(_once, False, 'peer'), recv=(_once, False, 'peer'), barrier=(lambda n: 0, False, 'all')).items()}
 
 # %% ../nbs/core/scope.ipynb #b0198a38
 def bus_bytes(

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['switches', 'one_at_a_time', 'opaque_types', 'same_rng', 'num_threads', 'tf32_allowed', 'float32_precision',
-           'without_autocast', 'own_casts', 'put_back', 'report', 'same_settings', 'Interrupts', 'ForkSafeLock',
-           'same_process', 'reachable', 'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable',
-           'model_copy', 'twin', 'copies_of']
+           'without_autocast', 'put_back', 'report', 'same_settings', 'Interrupts', 'same_process', 'reachable',
+           'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable', 'model_copy', 'twin']
 
 # %% ../nbs/core/settings.ipynb #8cd976f2
 import copy, gc, os, random, signal, sys, threading, types, weakref
@@ -15,8 +14,8 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import captured, check_initialized, compiled_in_place, extent, held, home, inner_parts, once
-from .core import reached, stored_plainly, walk
+from .core import captured, check_initialized, compiled_in_place, held, home, inner_parts, reached
+from .core import stored_plainly, walk
 from .operations import first_line, warn
 
 # %% ../nbs/core/settings.ipynb #3345d7ff
@@ -24,10 +23,9 @@ from .operations import first_line, warn
 def same_rng(device:torch.device=torch.device('cpu')):
     "The random state of torch, NumPy and Python is the same after the block as before"
     py, numpy_ = random.getstate(), np.random.get_state()
-    own = device.type not in ('cpu', 'meta')   # does the device have a generator of its own?
-    kind = dict(device_type=device.type) if own else {}
+    own = [] if device.type in ('cpu', 'meta') else [device]   # which has a generator of its own
     try:
-        with torch.random.fork_rng(devices=[device] if own else [], **kind): yield
+        with torch.random.fork_rng(own, device_type=device.type if own else 'cuda'): yield
     finally:
         random.setstate(py)
         np.random.set_state(numpy_)
@@ -105,13 +103,6 @@ def without_autocast():
         yield
     finally:
         for d in on: torch.set_autocast_enabled(d, True)
-
-# %% ../nbs/core/settings.ipynb #7b51170c
-@contextmanager
-def own_casts():
-    "What autocast kept in the block is dropped"
-    try: yield
-    finally: torch.clear_autocast_cache()
 
 # %% ../nbs/core/settings.ipynb #f1d61c5d
 def _attributes(holder, *names):
@@ -261,24 +252,18 @@ def __exit__(self:Interrupts, *args):
     if self.came: signal.raise_signal(signal.SIGINT)
 
 # %% ../nbs/core/settings.ipynb #ec3c5db6
-class ForkSafeLock:
-    "A lock that its thread may take again, and that a forked process does not inherit"
-    def __init__(self):
-        self.free()
-        if hasattr(os, 'register_at_fork'): os.register_at_fork(after_in_child=self.free)
-    def free(self): self.lock = threading.RLock()
-    def __enter__(self): return self.lock.__enter__()
-    def __exit__(self, *args): self.lock.__exit__(*args)
-
-one_at_a_time = ForkSafeLock()   # held while something is measured
+one_at_a_time = threading.RLock() # held while something is measured
+if hasattr(os, 'register_at_fork'): os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)
 
 # %% ../nbs/core/settings.ipynb #87a38129
 @contextmanager
 def same_process(
     device:torch.device=torch.device('cpu') # whose random numbers are put back, too
 ):
-    "Gives `Interrupts` that hold SIGINT; afterwards settings and random numbers are as before"
-    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device): yield interrupts
+    "Gives `Interrupts` that hold SIGINT; afterwards settings, random numbers and casts are as before"
+    with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device):
+        try: yield interrupts
+        finally: torch.clear_autocast_cache()
 
 # %% ../nbs/core/settings.ipynb #b3ea35fc
 opaque_types = ( # nothing in them belongs to a model
@@ -288,8 +273,8 @@ opaque_types = ( # nothing in them belongs to a model
 
 def _stays(o):
     "Is `o` one for all copies: a scripted function, a group of processes, a mesh of devices?"
-    if isinstance(o, torch.jit.ScriptFunction): return True
-    return type(o).__name__ in ('ProcessGroup', 'DeviceMesh') and type(o).__module__.startswith('torch')
+    of_ranks = type(o).__name__ in ('ProcessGroup', 'DeviceMesh') and type(o).__module__.startswith('torch')
+    return of_ranks or isinstance(o, torch.jit.ScriptFunction)
 
 # %% ../nbs/core/settings.ipynb #f6ad818f
 def _referents(o):
@@ -482,42 +467,3 @@ def twin(
             if kind!=device.type: raise ValueError(f"{what}: {name} belongs to a mesh of {kind} devices")
     check_copyable(model)
     return model_copy(model, Memo(reachable(model), Counterparts(device)))
-
-# %% ../nbs/core/settings.ipynb #71801b05
-def _span(t):
-    "The bytes of its storage that a tensor lies in"
-    first = t.storage_offset()*t.element_size()
-    return first, first + extent(t)*t.element_size()
-
-# %% ../nbs/core/settings.ipynb #5fbb5c5c
-def _as(new, t):
-    "`new` as what `t` is for Python and for autograd"
-    if isinstance(t, nn.Parameter): new = nn.Parameter(new, t.requires_grad)
-    else: new = new.as_subclass(type(t)).requires_grad_(t.requires_grad)
-    vars(new).update(vars(t))
-    return new
-
-def _copied_together(ts):
-    "Copies of plain tensors whose spans overlap, in one piece of memory"
-    start = min(_span(t)[0] for t in ts)//16*16   # every element size divides that
-    piece = torch.empty(max(_span(t)[1] for t in ts)-start, dtype=torch.uint8, device=ts[0].device).untyped_storage()
-    for t in ts:
-        new = torch.empty(0, dtype=t.dtype, device=t.device)
-        new.set_(piece, t.storage_offset() - start//t.element_size(), t.shape, t.stride())
-        once(new).copy_(once(t.detach()))
-        yield t, _as(new, t)
-
-# %% ../nbs/core/settings.ipynb #0e22202d
-def copies_of(
-    ts:list, # tensors
-)->dict: # id → copy
-    "Copies that lie in memory as the tensors do"
-    groups, res = [], {}
-    for t in sorted(filter(stored_plainly, ts), key=lambda t: (home(t), _span(t))):
-        last = groups[-1] if groups else []
-        if last and home(last[0])==home(t) and _span(t)[0]<max(_span(o)[1] for o in last): last.append(t)
-        else: groups.append([t])
-    with torch.no_grad():
-        for group in groups: res.update((id(t), new) for t,new in _copied_together(group))
-        res.update((id(t), t.detach().clone().requires_grad_(t.requires_grad)) for t in ts if id(t) not in res)
-    return res
