@@ -11,7 +11,7 @@ __all__ = ['keys', 'excluded', 'DeviceError', 'resolve_device', 'walk', 'held', 
            'captured_in', 'in_cell', 'reached', 'asks_for_capture', 'capturing', 'before_graphs', 'graphed',
            'original_forward', 'ungraphed', 'next_iteration', 'compiled_in_place', 'is_compiled_wrapper',
            'torch_compiled', 'compiled', 'one_region', 'visible', 'eager', 'without_data', 'NotWithoutData',
-           'written_by', 'in_cpp', 'resolved', 'in_parts', 'module_kind']
+           'written_by', 'in_cpp', 'resolved', 'in_parts', 'module_kind', 'keeping', 'replaced']
 
 # %% ../nbs/core/core.ipynb #9df5b4e1
 import copy, platform, sys, torch
@@ -514,3 +514,21 @@ def module_kind(module)->str:
     if isinstance(module, str): return module
     if isinstance(module, torch.jit.ScriptModule): return module.original_name
     return type(module._modules.get('_orig_mod', module)).__name__   # `torch.compile` wraps a module in another
+
+# %% ../nbs/core/core.ipynb #b85faaf8
+@contextmanager
+def keeping(
+    read, # called as the block begins
+    write, # called with what `read` gave, as the block ends
+):
+    "What `read` gives is the same after the block as before"
+    old = read()
+    try: yield
+    finally: write(old)
+
+@contextmanager
+def replaced(holder, name:str, value): # name: of an attribute of `holder`
+    "An attribute has another value while the block lasts"
+    with keeping(lambda: getattr(holder, name), lambda old: setattr(holder, name, old)):
+        setattr(holder, name, value)
+        yield

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .core import before_graphs, call_args, captured, captured_in, distributed, graphed, held
 from .core import in_cell, in_cpp, in_parts, is_dtensor, is_strided, mapped, NotWithoutData
-from .core import original_forward, unwrapped, walk, without_data, written_by
+from .core import original_forward, replaced, unwrapped, walk, without_data, written_by
 from .settings import check_copyable, Counterparts, deep_stack, Memo, model_copy, one_at_a_time, opaque_types
 from .settings import own_copy, reachable, same_process
 from .snapshot import module_hooks, putting_back, Snapshot
@@ -432,16 +432,14 @@ def paper_rank(
     group:str, # what the group of all of them is called
 ): # `DeviceMesh` of one dimension
     "Let this process be the first of some ranks, as long as the block lasts"
-    with one_at_a_time:
+    # a process group changes how errors are printed, with the number of its rank, and does not change it back
+    with one_at_a_time, replaced(sys, 'excepthook', sys.excepthook):
         check_alone(f'{group}={ranks}')
         import torch.distributed as dist
         from torch.testing._internal.distributed.fake_pg import FakeStore
-        hook = sys.excepthook   # a group changes it, so that errors name the rank, and does not change it back
         dist.init_process_group('fake', store=FakeStore(), rank=0, world_size=ranks)
         try: yield _mesh(ranks, group)
-        finally:
-            dist.destroy_process_group()
-            sys.excepthook = hook
+        finally: dist.destroy_process_group()
 
 # %% ../nbs/core/paper.ipynb #74e02e98
 def _bare(p):

@@ -22,10 +22,10 @@ from .core import call_args, call_words, captured, captured_in, check_initialize
 from .core import is_strided, mapped, model_device, next_iteration, once, optimizer_parameters, shaped
 from .core import stored_plainly, tensors, to_device, unwrapped, walk
 from .operations import as_text, first_line, si, warn
-from .settings import own_copy, put_back, report, same_process, twin, without_autocast
 from .scope import wait_for
-from .snapshot import by_ourselves, ContentKeeper, copies_of, describe, model_snapshot, module_hooks, putting_back
-from .snapshot import reach, saving, Snapshot, TensorSnapshot, values
+from .settings import own_copy, put_back, report, same_process, twin, without_autocast
+from .snapshot import by_ourselves, ContentKeeper, copies_of, describe, model_snapshot, module_hooks
+from .snapshot import putting_back, reach, saving, Snapshot, TensorSnapshot, values
 from .system import free_bytes
 
 # %% ../nbs/core/program.ipynb #f90226c0

@@ -20,7 +20,7 @@ from torch._C._autograd import _get_sequence_nr
 from torch.autograd import set_multithreading_enabled
 from torch.utils import checkpoint
 from typing import NamedTuple
-from .core import distributed, held, is_dtensor, leaves, one_region, own_part, tensors
+from .core import distributed, held, is_dtensor, leaves, one_region, own_part, replaced, tensors
 from .operations import as_text
 
 # %% ../nbs/core/scope.ipynb #4e57b3d8
@@ -174,31 +174,25 @@ def _parted(nodes, begin, run):
     return parted
 
 # %% ../nbs/core/scope.ipynb #75486c1e
-@contextmanager
 def backward_parts(
     nodes:Nodes,
     # called as a pass begins; gives a function of the name of the part that begins, `None` where one only ends; in a
     # process group its `nodes_done`, if there is one, is called before what others have put at the end of the pass
     begin,
 ):
-    "While the block lasts, it is told to which module each part of a backward pass belongs"
+    "A context in which it is told to which module each part of a backward pass belongs"
     run = torch.autograd._engine_run_backward
-    torch.autograd._engine_run_backward = _parted(nodes, begin, run)
-    try: yield
-    finally: torch.autograd._engine_run_backward = run
+    return replaced(torch.autograd, '_engine_run_backward', _parted(nodes, begin, run))
 
 # %% ../nbs/core/scope.ipynb #c0ffee04
-@contextmanager
 def recomputed_parts(
     nodes:Nodes,
     within, # called with the name of a module and a function: what is to be called instead
 ):
-    "While the block lasts, what checkpointed functions do again runs through what `within` made of them"
+    "A context in which what checkpointed functions do again runs through what `within` made of them"
     frame = checkpoint._CheckpointFrame   # what is kept of a checkpointed call: a function that does it again
     def told(again, *args, **kwargs): return frame(within(nodes.innermost, again), *args, **kwargs)
-    checkpoint._CheckpointFrame = told
-    try: yield
-    finally: checkpoint._CheckpointFrame = frame
+    return replaced(checkpoint, '_CheckpointFrame', told)
 
 # %% ../nbs/core/scope.ipynb #2f46ee31
 @contextmanager
@@ -267,13 +261,9 @@ class ToldGroups(list):
         self.switch(before)
 
 # %% ../nbs/core/scope.ipynb #b8f2d250
-@contextmanager
 def told_groups(optimizer, switch):
-    "While the block lasts, `switch` is called with the number of each group at its turn, and with `None` afterwards"
-    groups = optimizer.param_groups
-    optimizer.param_groups = ToldGroups(groups, switch)
-    try: yield
-    finally: optimizer.param_groups = groups
+    "A context in which `switch` is called with the number of each group at its turn, and with `None` afterwards"
+    return replaced(optimizer, 'param_groups', ToldGroups(optimizer.param_groups, switch))
 
 # %% ../nbs/core/scope.ipynb #20971f8a
 def group_name(number:int|None)->str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from .core import captured, check_initialized, compiled_in_place, held, home, inner_parts, reached
+from .core import captured, check_initialized, compiled_in_place, held, home, inner_parts, keeping, reached
 from .core import stored_plainly, walk
 from .operations import first_line, warn
 
@@ -22,13 +22,9 @@ from .operations import first_line, warn
 @contextmanager
 def same_rng(device:torch.device=torch.device('cpu')):
     "The random state of torch, NumPy and Python is the same after the block as before"
-    py, numpy_ = random.getstate(), np.random.get_state()
     own = [] if device.type in ('cpu', 'meta') else [device]   # which has a generator of its own
-    try:
-        with torch.random.fork_rng(own, device_type=device.type if own else 'cuda'): yield
-    finally:
-        random.setstate(py)
-        np.random.set_state(numpy_)
+    with (keeping(random.getstate, random.setstate), keeping(np.random.get_state, np.random.set_state),
+          torch.random.fork_rng(own, device_type=device.type if own else 'cuda')): yield
 
 # %% ../nbs/core/settings.ipynb #cca40d36
 @contextmanager
@@ -36,10 +32,9 @@ def num_threads(
     n:int|None=None # threads; `None`: as they are
 ):
     "torch's CPU operations use `n` threads for the time of the block"
-    old = torch.get_num_threads()
-    if n is not None: torch.set_num_threads(n)
-    try: yield
-    finally: torch.set_num_threads(old)
+    with keeping(torch.get_num_threads, torch.set_num_threads):
+        if n is not None: torch.set_num_threads(n)
+        yield
 
 # %% ../nbs/core/settings.ipynb #dd98a0ea
 def _precision_holders():
@@ -78,13 +73,11 @@ def float32_precision(
     tf32:bool=False # let float32 products run in TF32 where the device has it?
 ):
     "float32 arithmetic in float32 (or in TF32) for the time of the block"
-    old = _precision()
-    try:
-        if old[0]: _set_legacy('high' if tf32 else 'highest', tf32)
+    with keeping(_precision, _set_precision):
+        if _legacy_precision(): _set_legacy('high' if tf32 else 'highest', tf32)
         else:
             for h in _precision_holders(): h.fp32_precision = 'tf32' if tf32 else 'ieee'
         yield
-    finally: _set_precision(old)
 
 # %% ../nbs/core/settings.ipynb #e433bacb
 _autocast_devices = 'cpu', 'cuda', 'xpu', 'mps', 'hpu', 'mtia', 'maia', 'xla', 'ipu'
@@ -376,10 +369,9 @@ def deep_stack(
     times:int=2 # how much deeper than usual
 ):
     "Room for more calls inside of each other"
-    old = sys.getrecursionlimit()
-    sys.setrecursionlimit(times*old)
-    try: yield
-    finally: sys.setrecursionlimit(old)
+    with keeping(sys.getrecursionlimit, sys.setrecursionlimit):
+        sys.setrecursionlimit(times*sys.getrecursionlimit())
+        yield
 
 # %% ../nbs/core/settings.ipynb #adbc9294
 def own_copy(
