@@ -365,9 +365,8 @@ def finite(value)->float|None: # value: of any type
 
 def positive(name:str, value)->float: # value: of any type; name: what the error calls it
     "`value` as a float; an error unless it is a finite number above 0"
-    v = finite(value)
-    if v is None or v<=0: raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
-    return v
+    if (v := finite(value) or 0)>0: return v
+    raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
 
 def not_negative(
     name:str, # what the error calls it
@@ -383,8 +382,7 @@ def not_negative(
 # %% ../nbs/analysis/operations.ipynb #83a1cea5
 def check_seconds(name:str, value:float): # value: seconds; name: what the error calls it
     "Refuse what is no time to wait"
-    v = finite(value)
-    if v is None or v<0: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
+    if finite(value) is None or value<0: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
 
 # %% ../nbs/analysis/operations.ipynb #b4f116b6
 def check_count(name:str, value:int, least:int)->int: # name: what the error calls it

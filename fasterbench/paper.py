@@ -355,16 +355,14 @@ _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # wh
 def readable_errors(paper:Paper):
     "Errors of tensors that have no data, in words, and nothing on standard error"
     log = logging.getLogger('torch._subclasses.fake_tensor')   # where errors of the program are shown, too
-    old, log.disabled = log.disabled, True
     def no_data(*args, **kwargs): raise RuntimeError('FakeTensor: no data pointer')
     FakeTensor.__dlpack__ = no_data   # which would hand out address 0
-    try: yield
+    try:
+        with replaced(log, 'disabled', True): yield
     except (RuntimeError, TypeError, AssertionError) as e:
         if not any(o in str(e) for o in _no_data): raise
         raise paper.refusal('by taking hold of the data') from e
-    finally:
-        log.disabled = old
-        del FakeTensor.__dlpack__
+    finally: del FakeTensor.__dlpack__
 
 # %% ../nbs/core/paper.ipynb #f3f2bdcf
 def _with_gradients(found):
