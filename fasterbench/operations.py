@@ -382,7 +382,8 @@ def not_negative(
 # %% ../nbs/analysis/operations.ipynb #83a1cea5
 def check_seconds(name:str, value:float): # value: seconds; name: what the error calls it
     "Refuse what is no time to wait"
-    if finite(value) is None or value<0: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
+    v = finite(value)
+    if v is None or v<0: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
 
 # %% ../nbs/analysis/operations.ipynb #b4f116b6
 def check_count(name:str, value:int, least:int)->int: # name: what the error calls it
