@@ -23,7 +23,7 @@ from torch.profiler import profile, record_function
 from torch.utils.checkpoint import checkpoint
 
 from fasterbench.core import call_args
-from fasterbench.words import si
+from fasterbench.operations import si
 from fasterbench.phases import step_footprint
 from fasterbench.utilization import boundaries
 

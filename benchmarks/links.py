@@ -14,14 +14,14 @@ import psutil, torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.words import si
+from fasterbench.operations import si
 from fasterbench.dev.ranks import run_ranks
 from report import write_result
 
 code = """
 import json, os, socket, time
 from fasterbench.link_probes import ProbeCall, check_collective_answer, exchange_s, link_probes
-from fasterbench.collectives import bus_bytes
+from fasterbench.scope import bus_bytes
 cpu, sizes, group = torch.device('cpu'), [16, 2**19, 2**21, 2**23], dist.group.WORLD
 
 def tensors(kind, n):

@@ -11,7 +11,7 @@ import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.words import si
+from fasterbench.operations import si
 from report import here, on_core, write_result
 
 code = """

@@ -18,7 +18,7 @@ from torch import nn, randn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fasterbench.core import held, tensors, walk
-from fasterbench.words import si
+from fasterbench.operations import si
 from fasterbench.costs import count_costs
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
 from architectures import kinds, small

@@ -12,10 +12,9 @@ __all__ = ['left', 'right', 'bottom', 'narrowest', 'grid', 'clear', 'bar_height'
 import math
 from dataclasses import dataclass
 from fastcore.basics import patch
-from .words import as_text, plain, si, so_many
+from .operations import as_text, attainable_flops, plain, si, so_many
 from .labels import Frame, Placer, Spot, colours, label_back, linear_ticks, log_range, log_ticks, rate_unit
 from .labels import spots_of_ceiling, spots_of_slope, text_size, wrapped, write
-from .operations import attainable_flops
 
 # %% ../nbs/visualization/axes.ipynb #29c3cee0
 left, right, bottom = 80, 18, 6 # pixels around the axes

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from . import __version__
 from .core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .core import resolve_dtype
-from .words import any_console, as_text, write_file, check_count
+from .operations import any_console, as_text, write_file, check_count
 from .results import formats
 from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
 from .language import unfit_ranks

@@ -18,7 +18,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
-from .words import as_text, write_file
+from .operations import as_text, write_file
 
 # %% ../nbs/results/codec.ipynb #be5ece99
 def refuse(where:str, value, what:str):

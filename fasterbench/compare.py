@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 from .tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width
-from .words import any_console, as_text, inside, phases, quoted, si, so_many, with_phase
+from .operations import any_console, as_text, si, so_many
+from .scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, samples_of
 from .timing import median_interval
 

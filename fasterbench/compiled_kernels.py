@@ -12,13 +12,12 @@ __all__ = ['amounts', 'NotingNames', 'OperationCosts', 'StepOperationCosts', 'sp
 from collections import Counter, defaultdict
 from fastcore.basics import patch
 from typing import NamedTuple
-from .words import Place, bare, inside
-from .core import held, module_kind, walk
+from .scope import Place, bare, inside, key_of, phase_and_name
+from .core import held, module_kind, walk, visible
 from .costs import CostMode, Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
 from .inductor import kernel_listener, recompiled
-from .observe import Observer, time_forwards, all_entered, key_of, phase_and_name
-from .scope import visible
+from .observe import Observer, time_forwards, all_entered
 from .rows import RooflinePoint, beside_kernels, roofline_point
 from .phases import StepMode
 from .profiling import Measured, count_run, row_at

@@ -14,7 +14,7 @@ from .axes import bar_axes, bar_height, ceiling_line, lay_out, legend, legend_he
 from .axes import roof_axes, roof_line, sheet, value_axis
 from .tables import row_seconds
 from .compare import in_words, ordered_pairs, pair_columns
-from .words import as_text, is_number, plain, si, value_text
+from .operations import as_text, is_number, plain, si, value_text
 from .labels import Frame, Placer, colours, hues, log_range, name_mark, rest
 from .marks import bar_names, said_of, short_label
 

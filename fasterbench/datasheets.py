@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import NamedTuple
 from fastcore.basics import patch
-from .words import check_count
+from .operations import check_count
 
 # %% ../nbs/hardware/datasheets.ipynb #7d6fc7a1
 def as_number(text:str)->float: # an `int` where it is written as one

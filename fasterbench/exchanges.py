@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from fastcore.basics import patch
-from .collectives import Collective, collective_kinds, watching_collectives
+from .scope import Collective, collective_kinds, watching_collectives
 
 # %% ../nbs/analysis/exchanges.ipynb #a0037086
 @dataclass

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 from .codec import Amount, Data, Ratio, Way, check_format, decoded, encoded, field_types, fitting, json_line
 from .codec import json_lines, load_json, optional_fields, part, refuse, ways, many
-from .collectives import Collective, collective_kinds
+from .scope import Collective, Place, collective_kinds, phases
 from .tables import kinds
 from .rows import Projection, RooflinePoint
 from .grouping import Totals, Pair, hows
 from .utilization import Footprint
-from .words import Place, phases, is_number, value_text
+from .operations import is_number, value_text
 from .roof import HardwarePeaks
 from .timing import Timing
 from .compare import change_of

@@ -16,8 +16,8 @@ from difflib import SequenceMatcher
 from itertools import product
 from numbers import Integral
 from fastcore.basics import groupby, patch
-from .words import Place, above, bare, inside, phases, with_phase, check_count
-from .operations import arithmetic_intensity, utilization_pct
+from .scope import Place, above, bare, inside, phases, with_phase
+from .operations import check_count, arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, ceiling_for, fused_s
 from .timing import mean_of, middle_half, Timing
 from .system import Disturbance

@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 from types import FunctionType
 from typing import NamedTuple
-from .words import first_line
+from .operations import first_line
 from .costs import op_dtype
 from .traffic import Cost
-from .scope import torch_compiled, is_compiled_wrapper
+from .core import torch_compiled, is_compiled_wrapper
 from .rules import rule_for
 
 # %% ../nbs/analysis/inductor.ipynb #1028533a

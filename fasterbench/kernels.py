@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from functools import partial
 from .core import is_float8
-from .words import progress, si
+from .operations import progress, si
 from .timing import time_for
 from .system import WrongAnswer, free_bytes
 

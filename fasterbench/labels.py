@@ -13,7 +13,7 @@ import math, re
 from dataclasses import dataclass, field, replace
 import numpy as np
 from fastcore.basics import patch
-from .words import as_text, si
+from .operations import as_text, si
 
 # %% ../nbs/visualization/labels.ipynb #07eb5ec4
 widths = 350, 390, 440, 520, 620, 700, 850, 1000, 1200, 1400 # pixels

@@ -18,16 +18,14 @@ from fastcore.basics import patch
 from .architectures import build_on_meta, load_config, stored_bytes, Forward, attention_noted, causal_pairs
 from .architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
 from .architectures import rank_config, stages_of
-from .words import plain, si, check_count
-from .core import resolve_dtype
-from .operations import element_bytes
+from .operations import check_count, element_bytes, plain, si
+from .core import resolve_dtype, visible
 from .roof import HardwarePeaks, peaks_of
 from .report import unfit, ceiling_lines
 from .grouping import joined
 from .rows import RooflinePoint, memory_pct, check_ceilings, warn_no_ceiling
 from .costs import Costs, count_forward, warn_unknown, weights_in
 from .links import Layout, as_layout, exchange_times, links_of
-from .scope import visible
 from .results import Roofline
 from .program import undisturbed
 from .profiling import rows_of

@@ -17,7 +17,7 @@ from threading import Thread
 from fastcore.basics import patch
 import torch, torch.distributed as dist
 from torch import nn
-from .words import first_line
+from .operations import first_line
 from .core import resolve_device
 from .plans import plan_named
 

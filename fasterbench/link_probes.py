@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch, torch.distributed as dist
 from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
-from .collectives import bus_bytes, collective_kinds, process_group_name
+from .scope import bus_bytes, collective_kinds, process_group_name
 from .core import device_name, resolve_device
-from .words import first_line
+from .operations import first_line
 from .links import Link
 from .system import WrongAnswer, free_bytes
 from .timing import time_callable

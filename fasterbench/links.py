@@ -10,8 +10,8 @@ __all__ = ['check_link', 'Link', 'as_links', 'Layout', 'as_layout', 'PlannedExch
 import math
 from dataclasses import asdict, dataclass, field
 from fastcore.basics import patch
-from .collectives import bus_bytes, collective_kinds
-from .words import check_count, finite, positive, si, so_many
+from .scope import bus_bytes, collective_kinds
+from .operations import check_count, finite, positive, si, so_many
 from .datasheets import connection_named, find_sheet, sheets
 
 # %% ../nbs/hardware/links.ipynb #378976b9

@@ -11,7 +11,7 @@ import math, time
 from typing import NamedTuple
 import numpy as np, torch
 from fastcore.basics import patch
-from .words import si
+from .operations import si
 from .timing import time_for
 from .system import MemoryLevel, WrongAnswer, free_bytes, reported_caches
 

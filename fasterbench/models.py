@@ -18,7 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from torch import nn
-from .words import as_text, first_line, so_many, check_count
+from .operations import as_text, first_line, so_many, check_count
 from .core import held, model_dtype, resolve_dtype, tensors, to_dtype
 from .program import own_error
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range, sample_of

@@ -15,7 +15,7 @@ from numbers import Real
 from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
-from .words import as_text, si, so_many, check_count
+from .operations import as_text, si, so_many, check_count
 from .ncu_files import Kernel, by_kernel, counter_value, read_ncu, read_report, parse_number, unit_scale
 from .ncu_files import compute_metric, dram_metrics, duration_metric, friendly, memory_metric, tensor_metrics
 from .operations import arithmetic_intensity, roofline_position, utilization_pct

@@ -20,14 +20,13 @@ from fastcore.basics import patch
 from torch.nn import functional as F
 from .tables import picked, row_table
 from .core import call_args, resolve_dtype, call_words
-from .words import check_count
+from .operations import check_count
 from .datasheets import sheet_named
 from .roof import HardwarePeaks, peaks_of
 from .grouping import group_key
 from .codec import check_kind
 from .models import own_object
-from .estimates import optimizers
-from .program import undisturbed
+from .program import optimizers, undisturbed
 
 # %% ../nbs/options.ipynb #48e01d84
 def check_unused(

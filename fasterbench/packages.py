@@ -16,9 +16,9 @@ from torch.export import ExportedProgram
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from fastcore.basics import patch
 from .core import Call, held, model_device, NotWithoutData
-from .words import first_line
+from .operations import first_line
 from .samples import drawn, Exported, exported, Input, table_rows
-from .twin import twin
+from .settings import twin
 
 # %% ../nbs/analysis/packages.ipynb #5218a033
 _compiled = re.compile(r'(?:^|/)data/aotinductor/([^/]+)/')

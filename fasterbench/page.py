@@ -8,7 +8,7 @@ __all__ = ['page_columns', 'opening', 'heading', 'facts', 'rows_table', 'in_scri
 # %% ../nbs/visualization/page.ipynb #bb2b02e3
 import html, json, math
 from string import Template
-from .words import as_text, si, so_many
+from .operations import as_text, si, so_many
 from .labels import dark_css
 from .tables import columns, figure_html, data_text, framed, html_text, row_table
 from .report import fact_lines, note_lines, rank_facts

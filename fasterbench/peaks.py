@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from . import __version__
-from .words import check_count, check_seconds, positive, progress, si, warn
+from .operations import check_count, check_seconds, positive, progress, si, warn
 from .core import device_name, dtype_name, measurable, named_dtype, resolve_device, resolve_dtype
 from .settings import float32_precision, one_at_a_time
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle

@@ -17,13 +17,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from .costs import CostMode, Costs, hides
-from .scope import eager, visible, watching, Nodes, Scope, place_of_part, told_groups, group_name, followed
-from .scope import parts
-from .words import Place
-from .core import optimizer_parameters, held, is_strided, model_device, tensors, strided_parts, unwrapped
+from .core import eager, visible, optimizer_parameters, held, is_strided, model_device, tensors
+from .core import strided_parts, unwrapped
+from .scope import watching, Nodes, Scope, place_of_part, told_groups, group_name, followed, parts, Place
 from .places import PlacedMoves
 from .utilization import Footprint, memory_kinds
-from .collectives import placing
+from .scope import placing
 
 # %% ../nbs/counting/phases.ipynb #e5646aca
 class StepMode(CostMode):

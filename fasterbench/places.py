@@ -19,7 +19,7 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 from .core import is_strided, tensors, strided_parts, unwrapped
-from .words import Place, above
+from .scope import Place, above
 from .traffic import flat, in_a_row, span, united_bytes
 
 # %% ../nbs/counting/places.ipynb #f9465ba8

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 from torch import nn
-from .words import so_many
+from .operations import so_many
 from .core import walk
 
 # %% ../nbs/plans.ipynb #aad618a1

@@ -14,14 +14,14 @@ from collections import Counter, defaultdict
 from fastcore.basics import patch
 from dataclasses import replace
 from torch.utils._pytree import tree_leaves
-from .collectives import own_params
-from .words import Place, first_line, phases, warn, progress, inside
-from .core import device_name, model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype
+from .scope import Place, Scope, group_name, inside, own_params, phases, watching, key_of, phase_and_name
+from .operations import first_line, warn, progress
+from .core import device_name, model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype, compiled
+from .core import visible, capturing, eager
 from .subject import Subject, agreement, circumstances
 from .phases import allocator_of, measured_footprint, step_footprint, counted_step, StepMode
-from .scope import group_name, compiled, visible, capturing, eager, watching, Scope
 from .utilization import Footprint, language_facts
-from .observe import Observer, time_forwards, Forwards, key_of, phase_and_name
+from .observe import Observer, time_forwards, Forwards
 from .rows import RooflinePoint, roofline_point
 from .program import loss_of, Step
 from .costs import Costs, ModuleCost, counted, stands_for, CostMode, op_dtype

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
-           'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'room_around', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'check_optimizer',
-           'check_training', 'training']
+           'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
+           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizers',
+           'check_optimizer', 'check_training', 'training']
 
 # %% ../nbs/core/program.ipynb #35a5667e
 import functools, inspect, sys, types, torch
@@ -18,19 +18,15 @@ from collections.abc import Mapping
 from numbers import Real
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from .collectives import wait_for
-from .core import call_args, captured, captured_in, check_initialized, held, home, is_strided, leaves, mapped
-from .core import model_device, once, optimizer_parameters, shaped, stored_plainly, tensors, to_device
-from .core import unwrapped, walk
-from .words import first_line, si, warn
-from .scope import eager, next_iteration
-from .settings import own_casts, put_back, report, same_process, without_autocast
-from .snapshot import by_ourselves, ContentKeeper, describe, model_snapshot, module_hooks, putting_back
-from .snapshot import reach, saving, Snapshot, TensorSnapshot, values
+from .core import call_args, call_words, captured, captured_in, check_initialized, eager, held, home, leaves
+from .core import is_strided, mapped, model_device, next_iteration, once, optimizer_parameters, shaped
+from .core import stored_plainly, tensors, to_device, unwrapped, walk
+from .operations import as_text, first_line, si, warn
+from .scope import wait_for
+from .settings import own_copy, put_back, report, same_process, twin, without_autocast
+from .snapshot import by_ourselves, ContentKeeper, copies_of, describe, model_snapshot, module_hooks
+from .snapshot import putting_back, reach, saving, Snapshot, TensorSnapshot, values
 from .system import free_bytes
-from .twin import copies_of, own_copy, twin
-from .core import call_words
-from .words import as_text
 
 # %% ../nbs/core/program.ipynb #f90226c0
 def _takes(model):
@@ -79,11 +75,9 @@ def own_error(
 def switch_to_evaluation(modules): # modules: as from `nn.Module.modules`
     "The flag `training` of each module, off"
     for m in modules:
-        if isinstance(m, torch.jit.ScriptModule): _switch_scripted(m)
+        if isinstance(m, torch.jit.ScriptModule):
+            if getattr(m, 'training', False): m.training = False   # frozen TorchScript has no such flag
         elif vars(m).get('training', False): vars(m)['training'] = False
-
-def _switch_scripted(m):
-    if getattr(m, 'training', False): m.training = False   # frozen TorchScript has no such flag
 
 # %% ../nbs/core/program.ipynb #c2fb16f3
 def on_device(model:nn.Module, device:torch.device)->nn.Module:
@@ -182,8 +176,6 @@ def optimizing(self:Program)->int: # forwards
     return torch._C._jit_get_num_profiled_runs() if scripted else 0
 
 # %% ../nbs/core/program.ipynb #06988d0a
-def _no_part(name): return nullcontext()
-
 @patch
 def _forward(self:Program, part):
     "What the model gives for the sample; its error says with what it was called"
@@ -195,7 +187,7 @@ def _forward(self:Program, part):
 
 @patch
 def make(self:Program,
-    part=_no_part, # called with the name of each part: a context around it
+    part=nullcontext, # called with the name of each part: a context around it
 ):
     "One run: a forward"
     with self.open(): wait_for(self._forward(part))
@@ -225,12 +217,10 @@ def gradients(wanted:bool, model:nn.Module, device:torch.device): # device: wher
     with torch.inference_mode() if why else torch.set_grad_enabled(wanted): yield
 
 # %% ../nbs/core/program.ipynb #2cf8e9fb
-@contextmanager
-def room_around(model:nn.Module): # whose calls are watched
-    "The recursion limit, raised by what watching adds to calls through a chain of modules"
+def make_room(model:nn.Module): # whose calls are watched
+    "Raise the recursion limit by what watching adds to calls through a chain of modules"
     depth = max(name.count('.') for name in walk(model)) + 1
-    sys.setrecursionlimit(sys.getrecursionlimit() + 4*depth + 200)
-    yield   # `same_settings` puts it back
+    sys.setrecursionlimit(sys.getrecursionlimit() + 4*depth + 200)   # `same_settings` puts it back
 
 # %% ../nbs/core/program.ipynb #7e41ce8c
 @contextmanager
@@ -244,11 +234,12 @@ def restoring(
     call_args(sample)
     check_sample(sample)
     check_initialized(model)
-    with same_process(device) as interrupts, grad, own_casts():
+    with same_process(device) as interrupts, grad:
         model = on_device(model, device)
         snapshot = keep(model)
         program = kind(model, sample, device, snapshot=snapshot, interrupts=interrupts)
-        with putting_back(snapshot), putting_back(program.same), room_around(model): yield program
+        make_room(model)
+        with putting_back(snapshot), putting_back(program.same): yield program
     warn_uncopied(program.uncopied)
 
 # %% ../nbs/core/program.ipynb #b3064e11
@@ -327,15 +318,9 @@ def parameters(self:Step)->list:
 def _free(parameters):
     for p in parameters: p.grad = None
 
-# %% ../nbs/core/program.ipynb #037a8bba
+# %% ../nbs/core/program.ipynb #e5e700d6
 _alone = "the loss is called with the output alone (lambda out: F.cross_entropy(out, target) has a target of its own)"
 
-def _explain_loss(e, out):
-    "Raise what a loss raised, with what it was called with"
-    if type(e) is not TypeError: raise e
-    raise TypeError(f"{_alone}, here {shaped(out)}: {first_line(e)}") from e
-
-# %% ../nbs/core/program.ipynb #e5e700d6
 @patch
 def clipped(self:Step)->list:
     "The parameters whose gradients are clipped: the optimizer's, or without one the model's"
@@ -347,7 +332,9 @@ def _lose(self:Step, part):
     out = self._forward(part)
     with part('loss'):
         try: value = self.loss(out)
-        except TypeError as e: _explain_loss(e, out)
+        except TypeError as e:
+            if type(e) is not TypeError: raise
+            raise TypeError(f"{_alone}, here {shaped(out)}: {first_line(e)}") from e
         return check_loss(value)
 
 # %% ../nbs/core/program.ipynb #936fc08d
@@ -374,7 +361,7 @@ def _update(self:Step):
 # %% ../nbs/core/program.ipynb #5eaebb5a
 @patch
 def make(self:Step,
-    part=_no_part, # as of a `Program`
+    part=nullcontext, # as of a `Program`
 )->torch.Tensor: # the loss, without its graph
     "One step: forward, loss, backward, what clips and updates, and gradients that go"
     parameters = self.parameters()
@@ -385,8 +372,7 @@ def make(self:Step,
     return value.detach()
 
 # %% ../nbs/core/program.ipynb #3c58ac45
-def _stays(o, old): pass
-def _leads_to(f): return ContentKeeper(f, _stays, list)
+def _leads_to(f): return ContentKeeper(f, lambda o, old: None, list)
 
 _led_to = { # what a step may change the insides of → what it leads to
     (torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler): _leads_to(lambda o: [vars(o)]),
@@ -433,6 +419,13 @@ def _kept(model, sample, optimizer, scaler, *functions):
         check_room(found)
     names, cpu = _names(model, optimizer), torch.device('cpu')
     return Snapshot(*roots, sample, copied=found, names=names, more=_led_to, on=cpu)
+
+# %% ../nbs/core/program.ipynb #d1bb8f25
+def optimizers()->dict: # name in small letters → class
+    "The optimizers of torch by name"
+    found = (o for o in vars(torch.optim).values() if isinstance(o, type))
+    kinds = [c for c in found if issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer]
+    return {c.__name__.lower(): c for c in kinds}
 
 # %% ../nbs/core/program.ipynb #864990e9
 def _needs_closure(optimizer):

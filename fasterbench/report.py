@@ -14,7 +14,8 @@ from statistics import median
 from dataclasses import dataclass, replace
 from functools import cached_property
 from fastcore.basics import patch
-from .words import Place, any_console, as_text, si, so_many, quoted, check_count, phases
+from .scope import Place, quoted, phases
+from .operations import any_console, as_text, si, so_many, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, more_rows, row_orders
 from .grouping import group_key, joined, joined_in_parts

@@ -17,7 +17,8 @@ from .tables import columns, kinds, Lines, Table, row_table, text_or_file, pictu
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
 from .compare import ratio, ratio_interval, as_html_table, comparison_text, pair_columns, pairs_markdown
 from .compare import pairs_table, print_comparison
-from .words import above, inside, si
+from .scope import above, inside
+from .operations import si
 from .core import resolve_dtype
 from .files import read_comparison, read_result, result_of, result_record, as_json, comparison_json
 from .page import as_output, as_html

@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from .codec import Amount, Way, check_ending, check_format, decoded, encoded, field_types, load_json, paired
 from .codec import refuse, ways
 from .core import arithmetic_dtype, dtype_name, named_dtype, resolve_dtype
-from .words import as_text, check_count, not_negative, plain, positive, si, so_many, write_file
+from .operations import as_text, check_count, not_negative, plain, positive, si, so_many, write_file
 from .datasheets import Datasheet, find_sheet, sheet_named
 from .system import Disturbance, MemoryLevel, as_disturbance, levels_in_order
 from .links import Link, as_links

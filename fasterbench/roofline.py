@@ -13,7 +13,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from .profiling import flushing_bytes, time_alone, measured, peaks_under, rows_of, tell_alone
 from .core import Call, model_dtype, module_kind
-from .words import as_text, si, check_count
+from .operations import as_text, si, check_count
 from .costs import warn_unknown
 from .page import as_output
 from .subject import Subject, check_first, check_request, together, with_ranks, paper_request, circumstances

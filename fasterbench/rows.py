@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from types import SimpleNamespace
 from .tables import columns, framed
-from .words import Place, as_text, quoted, warn, with_phase
+from .scope import Collective, Place, bus_bytes, collective_kinds, quoted, with_phase
+from .operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from .core import module_kind, measurable, arithmetic_dtype, dtype_name
-from .collectives import bus_bytes, Collective, collective_kinds
-from .operations import arithmetic_intensity, roofline_position, utilization_pct
 from .timing import Times, Timing
 
 # %% ../nbs/results/rows.ipynb #9c9584b9

@@ -18,7 +18,7 @@ from itertools import groupby
 from fastcore.basics import patch
 from torch.export import ExportedProgram
 from .core import Call, held, walk, is_strided, mapped, tensors
-from .words import check_count
+from .operations import check_count
 
 # %% ../nbs/samples.ipynb #5dd4656d
 class Input(NamedTuple):

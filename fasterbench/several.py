@@ -12,7 +12,7 @@ from fastcore.script import store_true
 import torch
 from collections.abc import Callable
 from typing import NamedTuple
-from .words import any_console, as_text, is_number, check_count, write_file
+from .operations import any_console, as_text, is_number, check_count, write_file
 from .core import resolve_device, tensors
 from .results import comparison_formats, Comparison, Roofline, formats
 from .compare import ordered_pairs

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['content_keepers', 'small', 'module_hooks', 'Written', 'ContentKeeper', 'looked_into', 'bits', 'checksum', 'values',
-           'TensorSnapshot', 'reach', 'by_ourselves', 'describe', 'Snapshot', 'putting_back', 'model_snapshot',
-           'Saving', 'saving']
+           'TensorSnapshot', 'gathered', 'put_gathered', 'reach', 'by_ourselves', 'describe', 'Snapshot',
+           'putting_back', 'model_snapshot', 'Saving', 'saving', 'copies_of']
 
 # %% ../nbs/core/snapshot.ipynb #c296f8ed
 import random, sys, zlib, numpy as np, torch
@@ -19,9 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import NamedTuple
-from .collectives import gathered, gathering, put_gathered
 from .core import extent, held, home, in_cell, is_strided, once, reached, strided_parts, walk, written_by
-from .scope import before_graphs, capturing
+from .core import before_graphs, capturing, stored_plainly
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22
@@ -83,11 +82,11 @@ def _take_cell(c): return in_cell(c, _absent)
 def _put_cell(c, old):
     if _take_cell(c) is not old: c.cell_contents = old
 
-def _put_state(read, write):
-    "How a generator of random numbers is set back"
+def _generator(read, write):
+    "How a generator of random numbers is kept"
     def put(g, old):
         if not torch.equal(read(g), old) if isinstance(old, torch.Tensor) else repr(read(g))!=repr(old): write(g, old)
-    return put
+    return ContentKeeper(read, put)
 
 def _scripted_mode(m): return getattr(m, 'training', None)   # a frozen module has none
 
@@ -95,7 +94,6 @@ def _put_scripted_mode(m, old):
     if _scripted_mode(m)!=old: m.training = old
 
 # %% ../nbs/core/snapshot.ipynb #26be6d98
-def _generator(read, write): return ContentKeeper(read, _put_state(read, write))
 def _set_bits(g, state): g.bit_generator.state = state
 
 content_keepers = { # the first that fits is taken
@@ -282,10 +280,34 @@ def put(self:TensorSnapshot):
     with torch.inference_mode(self.tensor.is_inference()), torch.no_grad(): self.put_values()
     if self.counter is not None and self.tensor._version!=self.version: self.counter.__exit__()
 
+# %% ../nbs/core/snapshot.ipynb #c1945784
+def _groups(m):
+    "The groups of parameters that are gathered together"
+    state = m._get_fsdp_state()
+    if hasattr(state, '_fsdp_param_groups'): return state._fsdp_param_groups
+    return [*filter(None, [state._fsdp_param_group])]   # older torch
+
+def gathered(m)->list: # for each group, whether it is sharded, and in which part of a step it is
+    "How the parameters of a module that `fully_shard` made are held now"
+    return [(g._sharded_state, g._training_state) for g in _groups(m)]
+
+# %% ../nbs/core/snapshot.ipynb #089514dd
+def put_gathered(
+    m, # module that `fully_shard` made
+    were:list, # what `gathered` gave
+):
+    "Hold the parameters as they were held"
+    for g,(sharded,part) in zip(_groups(m), were):
+        g._training_state = part
+        if g._sharded_state is sharded: continue
+        if sharded.name=='SHARDED': g._to_sharded()
+        elif sharded.name=='UNSHARDED': g.unshard(); g.wait_for_unshard()
+        else: g._to_sharded_post_forward()
+
 # %% ../nbs/core/snapshot.ipynb #91cce05d
 def _gathering():
-    "The kind of what `fully_shard` made of modules: whether parameters are gathered"
-    cls = gathering()
+    "How parameters are kept that `fully_shard` gathers, if anybody has imported it"
+    cls = getattr(sys.modules.get('torch.distributed.fsdp'), 'FSDPModule', None)
     return {cls: ContentKeeper(gathered, put_gathered)} if cls else {}
 
 def _plan(cls, more={}):
@@ -436,3 +458,42 @@ def saving(snapshot:Snapshot):
     if not mode.waiting: yield mode   # there are copies of all
     else:
         with before_graphs(mode, mode.unseen, 'capture_begin', 'replay'), mode: yield mode
+
+# %% ../nbs/core/snapshot.ipynb #71801b05
+def _span(t):
+    "The bytes of its storage that a tensor lies in"
+    first = t.storage_offset()*t.element_size()
+    return first, first + extent(t)*t.element_size()
+
+# %% ../nbs/core/snapshot.ipynb #5fbb5c5c
+def _as(new, t):
+    "`new` as what `t` is for Python and for autograd"
+    if isinstance(t, nn.Parameter): new = nn.Parameter(new, t.requires_grad)
+    else: new = new.as_subclass(type(t)).requires_grad_(t.requires_grad)
+    vars(new).update(vars(t))
+    return new
+
+def _copied_together(ts):
+    "Copies of plain tensors whose spans overlap, in one piece of memory"
+    start = min(_span(t)[0] for t in ts)//16*16   # every element size divides that
+    piece = torch.empty(max(_span(t)[1] for t in ts)-start, dtype=torch.uint8, device=ts[0].device).untyped_storage()
+    for t in ts:
+        new = torch.empty(0, dtype=t.dtype, device=t.device)
+        new.set_(piece, t.storage_offset() - start//t.element_size(), t.shape, t.stride())
+        once(new).copy_(once(t.detach()))
+        yield t, _as(new, t)
+
+# %% ../nbs/core/snapshot.ipynb #0e22202d
+def copies_of(
+    ts:list, # tensors
+)->dict: # id → copy
+    "Copies that lie in memory as the tensors do"
+    groups, res = [], {}
+    for t in sorted(filter(stored_plainly, ts), key=lambda t: (home(t), _span(t))):
+        last = groups[-1] if groups else []
+        if last and home(last[0])==home(t) and _span(t)[0]<max(_span(o)[1] for o in last): last.append(t)
+        else: groups.append([t])
+    with torch.no_grad():
+        for group in groups: res.update((id(t), new) for t,new in _copied_together(group))
+        res.update((id(t), t.detach().clone().requires_grad_(t.requires_grad)) for t in ts if id(t) not in res)
+    return res

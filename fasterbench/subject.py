@@ -13,16 +13,15 @@ from fastcore.basics import patch
 import torch
 from contextlib import nullcontext
 from datetime import datetime, timezone
-from .words import Place, so_many, check_seconds, check_count
+from .scope import Place, process_group_name
+from .operations import check_count, check_seconds, element_bytes, so_many, utilization_pct
 from .core import call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
 from .core import resolve_dtype, measurable, arithmetic_dtype, own_part, call_words, distributed
 from .costs import Costs
-from .operations import element_bytes, utilization_pct
 from .packages import as_model
 from .roof import HardwarePeaks, peaks_of
 from .peaks import measure_peaks, software
 from .settings import float32_precision, tf32_allowed
-from .collectives import process_group_name
 from .program import check_sample
 from .system import usable_cpus
 from .traffic import covered_bytes

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from traceback import walk_tb
 from torch import nn
-from .words import first_line, progress, value_text
+from .operations import first_line, progress, value_text
 from .core import model_dtype, resolve_dtype, to_dtype, measurable, arithmetic_dtype, dtype_name, named_dtype
 from .costs import warn_unknown
 from .roof import HardwarePeaks, peaks_of

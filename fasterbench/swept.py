@@ -14,8 +14,7 @@ from typing import NamedTuple
 from fastcore.basics import groupby
 from .codec import write_as
 from .tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
-from .words import any_console, as_text, is_number, si, value_text
-from .operations import arithmetic_intensity
+from .operations import any_console, arithmetic_intensity, as_text, is_number, si, value_text
 from .results import Roofline
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
 from .curves import plot_sweep

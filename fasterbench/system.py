@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from fastcore.basics import patch
-from .words import check_count, not_negative, positive, progress, si
+from .operations import check_count, not_negative, positive, progress, si
 
 # %% ../nbs/hardware/system.ipynb #7a2dca1c
 def _read(path): return path.read_text().strip() if path.exists() else ''

@@ -19,7 +19,7 @@ from tabulate import tabulate
 from functools import cache
 from importlib.resources import files
 from string import Template
-from .words import as_text, so_many, write_file, check_count, plain, si
+from .operations import as_text, so_many, write_file, check_count, plain, si
 from .codec import pictures
 from .labels import dark_css
 

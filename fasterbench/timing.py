@@ -11,9 +11,8 @@ import math, statistics, time, numpy as np, torch
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from fastcore.basics import patch
-from .words import check_count, si
-from .core import resolve_device, synchronize
-from .scope import asks_for_capture
+from .operations import check_count, si
+from .core import resolve_device, synchronize, asks_for_capture
 
 # %% ../nbs/core/timing.ipynb #ce073883
 @dataclass(repr=False)

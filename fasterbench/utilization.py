@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from dataclasses import dataclass
 from fastcore.basics import patch
-from .words import as_text, si
+from .operations import as_text, si
 from .core import call_args, leaves, walk, dtype_name
 from .rows import main_dtype
 from .tables import framed, Column, tabulated

@@ -14,7 +14,7 @@ from fastcore.script import call_parse, store_true
 from torchvision.models import resnet18
 
 from fasterbench.curves import plot_comparison
-from fasterbench.words import si
+from fasterbench.operations import si
 from fasterbench.tables import figure_page
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer, measure_peaks
