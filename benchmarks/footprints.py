@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fasterbench.core import call_args
 from fasterbench.words import si
-from fasterbench.phases import step_footprint
+from fasterbench.utilization import step_footprint
 from fasterbench.utilization import boundaries
 
 last_parts = dict(forward='loss', backward='backward', optimizer='optimizer')   # phase → the part that ends it

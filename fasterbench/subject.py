@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from .words import Place, so_many, check_seconds, check_count
 from .core import call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
 from .core import resolve_dtype, measurable, arithmetic_dtype, own_part, call_words, distributed
-from .costs import Costs
+from .places import Costs
 from .operations import element_bytes, utilization_pct
 from .packages import as_model
 from .roof import HardwarePeaks, peaks_of

@@ -8,8 +8,8 @@ __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'dims'
            'added_up', 'io_moves', 'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes', 'beta_bytes',
            'template_bytes', 'target_bytes', 'positions', 'arguments', 'bytes_in_windows', 'per_dimension',
            'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes',
-           'same_view', 'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'Rule', 'none',
-           'rule', 'named_rule', 'op_cost', 'stored', 'by_output', 'by_input']
+           'same_view', 'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'op_dtype', 'Rule',
+           'none', 'rule', 'named_rule', 'op_cost', 'stored', 'by_output', 'by_input']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
 from collections.abc import Callable
@@ -374,6 +374,16 @@ def is_float(*xs)->bool:
 def is_complex(*xs)->bool:
     "Is any tensor of complex numbers?"
     return any(t.is_complex() for x in xs for t in flat(x))
+
+# %% ../nbs/counting/traffic.ipynb #d9055f20
+def op_dtype(func, args, out)->torch.dtype|None:
+    "The dtype that an operation computes in"
+    if func.namespace=='quantized' and func._opname.endswith('_dynamic'): return torch.qint8
+    first = None
+    for t in flat((args, out)):
+        if t.is_floating_point() or t.is_complex(): return t.dtype
+        first = first or t.dtype
+    return first
 
 # %% ../nbs/counting/traffic.ipynb #03428640
 class Rule(NamedTuple):
