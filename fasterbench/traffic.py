@@ -353,11 +353,11 @@ def unread(*positions):
     return lambda func, args, kwargs, out: io_bytes(func, args, kwargs, out, parts)
 
 # %% ../nbs/counting/traffic.ipynb #204c4a27
-def masked_bytes_of(func, args, kwargs, out, unused=()):
+def masked_bytes_of(func, args, kwargs, out, unused=(), parts={}):
     "`io_bytes` of the gradients that `output_mask` asks for, which use all arguments but some"
     mask = arguments(func, args, kwargs)['output_mask']
     asked = [o for o,is_asked in zip(out, mask) if is_asked]
-    return io_bytes(func, args, kwargs, asked, {i: (0, None) for i in unused})
+    return io_bytes(func, args, kwargs, asked, parts | {i: (0, None) for i in unused})
 
 # %% ../nbs/counting/traffic.ipynb #28bbdd46
 class Cost(NamedTuple):
