@@ -54,8 +54,7 @@ prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spheric
 rule(prims, '1 per output element', library='prims')(by_output(1));
 
 # %% ../nbs/counting/elementwise.ipynb #1bb18909
-@rule('gelu')
-def _gelu(args, kwargs, out): return (9 if kwargs.get('approximate')=='tanh' else 5)*out.numel()
+rule('gelu')(lambda args, kwargs, out: (9 if kwargs.get('approximate')=='tanh' else 5)*out.numel());
 
 # %% ../nbs/counting/elementwise.ipynb #9111750f
 @rule('add sub rsub')
@@ -220,8 +219,7 @@ def renorm_bytes(func, args, kwargs, out)->int: # bytes
     rows = min(args[1].numel()*args[0].shape[1]*element_size(args[0]), covered_bytes(args[0]))
     return noted([Move(args[1]), Move(args[0], rows), Move(args[0], rows, written=True)])
 
-@rule('embedding_renorm', bytes=renorm_bytes)
-def _embedding_renorm(args, kwargs, out): return 3*args[1].numel()*args[0].shape[1]
+rule('embedding_renorm', bytes=renorm_bytes)(lambda args, kwargs, out: 3*args[1].numel()*args[0].shape[1]);
 
 # %% ../nbs/counting/elementwise.ipynb #2b215009
 # Operations that do and move nothing
@@ -314,8 +312,7 @@ def _norm(at):
 rule('layer_norm group_norm', library='quantized')(_norm(2))
 rule('instance_norm', library='quantized')(_norm(1))
 
-@rule('max_pool1d max_pool2d', library='quantized')
-def _max_pool(args, kwargs, out): return out.numel()*prod(args[1])
+rule('max_pool1d max_pool2d', library='quantized')(lambda args, kwargs, out: out.numel()*prod(args[1]));
 
 # %% ../nbs/counting/elementwise.ipynb #aa47f4d4
 per_gradient = { # FLOPs for each element of the gradient that comes in
@@ -332,11 +329,9 @@ per_gradient = { # FLOPs for each element of the gradient that comes in
 rules_of(per_gradient, by_input, 'gradient')
 
 # %% ../nbs/counting/elementwise.ipynb #1cea5a44
-@rule('gelu_backward')
-def _gelu_backward(args, kwargs, out): return (18 if kwargs.get('approximate')=='tanh' else 11)*args[0].numel()
+rule('gelu_backward')(lambda args, kwargs, out: (18 if kwargs.get('approximate')=='tanh' else 11)*args[0].numel())
 
-@rule('elu_backward')
-def _elu(args, kwargs, out): return (4 if args[4] else 5)*args[0].numel()
+rule('elu_backward')(lambda args, kwargs, out: (4 if args[4] else 5)*args[0].numel())
 
 @rule('rrelu_with_noise_backward')
 def _rrelu(args, kwargs, out): return (1 if args[5] else 2)*args[0].numel()   # by the noise, or as a leaky one
@@ -384,11 +379,9 @@ def _grid_bytes(func, args, kwargs, out): return masked_bytes_of(func, args, kwa
 def _grid_sample(args, kwargs, out): return _grid_flops(args[0], args[6][0], args[3])
 
 # %% ../nbs/counting/elementwise.ipynb #4f16195c
-@rule('_grid_sampler_2d_cpu_fallback_backward')
-def _grid_sample_fallback(args, kwargs, out): return _grid_flops(args[0], True, args[3])
+rule('_grid_sampler_2d_cpu_fallback_backward')(lambda args, kwargs, out: _grid_flops(args[0], True, args[3]))
 
-@rule('cudnn_grid_sampler_backward')
-def _cudnn_grid_sample(args, kwargs, out): return _grid_flops(args[2], True, 0)
+rule('cudnn_grid_sampler_backward')(lambda args, kwargs, out: _grid_flops(args[2], True, 0))
 
 rule('cudnn_affine_grid_generator_backward', '6 per gradient element')(by_input(6));
 
@@ -421,15 +414,12 @@ def _nll(args, kwargs, out): return (1 + (args[3] is not None) + (args[4]==1))*a
 # %% ../nbs/counting/elementwise.ipynb #8590f533
 _per_segment = {'sum': 0, 'mean': 1, 'max': 2, 'min': 2, 'prod': 2}
 
-@rule('_segment_reduce_backward')
-def _segments(args, kwargs, out): return _per_segment[args[3]]*out.numel()
+rule('_segment_reduce_backward')(lambda args, kwargs, out: _per_segment[args[3]]*out.numel());
 
 # %% ../nbs/counting/elementwise.ipynb #cba70831
-@rule('_cdist_backward')
-def _cdist(args, kwargs, out): return (3*args[1].shape[-1] + 1)*args[4].numel()
+rule('_cdist_backward')(lambda args, kwargs, out: (3*args[1].shape[-1] + 1)*args[4].numel())
 
-@rule('_pdist_backward')
-def _pdist(args, kwargs, out): return (4*args[1].shape[-1] + 1)*args[3].numel()
+rule('_pdist_backward')(lambda args, kwargs, out: (4*args[1].shape[-1] + 1)*args[3].numel());
 
 # %% ../nbs/counting/elementwise.ipynb #d5cf88c6
 @rule('embedding_dense_backward')

@@ -88,19 +88,16 @@ for n in 'fft_r2c fft_c2r fft_c2c'.split():
     rule(n, library='prims')(lambda args, kwargs, out: _fft((args[0], kwargs['dim']), {}, out))
 
 # %% ../nbs/counting/formulas.ipynb #93389c6f
-@rule('_cdist_forward _euclidean_dist _pdist_forward')
-def _cdist(args, kwargs, out): return 3*out.numel()*args[0].shape[-1]
+rule('_cdist_forward _euclidean_dist _pdist_forward')(lambda args, kwargs, out: 3*out.numel()*args[0].shape[-1]);
 
 # %% ../nbs/counting/formulas.ipynb #cb7cc862
 def _pairs(args):
     pair = args[:2]
     return prod(torch.broadcast_shapes(*(t.shape for t in pair)))*is_float(pair)*(1 + is_complex(pair))
 
-@rule('dist')
-def _dist(args, kwargs, out): return 3*_pairs(args)
+rule('dist')(lambda args, kwargs, out: 3*_pairs(args))
 
-@rule('allclose')
-def _allclose(args, kwargs, out): return 6*_pairs(args)
+rule('allclose')(lambda args, kwargs, out: 6*_pairs(args));
 
 # %% ../nbs/counting/formulas.ipynb #b0c162b0
 def diagonal_bytes(func, args, kwargs, out)->int: # bytes
@@ -113,14 +110,11 @@ def _trace(args, kwargs, out): return min(args[0].shape)*(1 + is_complex(out)) i
 # %% ../nbs/counting/formulas.ipynb #9c4a49e6
 def _affine(args, i): return sum(len(args)>j and args[j] is not None for j in (i, i+1))
 
-@rule('native_layer_norm')
-def _layer_norm(args, kwargs, out): return (5 + _affine(args, 2))*args[0].numel()
+rule('native_layer_norm')(lambda args, kwargs, out: (5 + _affine(args, 2))*args[0].numel())
 
-@rule('native_group_norm')
-def _group_norm(args, kwargs, out): return (5 + _affine(args, 1))*args[0].numel()
+rule('native_group_norm')(lambda args, kwargs, out: (5 + _affine(args, 1))*args[0].numel())
 
-@rule('_fused_rms_norm')
-def _rms_norm(args, kwargs, out): return (4 if len(args)>2 and args[2] is not None else 3)*args[0].numel()
+rule('_fused_rms_norm')(lambda args, kwargs, out: (4 if len(args)>2 and args[2] is not None else 3)*args[0].numel());
 
 # %% ../nbs/counting/formulas.ipynb #8b414e02
 def norm_bytes(func, args, kwargs, out)->int: # bytes
@@ -230,8 +224,7 @@ def _multilabel_margin(args, kwargs, out):
     return None if forward is None else forward//4*5 + out.numel()
 
 # %% ../nbs/counting/formulas.ipynb #110ba835
-@rule('segment_reduce')
-def _segments(args, kwargs, out): return args[0].numel() + (args[1]=='mean')*out.numel()
+rule('segment_reduce')(lambda args, kwargs, out: args[0].numel() + (args[1]=='mean')*out.numel());
 
 # %% ../nbs/counting/formulas.ipynb #62d81dd5
 def lengths_of(
