@@ -425,10 +425,6 @@ def allocator_of(device:torch.device): # torch's module of the type of device; `
     memory = torch.get_device_module(device)
     return memory if hasattr(memory, 'max_memory_allocated') else None
 
-def _allocator(device):
-    if memory := allocator_of(device): return memory
-    raise ValueError(f"the memory of {device} can't be measured: its allocator doesn't say what it holds")
-
 # %% ../nbs/analysis/utilization.ipynb #f00dcafe
 def measured_footprint(
     model:nn.Module,
@@ -441,7 +437,9 @@ def measured_footprint(
 )->Footprint:
     "Measure what the device's allocator holds in a step of `model`, after a step in which it is told apart by kind"
     device = model_device(model, sample)
-    gauge = Gauge(device, memory or _allocator(device))
+    if not (memory := memory or allocator_of(device)):
+        raise ValueError(f"the memory of {device} can't be measured: its allocator doesn't say what it holds")
+    gauge = Gauge(device, memory)
     counted = step_footprint(model, make, optimizer, modules, sample, block)
     gc.collect()
     make(gauge.part)
