@@ -24,8 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fasterbench.core import call_args
 from fasterbench.operations import si
-from fasterbench.phases import step_footprint
-from fasterbench.utilization import boundaries
+from fasterbench.utilization import step_footprint, boundaries
 
 last_parts = dict(forward='loss', backward='backward', optimizer='optimizer')   # phase → the part that ends it
 

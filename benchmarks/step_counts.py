@@ -16,11 +16,11 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 from torch.utils.flop_counter import FlopCounterMode
 
-from fasterbench.phases import StepMode, counted_step
+from fasterbench.costs import CostMode, counted_step
 from fasterbench.program import training
 from report import write_result
 
-class Named(StepMode):
+class Named(CostMode):
     "Counts a step, and knows the products of each operation"
     def __init__(self):
         super().__init__()

@@ -4,17 +4,18 @@
 
 # %% auto #0
 __all__ = ['per_output', 'of_complex', 'prims', 'per_input', 'moved', 'created', 'prims_moved', 'view_copies', 'looked_up_ops',
-           'free', 'per_gradient', 'added', 'upsampled', 'per_difference', 'fake_quantized', 'learnable', 'rules_of',
-           'clamp_flops', 'accumulated', 'renorm_bytes', 'foreach_rule', 'update_step_bytes', 'per_weight']
+           'free', 'per_element', 'per_gradient', 'added', 'upsampled', 'per_difference', 'fake_quantized', 'learnable',
+           'rules_of', 'clamp_flops', 'accumulated', 'renorm_bytes', 'foreach_rule', 'update_step_bytes', 'per_weight',
+           'mask_bytes']
 
 # %% ../nbs/counting/elementwise.ipynb #36bee31e
 from functools import partial
-from math import ceil, prod
+from math import prod
 import torch
 from .traffic import Move, Rule, accumulates, arguments, beta_bytes, by_input, by_output, copy_bytes
 from .traffic import covered_bytes, element_size, first, flat, free_rule, io_bytes, is_complex, is_float
 from .traffic import lookup_bytes, masked_bytes, masked_bytes_of, named_elements, no_bytes, none, noted
-from .traffic import numel, output_bytes, rule, rules, template_bytes, unread, update_bytes
+from .traffic import numel, output_bytes, rule, rules, stored, template_bytes, unread, update_bytes
 from .core import without_data
 
 # %% ../nbs/counting/elementwise.ipynb #4804bed5
@@ -53,8 +54,7 @@ prims = """bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 spheric
 rule(prims, '1 per output element', library='prims')(by_output(1));
 
 # %% ../nbs/counting/elementwise.ipynb #1bb18909
-@rule('gelu')
-def _gelu(args, kwargs, out): return (9 if kwargs.get('approximate')=='tanh' else 5)*out.numel()
+rule('gelu')(lambda args, kwargs, out: (9 if kwargs.get('approximate')=='tanh' else 5)*out.numel());
 
 # %% ../nbs/counting/elementwise.ipynb #9111750f
 @rule('add sub rsub')
@@ -84,9 +84,7 @@ rule('clamp', library='quantized')(clamp_flops);
 
 # %% ../nbs/counting/elementwise.ipynb #0bd1608a
 @rule('native_dropout')
-def _dropout(args, kwargs, out):
-    training = args[2] or args[2] is None
-    return by_output(2*training)(args, kwargs, out)   # a mask, a scale
+def _dropout(args, kwargs, out): return by_output(2*(args[2] is not False))(args, kwargs, out)   # a mask, a scale
 
 # %% ../nbs/counting/elementwise.ipynb #56657e08
 per_input = { # FLOPs for each element of the first input
@@ -221,8 +219,7 @@ def renorm_bytes(func, args, kwargs, out)->int: # bytes
     rows = min(args[1].numel()*args[0].shape[1]*element_size(args[0]), covered_bytes(args[0]))
     return noted([Move(args[1]), Move(args[0], rows), Move(args[0], rows, written=True)])
 
-@rule('embedding_renorm', bytes=renorm_bytes)
-def _embedding_renorm(args, kwargs, out): return 3*args[1].numel()*args[0].shape[1]
+rule('embedding_renorm', bytes=renorm_bytes)(lambda args, kwargs, out: 3*args[1].numel()*args[0].shape[1]);
 
 # %% ../nbs/counting/elementwise.ipynb #2b215009
 # Operations that do and move nothing
@@ -280,27 +277,42 @@ def update_step_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a fused optimizer, whose gradients are written only if they are scaled"
     return io_bytes(func, args, kwargs, out, {1: (None, 0)} if kwargs.get('grad_scale') is None else {})
 
-def per_weight(names):
+def per_weight(name, each):
     "Puts a formula of keyword arguments, FLOPs for each weight, into the table"
-    def put(f): rule(names, bytes=update_step_bytes)(lambda args, kwargs, out: f(kwargs)*numel(args[0]))
-    return put
+    rule(name, bytes=update_step_bytes)(lambda args, kwargs, out: each(kwargs)*numel(args[0]))
 
 # %% ../nbs/counting/elementwise.ipynb #58c4fec7
-@per_weight('_fused_adam')
-def _adam(kwargs): return 14 + bool(kwargs['amsgrad']) + _decay(kwargs) + _given(kwargs)
-
-@per_weight('_fused_adamw')
-def _adamw(kwargs): return 16 + bool(kwargs['amsgrad']) + _given(kwargs)
+per_weight('_fused_adam', lambda o: 14 + bool(o['amsgrad']) + _decay(o) + _given(o))
+per_weight('_fused_adamw', lambda o: 16 + bool(o['amsgrad']) + _given(o))
 
 # %% ../nbs/counting/elementwise.ipynb #35992ec7
-@per_weight('_fused_adagrad')
-def _adagrad(kwargs): return 7 + _decay(kwargs) + _given(kwargs)
+per_weight('_fused_adagrad', lambda o: 7 + _decay(o) + _given(o))
 
 # %% ../nbs/counting/elementwise.ipynb #a8e5913e
-@per_weight('_fused_sgd')
 def _sgd(kwargs):
     later = kwargs['momentum']!=0 and not kwargs['is_first_step']
     return 2 + _decay(kwargs) + _given(kwargs) + later*(2 + (kwargs['dampening']!=0)) + 2*bool(kwargs['nesterov'])
+
+per_weight('_fused_sgd', _sgd)
+
+# %% ../nbs/counting/elementwise.ipynb #1908456b
+per_element = { # FLOPs for each element of the output
+    0: 'cat dropout', 1: 'add mul add_scalar mul_scalar threshold cat_relu',
+    2: """add_relu mul_relu add_scalar_relu mul_scalar_relu leaky_relu prelu relu6
+          batch_norm batch_norm1d batch_norm2d batch_norm3d""",
+    3: 'batch_norm_relu batch_norm1d_relu batch_norm2d_relu batch_norm3d_relu',
+    4: 'sigmoid elu celu', 5: 'hardswish softmax'}
+for k,names in per_element.items():
+    given = [n + '_out' for n in names.split() if hasattr(torch.ops.quantized, n + '_out')]
+    rule(' '.join([names, *given]), f'{k} per output element', library='quantized')(by_output(k))
+
+def _norm(at):
+    "Statistics and their use take 5 (see [formulas](formulas.ipynb#normalizations)), a weight and a bias one each"
+    return lambda args, kwargs, out: (5 + sum(a is not None for a in args[at:at+2]))*out.numel()
+rule('layer_norm group_norm', library='quantized')(_norm(2))
+rule('instance_norm', library='quantized')(_norm(1))
+
+rule('max_pool1d max_pool2d', library='quantized')(lambda args, kwargs, out: out.numel()*prod(args[1]));
 
 # %% ../nbs/counting/elementwise.ipynb #aa47f4d4
 per_gradient = { # FLOPs for each element of the gradient that comes in
@@ -317,11 +329,9 @@ per_gradient = { # FLOPs for each element of the gradient that comes in
 rules_of(per_gradient, by_input, 'gradient')
 
 # %% ../nbs/counting/elementwise.ipynb #1cea5a44
-@rule('gelu_backward')
-def _gelu_backward(args, kwargs, out): return (18 if kwargs.get('approximate')=='tanh' else 11)*args[0].numel()
+rule('gelu_backward')(lambda args, kwargs, out: (18 if kwargs.get('approximate')=='tanh' else 11)*args[0].numel())
 
-@rule('elu_backward')
-def _elu(args, kwargs, out): return (4 if args[4] else 5)*args[0].numel()
+rule('elu_backward')(lambda args, kwargs, out: (4 if args[4] else 5)*args[0].numel())
 
 @rule('rrelu_with_noise_backward')
 def _rrelu(args, kwargs, out): return (1 if args[5] else 2)*args[0].numel()   # by the noise, or as a leaky one
@@ -356,17 +366,6 @@ upsampled = { # FLOPs for each element of the gradient that comes in
 }
 rules_of(upsampled, by_input, 'gradient')
 
-# %% ../nbs/counting/elementwise.ipynb #fe583e03
-def _resized_antialiased(support):
-    def formula(args, kwargs, out):
-        (h,w), (oh,ow), nc = out.shape[-2:], args[0].shape[-2:], prod(out.shape[:2])
-        tw, th = (ceil(2*support*max(n/o, 1)) for n,o in ((w, ow), (h, oh)))
-        return 2*nc*(h*ow*tw + oh*ow*th)
-    return formula
-
-for mode,support in [('bilinear', 1), ('bicubic', 2), ('lanczos', 3)]:
-    rule(f'_upsample_{mode}2d_aa_backward')(_resized_antialiased(support))
-
 # %% ../nbs/counting/elementwise.ipynb #ed90a2cc
 def _grid_flops(grad, image, mode):
     rank = grad.dim()-2
@@ -380,11 +379,9 @@ def _grid_bytes(func, args, kwargs, out): return masked_bytes_of(func, args, kwa
 def _grid_sample(args, kwargs, out): return _grid_flops(args[0], args[6][0], args[3])
 
 # %% ../nbs/counting/elementwise.ipynb #4f16195c
-@rule('_grid_sampler_2d_cpu_fallback_backward')
-def _grid_sample_fallback(args, kwargs, out): return _grid_flops(args[0], True, args[3])
+rule('_grid_sampler_2d_cpu_fallback_backward')(lambda args, kwargs, out: _grid_flops(args[0], True, args[3]))
 
-@rule('cudnn_grid_sampler_backward')
-def _cudnn_grid_sample(args, kwargs, out): return _grid_flops(args[2], True, 0)
+rule('cudnn_grid_sampler_backward')(lambda args, kwargs, out: _grid_flops(args[2], True, 0))
 
 rule('cudnn_affine_grid_generator_backward', '6 per gradient element')(by_input(6));
 
@@ -408,8 +405,7 @@ def _multi_margin(args, kwargs, out):
 
 # %% ../nbs/counting/elementwise.ipynb #72635b1e
 def _nll_bytes(func, args, kwargs, out):
-    weight, looked_up = args[3], {}
-    if weight is not None: looked_up[3] = args[2].numel()*element_size(weight), None
+    looked_up = {} if args[3] is None else {3: (args[2].numel()*element_size(args[3]), None)}
     return io_bytes(func, args, kwargs, out, {1: (0, None), **looked_up})
 
 @rule('nll_loss_backward nll_loss2d_backward', bytes=_nll_bytes)
@@ -418,15 +414,12 @@ def _nll(args, kwargs, out): return (1 + (args[3] is not None) + (args[4]==1))*a
 # %% ../nbs/counting/elementwise.ipynb #8590f533
 _per_segment = {'sum': 0, 'mean': 1, 'max': 2, 'min': 2, 'prod': 2}
 
-@rule('_segment_reduce_backward')
-def _segments(args, kwargs, out): return _per_segment[args[3]]*out.numel()
+rule('_segment_reduce_backward')(lambda args, kwargs, out: _per_segment[args[3]]*out.numel());
 
 # %% ../nbs/counting/elementwise.ipynb #cba70831
-@rule('_cdist_backward')
-def _cdist(args, kwargs, out): return (3*args[1].shape[-1] + 1)*args[4].numel()
+rule('_cdist_backward')(lambda args, kwargs, out: (3*args[1].shape[-1] + 1)*args[4].numel())
 
-@rule('_pdist_backward')
-def _pdist(args, kwargs, out): return (4*args[1].shape[-1] + 1)*args[3].numel()
+rule('_pdist_backward')(lambda args, kwargs, out: (4*args[1].shape[-1] + 1)*args[3].numel());
 
 # %% ../nbs/counting/elementwise.ipynb #d5cf88c6
 @rule('embedding_dense_backward')
@@ -464,6 +457,16 @@ def _row_weight_bytes(func, args, kwargs, out):
 
 @rule('_embedding_bag_per_sample_weights_backward', bytes=_row_weight_bytes)
 def _row_weights(args, kwargs, out): return 2*args[2].numel()*args[1].shape[-1]
+
+# %% ../nbs/counting/elementwise.ipynb #89794bf7
+def mask_bytes(func, args, kwargs, out)->int: # bytes
+    "What is looked up where a sparse tensor has elements is read and written, and its indices read"
+    if args[0].layout is not torch.strided: return io_bytes(func, args, kwargs, out)
+    n, indices = stored(out), covered_bytes(args[1]) - stored(args[1])*args[1].element_size()
+    size = n*args[0].element_size()
+    return noted([Move(args[0], size), Move(args[1], indices), Move(out, size, written=True)])
+
+rule('sparse_mask', 'lookup', mask_bytes)(none);
 
 # %% ../nbs/counting/elementwise.ipynb #c3044778
 # Gradients of numbers that are rounded as quantization would

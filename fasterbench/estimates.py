@@ -24,13 +24,13 @@ from .rules import is_fused
 from .utilization import Footprint
 from .paper import on_paper, check_alone, paper_rank
 from .roof import HardwarePeaks
-from .phases import StepMode, counted_step
+from .costs import counted_step, counted_on_paper, weights_in, CostMode
 from .subject import counted_device, weight_bytes
 from .snapshot import reach
 from .program import optimizers, Step, check_optimizer, check_training, clipping, loss_of
 from .settings import deep_stack, rebound
 from .profiling import step_memory, kinds_of, step_facts
-from .costs import Costs, counted_on_paper, weights_in
+from .places import Costs
 from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from .plans import plan_lines, plans
 
@@ -170,7 +170,7 @@ def count_on_paper(
     "Count the second step without data; what it can't tell is said of the module that asks"
     modules = visible(step.model)
     for _ in range(2):   # the first makes the optimizer's state
-        mode = StepMode(device)
+        mode = CostMode(device)
         paper.where = lambda: as_text(mode.at) or type(step.model).__name__
         costs = counted_step(step, modules, mode)
     return costs, modules

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['adaptive2d', 'pool_flops', 'adaptive_pool_flops', 'diagonal_bytes', 'norm_bytes', 'multilabel_flops', 'lengths_of',
-           'bag_bytes', 'roi_samples', 'roi_window_flops', 'matrix_rule', 'batch', 'lu_flops', 'q_flops', 'qr_flops',
-           'svd_flops', 'eigh_flops']
+           'bag_bytes', 'roi_samples', 'roi_window_flops', 'matrix_rule', 'batch', 'per_matrix', 'lu_flops', 'q_flops',
+           'qr_flops', 'svd_flops', 'eigh_flops']
 
 # %% ../nbs/counting/formulas.ipynb #588dc74b
 from math import ceil, log2, prod
@@ -64,16 +64,17 @@ def _grid_sample(args, kwargs, out):
     return out.numel()//out.shape[1]*(4*(out.dim()-2) + taps) + out.numel()*(2*taps-1)
 
 # %% ../nbs/counting/formulas.ipynb #8f7c989e
-def _resize_antialiased(support):
+def _antialiased(support, backward):
+    "A weighted sum for each output of two passes; backward a product and an addition for each of its taps"
     def formula(args, kwargs, out):
-        (h,w), (oh,ow), nc = args[0].shape[-2:], out.shape[-2:], prod(out.shape[:2])
+        (h,w), (oh,ow) = (t.shape[-2:] for t in ((out, args[0]) if backward else (args[0], out)))
         tw, th = (ceil(2*support*max(n/o, 1)) for n,o in ((w, ow), (h, oh)))
-        return nc*(h*ow*(2*tw-1) + oh*ow*(2*th-1))
+        return prod(out.shape[:2])*(h*ow*(2*tw - (not backward)) + oh*ow*(2*th - (not backward)))
     return formula
 
-rule('_upsample_bilinear2d_aa')(_resize_antialiased(1))
-rule('_upsample_bicubic2d_aa')(_resize_antialiased(2))
-rule('_upsample_lanczos2d_aa')(_resize_antialiased(3));
+for mode,support in [('bilinear', 1), ('bicubic', 2), ('lanczos', 3)]:
+    rule(f'_upsample_{mode}2d_aa')(_antialiased(support, False))
+    rule(f'_upsample_{mode}2d_aa_backward')(_antialiased(support, True))
 
 # %% ../nbs/counting/formulas.ipynb #5247c3d1
 @rule('_fft_r2c _fft_c2r _fft_c2c')
@@ -87,19 +88,16 @@ for n in 'fft_r2c fft_c2r fft_c2c'.split():
     rule(n, library='prims')(lambda args, kwargs, out: _fft((args[0], kwargs['dim']), {}, out))
 
 # %% ../nbs/counting/formulas.ipynb #93389c6f
-@rule('_cdist_forward _euclidean_dist _pdist_forward')
-def _cdist(args, kwargs, out): return 3*out.numel()*args[0].shape[-1]
+rule('_cdist_forward _euclidean_dist _pdist_forward')(lambda args, kwargs, out: 3*out.numel()*args[0].shape[-1]);
 
 # %% ../nbs/counting/formulas.ipynb #cb7cc862
 def _pairs(args):
     pair = args[:2]
     return prod(torch.broadcast_shapes(*(t.shape for t in pair)))*is_float(pair)*(1 + is_complex(pair))
 
-@rule('dist')
-def _dist(args, kwargs, out): return 3*_pairs(args)
+rule('dist')(lambda args, kwargs, out: 3*_pairs(args))
 
-@rule('allclose')
-def _allclose(args, kwargs, out): return 6*_pairs(args)
+rule('allclose')(lambda args, kwargs, out: 6*_pairs(args));
 
 # %% ../nbs/counting/formulas.ipynb #b0c162b0
 def diagonal_bytes(func, args, kwargs, out)->int: # bytes
@@ -112,14 +110,11 @@ def _trace(args, kwargs, out): return min(args[0].shape)*(1 + is_complex(out)) i
 # %% ../nbs/counting/formulas.ipynb #9c4a49e6
 def _affine(args, i): return sum(len(args)>j and args[j] is not None for j in (i, i+1))
 
-@rule('native_layer_norm')
-def _layer_norm(args, kwargs, out): return (5 + _affine(args, 2))*args[0].numel()
+rule('native_layer_norm')(lambda args, kwargs, out: (5 + _affine(args, 2))*args[0].numel())
 
-@rule('native_group_norm')
-def _group_norm(args, kwargs, out): return (5 + _affine(args, 1))*args[0].numel()
+rule('native_group_norm')(lambda args, kwargs, out: (5 + _affine(args, 1))*args[0].numel())
 
-@rule('_fused_rms_norm')
-def _rms_norm(args, kwargs, out): return (4 if len(args)>2 and args[2] is not None else 3)*args[0].numel()
+rule('_fused_rms_norm')(lambda args, kwargs, out: (4 if len(args)>2 and args[2] is not None else 3)*args[0].numel());
 
 # %% ../nbs/counting/formulas.ipynb #8b414e02
 def norm_bytes(func, args, kwargs, out)->int: # bytes
@@ -196,6 +191,13 @@ def _lstm_cell(args, kwargs, out): return 30*out[0].numel()
 @rule('_thnn_fused_gru_cell')
 def _gru_cell(args, kwargs, out): return 23*out[0].numel()
 
+# %% ../nbs/counting/formulas.ipynb #9d8c8a27
+@rule('_thnn_fused_lstm_cell_backward_impl')
+def _lstm_cell_backward(args, kwargs, out): return (23 + 4*bool(args[5]))*args[2].numel()
+
+@rule('_thnn_fused_gru_cell_backward')
+def _gru_cell_backward(args, kwargs, out): return (15 + 6*bool(args[2]))*args[0].numel()
+
 # %% ../nbs/counting/formulas.ipynb #27cc9da4
 @rule('nll_loss_forward nll_loss2d_forward', bytes=target_bytes)
 def _nll(args, kwargs, out): return (1 + (args[2] is not None))*args[1].numel()
@@ -222,8 +224,7 @@ def _multilabel_margin(args, kwargs, out):
     return None if forward is None else forward//4*5 + out.numel()
 
 # %% ../nbs/counting/formulas.ipynb #110ba835
-@rule('segment_reduce')
-def _segments(args, kwargs, out): return args[0].numel() + (args[1]=='mean')*out.numel()
+rule('segment_reduce')(lambda args, kwargs, out: args[0].numel() + (args[1]=='mean')*out.numel());
 
 # %% ../nbs/counting/formulas.ipynb #62d81dd5
 def lengths_of(
@@ -332,8 +333,14 @@ def _ps_roi_pool(args, kwargs, out):
 def matrix_rule(names, **kw):
     "A rule of linear algebra, four times the FLOPs for complex numbers"
     return rule(names, 'linear algebra', if_complex=4, **kw)
+
 def batch(args)->tuple: # how many matrices the first argument is, and their rows and columns
     return prod(args[0].shape[:-2]), *args[0].shape[-2:]
+
+def per_matrix(names, each):
+    "Puts a formula of rows and columns, FLOPs for each matrix, into the table"
+    def formula(args, kwargs, out): b,m,n = batch(args); return b*each(m, n)
+    matrix_rule(names)(formula)
 
 # %% ../nbs/counting/formulas.ipynb #9b01c8b2
 def lu_flops(m, n):
@@ -349,17 +356,10 @@ def qr_flops(m, n):
     return q_flops(m, n, min(m, n))
 
 # %% ../nbs/counting/formulas.ipynb #7becfcaf
-@matrix_rule('linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet')
-def _lu(args, kwargs, out): b,m,n = batch(args); return b*lu_flops(m, n)
-
-@matrix_rule('linalg_inv_ex')
-def _inverse(args, kwargs, out): b,n,_ = batch(args); return 2*b*n**3
-
-@matrix_rule('linalg_cholesky_ex linalg_ldl_factor_ex')
-def _cholesky(args, kwargs, out): b,n,_ = batch(args); return b*n**3/3
-
-@matrix_rule('cholesky_inverse')
-def _cholesky_inverse(args, kwargs, out): b,n,_ = batch(args); return 2*b*n**3/3
+per_matrix('linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet', lu_flops)
+per_matrix('linalg_inv_ex', lambda m, n: 2*n**3)
+per_matrix('linalg_cholesky_ex linalg_ldl_factor_ex', lambda m, n: n**3/3)
+per_matrix('cholesky_inverse', lambda m, n: 2*n**3/3)
 
 # %% ../nbs/counting/formulas.ipynb #6c28e2bf
 @matrix_rule('linalg_qr')
@@ -368,22 +368,20 @@ def _qr(args, kwargs, out):
     k = min(m, n)
     return b*(qr_flops(m, n) + (0 if mode=='r' else q_flops(m, m if mode=='complete' else k, k)))
 
-@matrix_rule('geqrf')
-def _geqrf(args, kwargs, out): b,m,n = batch(args); return b*qr_flops(m, n)
+per_matrix('geqrf', qr_flops)
 
 @matrix_rule('linalg_householder_product')
 def _columns(args, kwargs, out): b,m,n = batch(args); return b*q_flops(m, n, args[1].shape[-1])
 
 # %% ../nbs/counting/formulas.ipynb #316956a3
-def _triangular(of):
-    return lambda args, kwargs, out: args[of].shape[-1]*first(out).numel()   # `of`: which argument is the matrix
+def _triangular(of, systems=1):
+    "Of triangular systems, whose matrix is the argument `of`"
+    return lambda args, kwargs, out: systems*args[of].shape[-1]*first(out).numel()
 
 matrix_rule('linalg_solve_triangular')(_triangular(0))
 matrix_rule('triangular_solve')(_triangular(1))
-
-def _two_triangular(of): return lambda args, kwargs, out: 2*args[of].shape[-1]*out.numel()
-matrix_rule('linalg_lu_solve linalg_ldl_solve')(_two_triangular(0))
-matrix_rule('cholesky_solve')(_two_triangular(1))
+matrix_rule('linalg_lu_solve linalg_ldl_solve')(_triangular(0, 2))
+matrix_rule('cholesky_solve')(_triangular(1, 2))
 
 @matrix_rule('_linalg_solve_ex')
 def _solve(args, kwargs, out): b,n,_ = batch(args); return b*lu_flops(n, n) + 2*n*first(out).numel()
@@ -406,24 +404,21 @@ def eigh_flops(n, vectors=True):
     return 9*n**3 if vectors else 4/3*n**3
 
 # %% ../nbs/counting/formulas.ipynb #8cf52a31
-def _argument(i, name, default): return lambda args, kwargs: args[i] if len(args)>i else kwargs.get(name, default)
-_full, _with_uv = _argument(1, 'full_matrices', False), _argument(2, 'compute_uv', True)
-_with_v = _argument(2, 'compute_v', True)
-
 @matrix_rule('_linalg_svd')
-def _svd(args, kwargs, out): b,m,n = batch(args); return b*svd_flops(m, n, _full(args, kwargs), _with_uv(args, kwargs))
+def _svd(args, kwargs, out):
+    (b,m,n), given = batch(args), dict(zip(('full_matrices', 'compute_uv'), args[1:])) | kwargs
+    return b*svd_flops(m, n, given.get('full_matrices', False), given.get('compute_uv', True))
 
 matrix_rule('svd', library='prims')(_svd);
 
 # %% ../nbs/counting/formulas.ipynb #58dea92f
 @matrix_rule('_linalg_eigh')
-def _eigh(args, kwargs, out): b,n,_ = batch(args); return b*eigh_flops(n, _with_v(args, kwargs))
+def _eigh(args, kwargs, out):
+    b,n,_ = batch(args)
+    return b*eigh_flops(n, args[2] if len(args)>2 else kwargs.get('compute_v', True))
 
-@matrix_rule('linalg_eig')
-def _eig(args, kwargs, out): b,n,_ = batch(args); return 25*b*n**3
-
-@matrix_rule('linalg_eigvals _linalg_eigvals')
-def _eigvals(args, kwargs, out): b,n,_ = batch(args); return 10*b*n**3
+per_matrix('linalg_eig', lambda m, n: 25*n**3)
+per_matrix('linalg_eigvals _linalg_eigvals', lambda m, n: 10*n**3)
 
 # %% ../nbs/counting/formulas.ipynb #79a77d51
 @matrix_rule('linalg_pinv')
@@ -431,11 +426,8 @@ def _pinv(args, kwargs, out):
     (b,m,n), symmetric = batch(args), kwargs.get('hermitian', args[2] if len(args)>2 else False)
     return b*((eigh_flops(n) if symmetric else svd_flops(m, n)) + 2*m*n*min(m, n))
 
-@matrix_rule('linalg_polar')
-def _polar(args, kwargs, out): b,m,n = batch(args); return b*(svd_flops(m, n) + 2*m*n**2 + 2*n**3)
-
-@matrix_rule('linalg_matrix_sqrth')
-def _sqrth(args, kwargs, out): b,n,_ = batch(args); return b*(eigh_flops(n) + 2*n**3)
+per_matrix('linalg_polar', lambda m, n: svd_flops(m, n) + 2*m*n**2 + 2*n**3)
+per_matrix('linalg_matrix_sqrth', lambda m, n: eigh_flops(n) + 2*n**3)
 
 # %% ../nbs/counting/formulas.ipynb #dc5dd6af
 @matrix_rule('linalg_lstsq')

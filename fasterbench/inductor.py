@@ -25,8 +25,7 @@ from torch.utils._pytree import tree_map
 from types import FunctionType
 from typing import NamedTuple
 from .operations import first_line
-from .costs import op_dtype
-from .traffic import Cost
+from .traffic import op_dtype, Cost
 from .core import torch_compiled, is_compiled_wrapper
 from .rules import rule_for
 

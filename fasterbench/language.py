@@ -24,7 +24,8 @@ from .roof import HardwarePeaks, peaks_of
 from .report import unfit, ceiling_lines
 from .grouping import joined
 from .rows import RooflinePoint, memory_pct, check_ceilings, warn_no_ceiling
-from .costs import Costs, count_forward, warn_unknown, weights_in
+from .places import Costs
+from .costs import count_forward, warn_unknown, weights_in
 from .links import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .program import undisturbed

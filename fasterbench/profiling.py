@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['kinds_of', 'in_step', 'row_at', 'rows_of', 'count_run', 'Measured', 'measured', 'peaks_under', 'if_told',
            'step_memory', 'step_facts', 'caller_in', 'compiled_in', 'merged', 'joined_edges', 'join_compiled', 'Alone',
-           'LeafTimes', 'time_alone', 'tell_alone', 'flushing_bytes', 'through_ceiling', 'row_of', 'Retimer',
-           'StepRetimer', 'raised', 'recheck']
+           'LeafTimes', 'time_alone', 'tell_alone', 'flushing_bytes', 'through_ceiling', 'row_of', 'Retimer', 'raised',
+           'recheck']
 
 # %% ../nbs/analysis/profiling.ipynb #49a0eb38
 import torch, copy, sys, time
@@ -19,12 +19,13 @@ from .operations import first_line, warn, progress
 from .core import device_name, model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype, compiled
 from .core import visible, capturing, eager
 from .subject import Subject, agreement, circumstances
-from .phases import allocator_of, measured_footprint, step_footprint, counted_step, StepMode
-from .utilization import Footprint, language_facts
+from .utilization import allocator_of, measured_footprint, step_footprint, Footprint, language_facts
+from .costs import counted_step, counted, CostMode
 from .observe import Observer, time_forwards, Forwards
 from .rows import RooflinePoint, roofline_point
 from .program import loss_of, Step
-from .costs import Costs, ModuleCost, counted, stands_for, CostMode, op_dtype
+from .places import Costs, ModuleCost, stands_for
+from .traffic import op_dtype
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
 from .system import reported_caches
@@ -116,7 +117,7 @@ def rows(self:Measured, peaks:HardwarePeaks)->list: # of `RooflinePoint`, under 
 def count(self:Measured, mode): return count_run(self.run, self.modules, mode) # once more
 
 @patch
-def retimer(self:Measured, *args): return (StepRetimer if self.what=='step' else Retimer)(*args) # of its rows
+def retimer(self:Measured, *args): return Retimer(*args) # of its rows
 
 # %% ../nbs/analysis/profiling.ipynb #0821f804
 def measured(
@@ -417,9 +418,6 @@ def retime(self:Retimer, name, func, rule, args, kwargs, out):
     rates, words = [flops/s for s in timing.samples], f"{func._opname} of {name or 'the model'}"
     dtype = dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
     if max(rates) > self.best.get(dtype, (0.,))[0]: self.best[dtype] = max(rates), words, rates
-
-# %% ../nbs/analysis/profiling.ipynb #8868bc9c
-class StepRetimer(StepMode, Retimer): "Counts a step, and times the products of some rows where they are called"
 
 # %% ../nbs/analysis/profiling.ipynb #fb680b1e
 def raised(

@@ -17,7 +17,7 @@ from .scope import Place, process_group_name
 from .operations import check_count, check_seconds, element_bytes, so_many, utilization_pct
 from .core import call_args, device_name, held, model_device, model_dtype, module_kind, resolve_device
 from .core import resolve_dtype, measurable, arithmetic_dtype, own_part, call_words, distributed
-from .costs import Costs
+from .places import Costs
 from .packages import as_model
 from .roof import HardwarePeaks, peaks_of
 from .peaks import measure_peaks, software

@@ -8,7 +8,7 @@ __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'dims'
            'added_up', 'io_moves', 'io_bytes', 'lookup_bytes', 'output_bytes', 'no_bytes', 'beta_bytes',
            'template_bytes', 'target_bytes', 'positions', 'arguments', 'bytes_in_windows', 'per_dimension',
            'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes',
-           'same_view', 'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'Rule', 'none',
+           'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'op_dtype', 'Rule', 'none',
            'rule', 'named_rule', 'op_cost', 'stored', 'by_output', 'by_input']
 
 # %% ../nbs/counting/traffic.ipynb #f53c35c4
@@ -47,9 +47,6 @@ def distinct_elements(
     ends = sorted((o, o + _reach(d)) for o,d in parts)
     if plain and all(a[1]<=b[0] for a,b in zip(ends, ends[1:])): return sum(counts)   # side by side
     if plain and max(counts)==hi-lo or hi-lo>2**24: return min(sum(counts), hi-lo)     # one covers all
-    return _marked(parts, lo, hi)
-
-def _marked(parts, lo, hi):
     marks = np.zeros(hi-lo, bool)
     for o,d in parts: np.lib.stride_tricks.as_strided(marks[o-lo:], [n for n,_ in d], [s for _,s in d])[...] = True
     return int(marks.sum())
@@ -74,12 +71,11 @@ compressed = {torch.sparse_csr: ('crow', 'col'), torch.sparse_bsr: ('crow', 'col
               torch.sparse_csc: ('ccol', 'row'), torch.sparse_bsc: ('ccol', 'row')}
 
 def _irregular_bytes(t):
-    if t.is_nested: return t.numel()*t.element_size()
     if t.layout is torch.sparse_coo: return t._values().nbytes + t._indices().nbytes
     if t.layout in compressed:
         indices = [getattr(t, f'{o}_indices')() for o in compressed[t.layout]]
         return t.values().nbytes + sum(o.nbytes for o in indices)
-    return t.numel()*t.element_size()   # a backend's opaque layout
+    return t.numel()*t.element_size()   # nested, or a backend's opaque layout
 
 # %% ../nbs/counting/traffic.ipynb #1cb72425
 def span(t:torch.Tensor)->tuple: # bytes of an element, offset, shape and strides
@@ -336,14 +332,10 @@ def masked_bytes(func, args, kwargs, out)->int: # bytes
     return io_bytes(func, args, kwargs, out, parts)
 
 # %% ../nbs/counting/traffic.ipynb #f7358237
-def same_view(a, b)->bool:
-    "Do two tensors look at the same elements of the same memory in the same way?"
-    def look(t): return home(t), span(t), t.dtype, t.is_conj(), t.is_neg()
-    return is_strided(a) and is_strided(b) and look(a)==look(b)
-
 def copy_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a copy, whose target is not read; nothing of a view onto itself"
-    if func._opname=='copy_' and same_view(*args[:2]): return 0
+    def look(t): return home(t), span(t), t.dtype, t.is_conj(), t.is_neg()
+    if func._opname=='copy_' and all(map(is_strided, args[:2])) and look(args[0])==look(args[1]): return 0
     return template_bytes(func, args, kwargs, out)
 
 # %% ../nbs/counting/traffic.ipynb #2119ab5d
@@ -353,11 +345,11 @@ def unread(*positions):
     return lambda func, args, kwargs, out: io_bytes(func, args, kwargs, out, parts)
 
 # %% ../nbs/counting/traffic.ipynb #204c4a27
-def masked_bytes_of(func, args, kwargs, out, unused=()):
+def masked_bytes_of(func, args, kwargs, out, unused=(), parts={}):
     "`io_bytes` of the gradients that `output_mask` asks for, which use all arguments but some"
     mask = arguments(func, args, kwargs)['output_mask']
     asked = [o for o,is_asked in zip(out, mask) if is_asked]
-    return io_bytes(func, args, kwargs, asked, {i: (0, None) for i in unused})
+    return io_bytes(func, args, kwargs, asked, parts | {i: (0, None) for i in unused})
 
 # %% ../nbs/counting/traffic.ipynb #28bbdd46
 class Cost(NamedTuple):
@@ -367,13 +359,22 @@ class Cost(NamedTuple):
     matmul_flops:int = 0 # the part of `flops` done in matrix products
 
 # %% ../nbs/counting/traffic.ipynb #701489ae
-def _is_float(t): return t.is_floating_point() or t.is_complex() or t.is_quantized
 def is_float(*xs)->bool:
     "Is any tensor of floating-point numbers?"
-    return any(_is_float(t) for x in xs for t in flat(x))
+    return any(t.is_floating_point() or t.is_complex() or t.is_quantized for x in xs for t in flat(x))
 def is_complex(*xs)->bool:
     "Is any tensor of complex numbers?"
     return any(t.is_complex() for x in xs for t in flat(x))
+
+# %% ../nbs/counting/traffic.ipynb #d9055f20
+def op_dtype(func, args, out)->torch.dtype|None:
+    "The dtype that an operation computes in"
+    if func.namespace=='quantized' and func._opname.endswith('_dynamic'): return torch.qint8
+    first = None
+    for t in flat((args, out)):
+        if t.is_floating_point() or t.is_complex(): return t.dtype
+        first = first or t.dtype
+    return first
 
 # %% ../nbs/counting/traffic.ipynb #03428640
 class Rule(NamedTuple):
