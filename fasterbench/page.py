@@ -8,11 +8,12 @@ __all__ = ['page_columns', 'opening', 'heading', 'facts', 'rows_table', 'in_scri
 # %% ../nbs/visualization/page.ipynb #bb2b02e3
 import html, json, math
 from string import Template
+from fastcore.basics import patch
 from .words import as_text, si, so_many
 from .labels import dark_css
 from .tables import columns, figure_html, data_text, framed, html_text, row_table
 from .report import fact_lines, note_lines, rank_facts
-from .rows import memory_pct
+from .rows import RooflinePoint, memory_pct
 
 # %% ../nbs/visualization/page.ipynb #f9440b3c
 def _share(part, whole): return f', {100*part/whole:.1f} % of that' if whole else ''
@@ -137,3 +138,16 @@ def as_output(
     said = f'<p><b>{html_text(heading(r))}</b><br>{html_text(opening(r))}</p>'
     about = _folded('Circumstances', _facts_table(facts(r)))
     return framed(said, table, more, about)
+
+# %% ../nbs/visualization/page.ipynb #3c2ea5a3
+def _known(row): return [c for c in columns.values() if c.value(row) is not None]
+
+@patch
+def _repr_html_(self:RooflinePoint)->str:
+    cells = [map(html_text, (c.what, c.name, c.text(self))) for c in _known(self)]
+    return framed('<table>', *('<tr title="{}"><th>{}<td>{}'.format(*o) for o in cells), '</table>')
+
+@patch
+def _repr_pretty_(self:RooflinePoint, p, cycle):
+    cells = [(c.name, c.text(self)) for c in _known(self)]
+    p.text('\n'.join(f'{name:18}{text}' for name,text in cells))

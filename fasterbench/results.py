@@ -14,14 +14,14 @@ from fastcore.basics import patch
 from .report import OverRanks, rank_lines, Phases, side_by_side, print_summary, result_answer, result_text
 from .curves import plot_comparison
 from .tables import columns, kinds, Lines, Table, row_table, text_or_file, picture_formats, shown_formats
-from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
-from .compare import ratio, ratio_interval, as_html_table, comparison_text, pair_columns, pairs_markdown
-from .compare import pairs_table, print_comparison
+from .compare import Took, change, change_of, comparison_answer, differing_facts, forward_of, pair_named
+from .compare import pairs_of, ratio, ratio_interval, as_html_table, comparison_text, pair_columns
+from .compare import pairs_markdown, pairs_table, print_comparison
 from .words import above, inside, si
 from .core import resolve_dtype
 from .files import read_comparison, read_result, result_of, result_record, as_json, comparison_json
 from .page import as_output, as_html
-from .codec import write_as
+from .codec import readers, write_as
 from .grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
 from .plot import plot_result, plot_roofline
 from .rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling
@@ -228,6 +228,8 @@ def load(cls:Roofline,
     "The result in a file"
     return read_result(path, cls)
 
+readers['fasterbench roofline'] = Roofline.from_record
+
 # %% ../nbs/results/results.ipynb #ad565fe1
 def project(
     results:list, # a `Roofline`, or rows from elsewhere
@@ -363,4 +365,4 @@ def load(cls:Comparison,
     path:str|Path, # of a JSON file that `save` wrote
 )->Comparison:
     "The comparison in a file"
-    return read_comparison(path, cls, Roofline)
+    return read_comparison(path, cls, change_of)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from .words import any_console, as_text, is_number, check_count, write_file
 from .core import resolve_device, tensors
 from .results import comparison_formats, Comparison, Roofline, formats
-from .compare import ordered_pairs
 from .swept import Crossings, Sweep, sweep_formats
 from .models import check_model, contained, load_parts, source_of, model_sources
 from .samples import sample_dims, resized
@@ -73,7 +72,7 @@ def compare(
 ):
     "Compare two results row by row: what changed, and is it more than noise?"
     check_targets([a, b], out=out); check_out(out, comparison_formats)
-    check_view(View(top, 'time', by)); ordered_pairs(Comparison(), sort)
+    check_view(View(top, 'time', by)); Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
     before, after, how = Roofline.load(a), Roofline.load(b), grouping(by)
     found = before.compare(after, None if how is None else group_key(how))

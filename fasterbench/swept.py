@@ -16,7 +16,6 @@ from .codec import write_as
 from .tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from .words import any_console, as_text, is_number, si, value_text
 from .operations import arithmetic_intensity
-from .results import Roofline
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
 from .curves import plot_sweep
 from .files import plain_value, read_sweep, sweep_json
@@ -26,7 +25,7 @@ from .files import plain_value, read_sweep, sweep_json
 class Swept:
     "A value of what varies, and what was found there"
     value:object               # of what varies: a number, a name or a dtype
-    result:Roofline            # at that value
+    result:list                # at that value: a `Roofline`
     per:float|None = None      # samples or tokens in a forward; `None`: not said
     fastest_s:float|None = None # seconds of a forward at the fastest value, or that its roof allows
     @property
@@ -185,7 +184,7 @@ def points(self:Sweep)->list: # of `Swept`
 @patch
 def of(self:Sweep,
     value, # one of `values`
-)->Roofline:
+): # a `Roofline`
     "The result at a value"
     if value in self.values: return self[self.values.index(value)]
     raise KeyError(f"{self.name}={value!r}: there are {', '.join(map(value_text, self.values))}")
@@ -321,7 +320,7 @@ def load(cls:Sweep,
     path:str|Path, # of a JSON file that `save` wrote
 )->Sweep:
     "The sweep in a file"
-    return read_sweep(path, cls, Roofline)
+    return read_sweep(path, cls)
 
 # %% ../nbs/results/swept.ipynb #e310f689
 class Crossing(NamedTuple):
