@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from .words import any_console, as_text, is_number, check_count, write_file
 from .core import resolve_device, tensors
-from .results import comparison_formats, Comparison, Roofline, formats
+from .results import Comparison, Roofline, comparison_formats, formats, heading
 from .swept import Crossings, Sweep, sweep_formats
 from .models import check_model, contained, load_parts, source_of, model_sources
 from .samples import sample_dims, resized
@@ -26,7 +26,6 @@ from .grouping import group_key
 from .settings import num_threads
 from .subject import check_machine
 from .sweep import SweepError, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
-from .page import heading
 from .tables import figure_page
 from .plot import plot_roofline, text_roofline
 from .roof import HardwarePeaks, peaks_formats
