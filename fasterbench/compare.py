@@ -6,8 +6,8 @@
 __all__ = ['fewest', 'changes_of', 'in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 'pair_orders',
            'change_colours', 'Took', 'interval', 'ratio', 'ratio_interval', 'change', 'taken', 'forward_of', 'Change',
            'change_of', 'pairs_of', 'pair_named', 'short_ratio', 'signed', 'where_most', 'comparison_answer',
-           'differing_facts', 'columns_of', 'ordered_pairs', 'pairs_table', 'pairs_markdown', 'print_comparison',
-           'comparison_text', 'as_html_table']
+           'differing_facts', 'columns_of', 'pairs_table', 'pairs_markdown', 'print_comparison', 'comparison_text',
+           'as_html_table']
 
 # %% ../nbs/results/compare.ipynb #adedc33d
 import math
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
+from fastcore.basics import patch
 from .tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width
 from .operations import any_console, as_text, si, so_many
 from .scope import inside, phases, quoted, with_phase
@@ -368,22 +369,22 @@ shown = 'name phase type time_a time_b difference_s ratio change flops_ratio byt
 # Columns that are left out where a terminal is narrow, the first first
 _spare = 'over_s used bytes_ratio flops_ratio type change'.split()
 
+@patch(as_prop=True)
+def said(self:Change)->str: return in_words.get(self.change, self.change) # how it changed, as a sentence has it
+
+@patch
+def cell(self:Change, key:str)->str: return pair_columns[key].text(self) # its text in a column
+
 # %% ../nbs/results/compare.ipynb #d252c65d
 def columns_of(c)->list: # of a `Comparison`: of `Column`
     "The columns that a table of pairs shows"
     def there(k):
-        if k in ('used', 'over_s'): return not (c.forward_a.exact and c.forward_b.exact)   # of two estimates: not known
+        if k in ('used', 'over_s') and c.a is not None:   # of two estimates they are not known
+            return not (c.forward_a.exact and c.forward_b.exact)
         return k!='phase' or any(p.phase not in (None, p.name) for p in c)
     return [pair_columns[k] for k in shown if there(k)]
 
 pair_orders = dict(difference=lambda p: (p.change=='same', -abs(p.difference_s)))   # name → what `sorted` compares
-
-def ordered_pairs(
-    c, # `Comparison`
-    sort:str='difference', # or `'order'`: of the model; or a key of `pair_columns`
-)->list: # of `Change`
-    "The pairs by a column"
-    return Table(c, pair_columns, [], pair_orders).in_order(sort)
 
 # %% ../nbs/results/compare.ipynb #2659b018
 _less, _more_time = '#12877f', '#b0662d'

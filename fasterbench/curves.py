@@ -13,7 +13,6 @@ from itertools import cycle
 from .axes import bar_axes, bar_height, ceiling_line, lay_out, legend, legend_height, log_axis, note
 from .axes import roof_axes, roof_line, sheet, value_axis
 from .tables import row_seconds
-from .compare import in_words, ordered_pairs, pair_columns
 from .operations import as_text, is_number, plain, si, value_text
 from .labels import Frame, Placer, colours, hues, log_range, name_mark, rest
 from .marks import bar_names, said_of, short_label
@@ -26,7 +25,7 @@ def place_of(row, took)->tuple|None: # `RooflinePoint`, or `None`; `Took`: its t
 
 def drawn_pairs(c, top:int|None=None)->list: # `Comparison`; only those with the largest differences
     "The pairs that have both places, as (pair, place in a, place in b), the largest differences first"
-    placed = [(p, place_of(p.a, p.took_a), place_of(p.b, p.took_b)) for p in ordered_pairs(c)]
+    placed = [(p, place_of(p.a, p.took_a), place_of(p.b, p.took_b)) for p in c.as_table().in_order()]
     return [o for o in placed if o[1] and o[2]][:top]
 
 # %% ../nbs/visualization/curves.ipynb #85118764
@@ -35,7 +34,7 @@ arrow_colours = dict(faster=hues[2], slower=hues[1], shorter=hues[2], longer=hue
 
 def told(p)->str: # a pair of rows, `Change`; with markup, as plotly reads it
     "What is known of a pair, as the text of its label"
-    def cell(key): return as_text(pair_columns[key].text(p), markup=True)
+    def cell(key): return as_text(p.cell(key), markup=True)
     times, kind = f"{cell('time_a')} → {cell('time_b')}", f"<b>{cell('name')}</b> {cell('type')}"
     work = f"FLOPs {cell('flops_ratio')}, bytes {cell('bytes_ratio')}"
     return '<br>'.join([kind, f"{times}: {cell('ratio')}", work, f"{cell('used')} % of the roof"])
@@ -48,7 +47,7 @@ def _arrow_trace(go, pairs, change):
         xs += [start[0], end[0], None]; ys += [start[1], end[1], None]; texts += [told(p), told(p), None]
     marker = dict(symbol=['circle', 'arrow', 'circle']*len(pairs), angleref='previous', size=[6, 13, 0]*len(pairs),
         color=arrow_colours[change], opacity=1, line=dict(width=0))
-    return go.Scatter(x=xs, y=ys, mode='lines+markers', name=in_words[change], legendgroup=in_words[change],
+    return go.Scatter(x=xs, y=ys, mode='lines+markers', name=pairs[0][0].said, legendgroup=pairs[0][0].said,
         marker=marker, line=dict(color=arrow_colours[change], width=1.8), **said_of(texts))
 
 def _arrows(go, pairs, change):
@@ -88,7 +87,7 @@ def _name_arrows(fig, placer, pairs, most):
     "Names beside the heads of the first arrows, as far as there is room"
     for p,_,end in pairs:
         if len(placer.named)==most: return
-        for o in name_mark(placer, short_label(p), *end, in_words[p.change], head): fig.add_shape(**o)
+        for o in name_mark(placer, short_label(p), *end, p.said, head): fig.add_shape(**o)
 
 # %% ../nbs/visualization/curves.ipynb #bbc7a4af
 def _titles(c, title, pairs):
@@ -120,7 +119,7 @@ def plot_comparison(
     if not pairs: raise ValueError(f"{c!r}: no pair has FLOPs, bytes and a time on both sides, to be drawn")
     xr, yr = _ranges(pairs, roofs := _roofs(c), ceilings := _ceilings(c, pairs))
     lines = _lines(roofs, ceilings, xr)
-    traces = [o.trace(go, k, True) for k,o in lines] + [t for k in in_words for t in _arrows(go, pairs, k)]
+    traces = [o.trace(go, k, True) for k,o in lines] + [t for k in arrow_colours for t in _arrows(go, pairs, k)]
     parts = dict(roofline=420, intensity=46, legend=legend_height([t.name for t in traces]))
     s = sheet(*_titles(c, title, pairs), parts)
     fig, frame = go.Figure(traces), s.frame(xr, yr)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 from .codec import Amount, Data, Ratio, Way, check_format, decoded, encoded, field_types, fitting, json_line
-from .codec import json_lines, load_json, optional_fields, part, refuse, ways, many
+from .codec import json_lines, load_json, optional_fields, part, refuse, ways, many, kept
 from .scope import Collective, Place, collective_kinds, phases
 from .tables import kinds
 from .rows import Projection, RooflinePoint
@@ -22,7 +22,6 @@ from .utilization import Footprint
 from .operations import is_number, value_text
 from .roof import HardwarePeaks
 from .timing import Timing
-from .compare import change_of
 
 # %% ../nbs/results/files.ipynb #3c96c074
 def _timing(where, v):
@@ -185,8 +184,8 @@ def comparison_json(c)->str: # of a `Comparison`
 @dataclass
 class SavedComparison:
     "What a file has of a comparison"
-    a:object # the results, each as its own file has it
-    b:object
+    a:Annotated[object, kept(_format)] # the results, each as its own file has it
+    b:Annotated[object, kept(_format)]
     pairs:list[PairPlaces]
 
 def _rows_at(where, places, rows):
@@ -205,24 +204,19 @@ def _check_once(pairs, a, b):
 def comparison_of(
     d, # what a file holds
     make, # `Comparison`, which is made
-    make_side, # `Roofline`, which both of its results are made
+    pair, # `Pair`, `a`, `b` → `Change`
 ): # a `Comparison`
     "The comparison of what a file holds; anything else is refused"
     o = decoded(SavedComparison, check_format(d, 'fasterbench comparison', (1,)))
-    read = part(lambda d: result_of(d, make_side))
-    sides = dict(a=read('a', o.a), b=read('b', o.b))
-    def pair(i, p):
+    sides, pairs = dict(a=o.a, b=o.b), []
+    for i,p in enumerate(o.pairs):
         rows = (_rows_at(f'pairs[{i}].{k}', getattr(p, k), side) for k,side in sides.items())
-        return change_of(Pair(p.how, p.name, *rows), **sides)
-    return make(_check_once([pair(*p) for p in enumerate(o.pairs)], **sides), **sides)
+        pairs.append(pair(Pair(p.how, p.name, *rows), **sides))
+    return make(_check_once(pairs, **sides), **sides)
 
-def read_comparison(
-    path:str|Path, # of a JSON file that `save` wrote
-    make, # `Comparison`, which is made
-    make_side, # `Roofline`, which both of its results are made
-): # a `Comparison`
+def read_comparison(path:str|Path, make, pair): # as of `comparison_of`
     "The comparison in a file"
-    return load_json(path, 'comparison', lambda d: comparison_of(d, make, make_side), many)
+    return load_json(path, 'comparison', lambda d: comparison_of(d, make, pair), many)
 
 # %% ../nbs/results/files.ipynb #8effa140
 def plain_value(value):
@@ -240,7 +234,7 @@ class SavedSweep:
     items:str
     values:list[Annotated[float|str, _number_or_text]]
     per:list[float|None]
-    results:list[object] # each as its own file has it
+    results:list[Annotated[object, kept(_format)]] # each as its own file has it
 
 def sweep_json(s)->str: # of a `Sweep`
     "A sweep as JSON, one result after the other"
@@ -253,17 +247,13 @@ def sweep_json(s)->str: # of a `Sweep`
 def sweep_of(
     d, # what a file holds
     make, # `Sweep`, which is made
-    make_result, # `Roofline`, which its results are made
 ): # a `Sweep`
     "The sweep of what a file holds; anything else is refused"
-    read, known = part(lambda d: result_of(d, make_result)), check_format(d, 'fasterbench sweep', (1,))
-    found = vars(decoded(SavedSweep, known))
-    return make([read(f'results[{i}]', o) for i,o in enumerate(found.pop('results'))], **found)
+    return make(**vars(decoded(SavedSweep, check_format(d, 'fasterbench sweep', (1,)))))
 
 def read_sweep(
     path:str|Path, # of a JSON file that `save` wrote
     make, # `Sweep`, which is made
-    make_result, # `Roofline`, which its results are made
 ): # a `Sweep`
     "The sweep in a file"
-    return load_json(path, 'sweep', lambda d: sweep_of(d, make, make_result), many)
+    return load_json(path, 'sweep', lambda d: sweep_of(d, make), many)

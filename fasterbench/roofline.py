@@ -15,7 +15,7 @@ from .profiling import flushing_bytes, time_alone, measured, peaks_under, rows_o
 from .core import Call, model_dtype, module_kind
 from .operations import as_text, si, check_count
 from .costs import warn_unknown
-from .page import as_output
+from .results import Comparison, Roofline, as_output
 from .subject import Subject, check_first, check_request, together, with_ranks, paper_request, circumstances
 from .links import Layout
 from .estimates import MeshRun, mesh_run, model_mesh, tensor_parallel, Estimated, forward_counted
@@ -23,7 +23,6 @@ from .estimates import step_counted
 from .observe import warn_other_path
 from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
-from .results import Comparison, Roofline
 from .rows import RooflinePoint, check_ceilings, warn_no_ceiling
 from .grouping import sum_rows
 from .settings import one_at_a_time

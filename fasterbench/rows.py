@@ -13,7 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from types import SimpleNamespace
-from .tables import columns, framed
 from .scope import Collective, Place, bus_bytes, collective_kinds, quoted, with_phase
 from .operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from .core import module_kind, measurable, arithmetic_dtype, dtype_name
@@ -277,20 +276,6 @@ def no_ceiling(
         if r.matmul_flops and not r.unknown and r.roof_time_s is None:
             res.setdefault(str(r.dtype).removeprefix('torch.'), []).append(r)
     return res
-
-# %% ../nbs/results/rows.ipynb #3c2ea5a3
-def _text(o)->str: return as_text(o, markup=True)
-def _known(row): return [c for c in columns.values() if c.value(row) is not None]
-
-@patch
-def _repr_html_(self:RooflinePoint)->str:
-    lines = ''.join(f'<tr title="{_text(c.what)}"><th>{_text(c.name)}<td>{_text(c.text(self))}' for c in _known(self))
-    return framed(f'<table>{lines}</table>')
-
-@patch
-def _repr_pretty_(self:RooflinePoint, p, cycle):
-    cells = [(c.name, c.text(self)) for c in _known(self)]
-    p.text('\n'.join(f'{name:18}{text}' for name,text in cells))
 
 # %% ../nbs/results/rows.ipynb #111c9bc1
 def warn_no_ceiling(

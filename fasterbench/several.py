@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from .operations import any_console, as_text, is_number, check_count, write_file
 from .core import resolve_device, tensors
-from .results import comparison_formats, Comparison, Roofline, formats
-from .compare import ordered_pairs
+from .results import Comparison, Roofline, comparison_formats, formats, heading
 from .swept import Crossings, Sweep, sweep_formats
 from .models import check_model, contained, load_parts, source_of, model_sources
 from .samples import sample_dims, resized
@@ -27,7 +26,6 @@ from .grouping import group_key
 from .settings import num_threads
 from .subject import check_machine
 from .sweep import SweepError, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
-from .page import heading
 from .tables import figure_page
 from .plot import plot_roofline, text_roofline
 from .roof import HardwarePeaks, peaks_formats
@@ -73,7 +71,7 @@ def compare(
 ):
     "Compare two results row by row: what changed, and is it more than noise?"
     check_targets([a, b], out=out); check_out(out, comparison_formats)
-    check_view(View(top, 'time', by)); ordered_pairs(Comparison(), sort)
+    check_view(View(top, 'time', by)); Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
     before, after, how = Roofline.load(a), Roofline.load(b), grouping(by)
     found = before.compare(after, None if how is None else group_key(how))

@@ -9,13 +9,11 @@ __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossi
 # %% ../nbs/results/swept.ipynb #cb77741e
 from dataclasses import dataclass, replace
 from pathlib import Path
-from fastcore.basics import patch
+from fastcore.basics import patch, groupby
 from typing import NamedTuple
-from fastcore.basics import groupby
 from .codec import write_as
 from .tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from .operations import any_console, arithmetic_intensity, as_text, is_number, si, value_text
-from .results import Roofline
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
 from .curves import plot_sweep
 from .files import plain_value, read_sweep, sweep_json
@@ -25,7 +23,7 @@ from .files import plain_value, read_sweep, sweep_json
 class Swept:
     "A value of what varies, and what was found there"
     value:object               # of what varies: a number, a name or a dtype
-    result:Roofline            # at that value
+    result:list                # at that value: a `Roofline`
     per:float|None = None      # samples or tokens in a forward; `None`: not said
     fastest_s:float|None = None # seconds of a forward at the fastest value, or that its roof allows
     @property
@@ -184,7 +182,7 @@ def points(self:Sweep)->list: # of `Swept`
 @patch
 def of(self:Sweep,
     value, # one of `values`
-)->Roofline:
+): # a `Roofline`
     "The result at a value"
     if value in self.values: return self[self.values.index(value)]
     raise KeyError(f"{self.name}={value!r}: there are {', '.join(map(value_text, self.values))}")
@@ -320,7 +318,7 @@ def load(cls:Sweep,
     path:str|Path, # of a JSON file that `save` wrote
 )->Sweep:
     "The sweep in a file"
-    return read_sweep(path, cls, Roofline)
+    return read_sweep(path, cls)
 
 # %% ../nbs/results/swept.ipynb #e310f689
 class Crossing(NamedTuple):
