@@ -19,10 +19,10 @@ from .places import only_new, CallMoves, PlacedMoves, sets_of
 from .collectives import bus_bytes, row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .collectives import without_issue
 from .core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor, own_part
-from .core import written_by
+from .core import written_by, capturing
 from .words import warn
 from .program import explain, undisturbed, Program
-from .scope import before_graphs, capturing, eager, visible, watching, Nodes, Scope
+from .scope import before_graphs, eager, visible, watching, Nodes, Scope
 from .paper import on_paper
 from .traffic import Cost, free_rule, is_complex, flat, noting, weight_sizes
 from .rules import functional_libraries, register_cost, rule_for, aten, nested_rule, sdpa_rule, whole_rule

@@ -17,9 +17,10 @@ from torch.utils._pytree import tree_leaves
 from .collectives import own_params
 from .words import Place, first_line, phases, warn, progress, inside
 from .core import device_name, model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype
+from .core import capturing
 from .subject import Subject, agreement, circumstances
 from .phases import allocator_of, measured_footprint, step_footprint, counted_step, StepMode
-from .scope import group_name, compiled, visible, capturing, eager, watching, Scope
+from .scope import group_name, compiled, visible, eager, watching, Scope
 from .utilization import Footprint, language_facts
 from .observe import Observer, time_forwards, Forwards, key_of, phase_and_name
 from .rows import RooflinePoint, roofline_point

@@ -21,7 +21,8 @@ from types import CellType, GeneratorType, MemberDescriptorType, SimpleNamespace
 from typing import NamedTuple
 from .collectives import gathered, gathering, put_gathered
 from .core import extent, held, home, in_cell, is_strided, once, reached, strided_parts, walk, written_by
-from .scope import before_graphs, capturing
+from .core import capturing
+from .scope import before_graphs
 from .settings import put_back, report
 
 # %% ../nbs/core/snapshot.ipynb #d2affb22

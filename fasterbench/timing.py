@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from fastcore.basics import patch
 from .words import check_count, si
-from .core import resolve_device, synchronize
-from .scope import asks_for_capture
+from .core import resolve_device, synchronize, asks_for_capture
 
 # %% ../nbs/core/timing.ipynb #ce073883
 @dataclass(repr=False)
