@@ -18,7 +18,7 @@ from typing import NamedTuple
 from .tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width
 from .words import any_console, as_text, inside, phases, quoted, si, so_many, with_phase
 from .grouping import Pair, match, samples_of
-from .timing import median_interval
+from .system import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
 class Took(NamedTuple):

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from functools import partial
 from .core import is_float8
 from .words import progress, si
-from .timing import time_for
-from .system import WrongAnswer, free_bytes
+from .system import WrongAnswer, free_bytes, time_for
 
 # %% ../nbs/hardware/kernels.ipynb #7e5d3e40
 def result_dtype(dtype:torch.dtype)->torch.dtype:

@@ -19,8 +19,7 @@ from .collectives import bus_bytes, collective_kinds, process_group_name
 from .core import device_name, resolve_device
 from .words import first_line
 from .links import Link
-from .system import WrongAnswer, free_bytes
-from .timing import time_callable
+from .system import WrongAnswer, free_bytes, time_callable
 
 # %% ../nbs/hardware/link_probes.ipynb #0617f750
 _period = 251

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np, torch
 from fastcore.basics import patch
 from .words import si
-from .timing import time_for
-from .system import MemoryLevel, WrongAnswer, free_bytes, reported_caches
+from .system import MemoryLevel, WrongAnswer, free_bytes, reported_caches, time_for
 
 # %% ../nbs/hardware/memory.ipynb #b02e4962
 class Probe(NamedTuple):

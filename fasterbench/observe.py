@@ -21,7 +21,7 @@ from .exchanges import ExchangeTimer
 from .scope import Nodes, BackwardPart, Scope, visible, watching, followed, group_name, place_of_part
 from .scope import told_groups
 from .system import Disturbance, Others
-from .timing import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
+from .system import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
 from .program import Step
 
 # %% ../nbs/analysis/observe.ipynb #35d2c506

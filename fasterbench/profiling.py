@@ -28,8 +28,7 @@ from .program import loss_of, Step
 from .costs import Costs, ModuleCost, counted, stands_for, CostMode, op_dtype
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
-from .system import reported_caches
-from .timing import Feeder, Timing, device_clock, time_for
+from .system import Feeder, Timing, device_clock, reported_caches, time_for
 from .peaks import remember
 
 # %% ../nbs/analysis/profiling.ipynb #86b62fe8

@@ -18,7 +18,7 @@ from .words import Place, as_text, quoted, warn, with_phase
 from .core import module_kind, measurable, arithmetic_dtype, dtype_name
 from .collectives import bus_bytes, Collective, collective_kinds
 from .operations import arithmetic_intensity, roofline_position, utilization_pct
-from .timing import Times, Timing
+from .system import Times, Timing
 
 # %% ../nbs/results/rows.ipynb #9c9584b9
 @dataclass
