@@ -17,7 +17,7 @@ from threading import get_ident
 from .core import distributed
 from .words import progress, warn, quoted, with_phase, Place
 from .collectives import row_name, wait_for
-from .exchanges import ExchangeTimer
+from .links import ExchangeTimer
 from .scope import Nodes, BackwardPart, Scope, visible, watching, followed, group_name, place_of_part
 from .scope import told_groups
 from .system import Disturbance, Others
