@@ -24,8 +24,9 @@ from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock
 from .system import memory_capacity, processor_id, reported_caches, usable_cpus, wait_for_quiet
 from .kernels import Arithmetic, Data, case_rates, compute_ceiling, square
-from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
-from .link_probes import all_or_none, group_backend, measure_link, named_groups, ranks_where
+from .bandwidth import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve, all_or_none
+from .bandwidth import measure_link, ranks_where
+from .links import group_backend, named_groups
 from .roof import HardwarePeaks, datasheet_peaks
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
