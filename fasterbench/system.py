@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['cgroup_memory', 'free_bytes', 'memory_capacity', 'cpu_caches', 'usable_cpus', 'reported_caches', 'MemoryLevel',
-           'levels_in_order', 'processor_id', 'distinct_cores', 'WrongAnswer', 'measured_clock', 'Disturbance',
-           'as_disturbance', 'Others', 'wait_for_quiet', 'gpu_state', 'Timing', 'median_interval', 'HostClock',
-           'EventClock', 'device_clock', 'time_callable', 'Feeder', 'time_for', 'middle_half', 'mean_of', 'Times']
+           'levels_in_order', 'plateaus', 'memory_levels', 'processor_id', 'distinct_cores', 'WrongAnswer',
+           'measured_clock', 'Disturbance', 'as_disturbance', 'Others', 'wait_for_quiet', 'gpu_state', 'Timing',
+           'median_interval', 'HostClock', 'EventClock', 'device_clock', 'time_callable', 'Feeder', 'time_for',
+           'middle_half', 'mean_of', 'Times']
 
 # %% ../nbs/hardware/system.ipynb #5b5e3493
 import math, os, statistics, subprocess, time
@@ -124,6 +125,41 @@ def levels_in_order(
     if not 0.99<last/memory<1.01:
         raise ValueError(f"memory_levels: the outermost has {rate(last)}, and peak_bandwidth is {rate(memory)}")
     return levels
+
+# %% ../nbs/hardware/system.ipynb #7163c547
+def plateaus(
+    curve:dict, # bytes of the working set → byte/s
+    apart:float=1.2, # ratio of the rates of two levels, at least
+)->list[tuple]: # of (bytes of the largest working set, byte/s), the innermost first
+    "The levels of a curve"
+    sizes = sorted(curve)
+    reached = [max(curve[t] for t in sizes if t>=s) for s in sizes]
+    groups = [[i] for i in range(len(sizes))]
+    level = lambda g: math.exp(sum(math.log(reached[i]) for i in g)/len(g))
+    while len(groups)>1:
+        i = min(range(len(groups)-1), key=lambda i: level(groups[i])/level(groups[i+1]))
+        if level(groups[i])/level(groups[i+1])>apart: break
+        groups[i:i+2] = [groups[i]+groups[i+1]]
+    wide = [g for g in groups if sizes[g[-1]]>=2*sizes[g[0]] or g is groups[-1]]
+    rates = [float(np.percentile([reached[i] for i in g], 75)) for g in wide]
+    ends = [max(s for s,r in zip(sizes, reached) if r>1.05*after) for after in rates[1:]]
+    return [*zip([*ends, sizes[-1]], rates)]
+
+# %% ../nbs/hardware/system.ipynb #ec211658
+def memory_levels(
+    curve:dict, # bytes of the working set → byte/s
+    reported:dict, # name → bytes, the innermost first
+    memory:str='DRAM', # what the outermost level is called
+    size:int|None=None, # bytes of the memory, if known
+)->list[MemoryLevel]: # the innermost first
+    "The levels of a curve, with names"
+    *inner, (last, rate) = plateaus(curve)
+    levels, free = [], dict(reported)
+    for end,r in reversed(inner):
+        name = next((k for k,v in free.items() if end<=2*v), None)
+        levels.append(MemoryLevel(name or f'cache below {si(end, "B")}', int(end), r, reported.get(name)))
+        if name: free = {k:v for k,v in free.items() if v<reported[name]}
+    return [*levels[::-1], MemoryLevel(memory, size or int(last), rate, size)]
 
 # %% ../nbs/hardware/system.ipynb #0cfc16da
 def processor_id(
