@@ -12,7 +12,7 @@ import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.memory import Memory, probe_rates, probes
+from fasterbench.bandwidth import Memory, probe_rates, probes
 from report import here, on_core, write_result
 
 size, unit = 2**29, 2**25   # bytes of the working set, and of one of its buffers

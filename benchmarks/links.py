@@ -20,7 +20,7 @@ from report import write_result
 
 code = """
 import json, os, socket, time
-from fasterbench.link_probes import ProbeCall, check_collective_answer, exchange_s, link_probes
+from fasterbench.bandwidth import ProbeCall, check_collective_answer, exchange_s, link_probes
 from fasterbench.scope import bus_bytes
 cpu, sizes, group = torch.device('cpu'), [16, 2**19, 2**21, 2**23], dist.group.WORLD
 
@@ -52,7 +52,7 @@ def best(f, calls, samples):
 def loop(f, size): return best(f, 20 if size<2**18 else 3 if size<2**22 else 1, 10)
 
 def probe(kind, size):
-    ex = ProbeCall(link_probes[kind], size, group, cpu).fill()
+    ex = ProbeCall(link_probes[kind], size, group, cpu)
     ex()
     check_collective_answer(ex)
     assert ex.nbytes==size

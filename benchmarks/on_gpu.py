@@ -33,7 +33,7 @@ from fasterbench.costs import count_costs
 from fasterbench.ncu import kernel_bytes, kernel_flops, ncu_command
 from fasterbench.ncu_files import read_ncu
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks
-from fasterbench.timing import device_clock, time_callable
+from fasterbench.system import device_clock, time_callable
 
 bf16, f32 = torch.bfloat16, torch.float32
 results = Path(__file__).parent/'results'

@@ -17,7 +17,7 @@ import torch
 from tabulate import tabulate
 from torch import nn
 
-from fasterbench import observe, timing
+from fasterbench import observe, system
 from fasterbench.results import project
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
 
@@ -68,7 +68,7 @@ def facts(out):
     found, clock = {}, DrawnClock()
     for name,model,sample in cases():
         analyzer = RooflineAnalyzer(model, sample, peaks)
-        with patch.object(observe, 'device_clock', lambda device: clock), patch.object(timing, 'device_clock', lambda device: clock):
+        with patch.object(observe, 'device_clock', lambda device: clock), patch.object(system, 'device_clock', lambda device: clock):
             found[f'{name}, profile'] = plain(list(analyzer.profile(warmup=2, steps=8) or analyzer.results))
         found[f'{name}, totals'] = {k:v for k,v in plain(analyzer.totals).items() if k!='disturbance'}
         found[f'{name}, projection'] = plain(list(project(analyzer.results, faster)))

@@ -17,7 +17,7 @@ from fasterbench.observe import Observer
 from fasterbench.peaks import HardwarePeaks
 from fasterbench.roofline import RooflineAnalyzer
 from fasterbench.program import training
-from fasterbench.timing import median_interval
+from fasterbench.system import median_interval
 from report import write_result
 
 def image(name, batch=8):

@@ -20,7 +20,7 @@ from .tables import Column, Table, framed, html_cell, kind_of, markdown_text, te
 from .operations import any_console, as_text, si, so_many
 from .scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, samples_of
-from .timing import median_interval
+from .system import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
 class Took(NamedTuple):

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['keys', 'excluded', 'DeviceError', 'resolve_device', 'walk', 'held', 'optimizer_parameters', 'check_initialized',
            'model_dtype', 'resolve_dtype', 'dtype_name', 'named_dtype', 'arithmetic_dtype', 'is_float8', 'measurable',
-           'device_name', 'synchronize', 'distributed', 'Call', 'leaves', 'mapped', 'tensors', 'to_device', 'to_dtype',
-           'is_strided', 'home', 'extent', 'once', 'strided_parts', 'inner_parts', 'stored_plainly', 'unwrapped',
-           'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped', 'call_words', 'model_device', 'captured',
-           'captured_in', 'in_cell', 'reached', 'asks_for_capture', 'capturing', 'before_graphs', 'graphed',
+           'device_name', 'synchronize', 'distributed', 'asks_for_capture', 'capturing', 'Call', 'leaves', 'mapped',
+           'tensors', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'once', 'strided_parts', 'inner_parts',
+           'stored_plainly', 'unwrapped', 'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped', 'call_words',
+           'model_device', 'captured', 'captured_in', 'in_cell', 'reached', 'before_graphs', 'graphed',
            'original_forward', 'ungraphed', 'next_iteration', 'compiled_in_place', 'is_compiled_wrapper',
            'torch_compiled', 'compiled', 'one_region', 'visible', 'eager', 'without_data', 'NotWithoutData',
            'written_by', 'in_cpp', 'resolved', 'in_parts', 'module_kind', 'keeping', 'replaced']
@@ -160,6 +160,17 @@ def distributed()->bool:
     "Is there a process group?"
     dist = sys.modules.get('torch.distributed')
     return dist is not None and dist.is_available() and dist.is_initialized()
+
+# %% ../nbs/core/core.ipynb #718a87e7
+def asks_for_capture(device:torch.device): # function without arguments that returns a bool
+    "A function that says whether work queued for `device` by this thread is captured instead of run"
+    return getattr(torch.get_device_module(device), 'is_current_stream_capturing', lambda: False)
+
+_capture = [m for m in (torch.cuda, torch.xpu) if hasattr(m, 'is_current_stream_capturing')]
+
+def capturing()->bool:
+    "Is this thread capturing a graph on any accelerator?"
+    return any(m.is_initialized() and m.is_current_stream_capturing() for m in _capture)
 
 # %% ../nbs/core/core.ipynb #328568eb
 class Call:
@@ -359,17 +370,6 @@ def reached(
         seen[id(o)] = o
         todo += more
     return [*seen.values()]
-
-# %% ../nbs/core/core.ipynb #718a87e7
-def asks_for_capture(device:torch.device): # function without arguments that returns a bool
-    "A function that says whether work queued for `device` by this thread is captured instead of run"
-    return getattr(torch.get_device_module(device), 'is_current_stream_capturing', lambda: False)
-
-_capture = [m for m in (torch.cuda, torch.xpu) if hasattr(m, 'is_current_stream_capturing')]
-
-def capturing()->bool:
-    "Is this thread capturing a graph on any accelerator?"
-    return any(m.is_initialized() and m.is_current_stream_capturing() for m in _capture)
 
 # %% ../nbs/core/core.ipynb #0fecf080
 _kinds = (torch.cuda, 'CUDAGraph'), (torch.xpu, 'XPUGraph'), (torch.accelerator, 'Graph')

@@ -21,7 +21,7 @@ from .grouping import Totals, Pair, hows
 from .utilization import Footprint
 from .operations import is_number, value_text
 from .roof import HardwarePeaks
-from .timing import Timing
+from .system import Timing
 
 # %% ../nbs/results/files.ipynb #3c96c074
 def _timing(where, v):

@@ -19,8 +19,7 @@ from fastcore.basics import groupby, patch
 from .scope import Place, above, bare, inside, phases, with_phase
 from .operations import check_count, arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, ceiling_for, fused_s
-from .timing import mean_of, middle_half, Timing
-from .system import Disturbance
+from .system import Disturbance, Timing, mean_of, middle_half
 
 # %% ../nbs/results/grouping.ipynb #dfb9f7c9
 def common(values):

@@ -17,9 +17,9 @@ from .core import distributed, visible
 from .operations import progress, warn
 from .scope import BackwardPart, followed, group_name, key_of, Nodes, Place, place_of_part, quoted, row_name
 from .scope import Scope, told_groups, wait_for, watching, with_phase
-from .exchanges import ExchangeTimer
-from .system import Disturbance, Others
-from .timing import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
+from .links import ExchangeTimer
+from .system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of, median_interval
+from .system import middle_half
 from .program import Step
 
 # %% ../nbs/analysis/observe.ipynb #35d2c506

@@ -28,8 +28,7 @@ from .places import Costs, ModuleCost, stands_for
 from .traffic import op_dtype
 from .roof import HardwarePeaks
 from .snapshot import Snapshot, putting_back
-from .system import reported_caches
-from .timing import Feeder, Timing, device_clock, time_for
+from .system import reported_caches, Feeder, Timing, device_clock, time_for
 from .peaks import remember
 
 # %% ../nbs/analysis/profiling.ipynb #86b62fe8

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from .scope import Collective, Place, bus_bytes, collective_kinds, quoted, with_phase
 from .operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from .core import module_kind, measurable, arithmetic_dtype, dtype_name
-from .timing import Times, Timing
+from .system import Times, Timing
 
 # %% ../nbs/results/rows.ipynb #9c9584b9
 @dataclass

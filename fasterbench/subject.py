@@ -26,7 +26,7 @@ from .program import check_sample
 from .system import usable_cpus
 from .traffic import covered_bytes
 from .launch import rendezvous
-from .exchanges import boot_id, offsets, waited, waits
+from .links import boot_id, offsets, waited, waits
 
 # %% ../nbs/analysis/subject.ipynb #35026929
 class Subject:

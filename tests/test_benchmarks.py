@@ -38,7 +38,7 @@ def large(n):
     from fasterbench.results import Roofline
     from fasterbench.roofline import HardwarePeaks, RooflinePoint
     from fasterbench.grouping import Totals
-    from fasterbench.timing import Timing
+    from fasterbench.system import Timing
     rng, peaks, rows = random.Random(0), HardwarePeaks(1e12, 1e11), []
     for i in range(n):
         flops = rng.randrange(10**5, 10**9)
