@@ -9,7 +9,7 @@ __all__ = ['page_columns', 'opening', 'heading', 'facts', 'rows_table', 'in_scri
 import html, json, math
 from string import Template
 from .words import as_text, si, so_many
-from .labels import dark_css
+from .layout import dark_css
 from .tables import columns, figure_html, data_text, framed, html_text, row_table
 from .report import fact_lines, note_lines, rank_facts
 from .rows import memory_pct
