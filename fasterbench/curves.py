@@ -10,11 +10,11 @@ __all__ = ['arrow_colours', 'head', 'whole_name', 'sides', 'place_of', 'drawn_pa
 # %% ../nbs/visualization/curves.ipynb #ef8aea07
 import math
 from itertools import cycle
-from .axes import bar_axes, bar_height, ceiling_line, lay_out, legend, legend_height, log_axis, note
-from .axes import roof_axes, roof_line, sheet, value_axis
+from .layout import bar_axes, bar_height, ceiling_line, lay_out, legend, legend_height, log_axis, note
+from .layout import roof_axes, roof_line, sheet, value_axis, Frame, Placer, colours, hues, log_range
+from .layout import name_mark, rest
 from .tables import row_seconds
 from .operations import as_text, is_number, plain, si, value_text
-from .labels import Frame, Placer, colours, hues, log_range, name_mark, rest
 from .marks import bar_names, said_of, short_label
 
 # %% ../nbs/visualization/curves.ipynb #bd948eab

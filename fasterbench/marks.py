@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 from .tables import columns, row_seconds
 from .operations import as_text, plain, si
-from .labels import colours, in_css, name_mark, rate_unit, rest
+from .layout import colours, in_css, name_mark, rate_unit, rest
 
 # %% ../nbs/visualization/marks.ipynb #3b18e634
 def rate(row)->float|None: # FLOP/s

@@ -10,12 +10,12 @@ __all__ = ['block_name', 'equal_blocks', 'colour_groups', 'bar_blocks', 'add_but
 import math, re
 from collections import Counter
 from dataclasses import replace
-from .axes import Line, axis_ranges, bar_axes, bar_height, clear, lay_out, legend_height, link_lines
-from .axes import name_lines, name_ridge, note, other_roofs, ridge_line, roof_axes, roof_lines, sheet
+from .layout import Line, axis_ranges, bar_axes, bar_height, clear, lay_out, legend_height, link_lines
+from .layout import name_lines, name_ridge, note, other_roofs, ridge_line, roof_axes, roof_lines, sheet
 from .tables import columns, kind_of, row_seconds
 from .operations import as_text, attainable_flops, plain, si, so_many
 from .grouping import group_key, joined
-from .labels import Placer, Spot, colours, hues, log_range, on_wide, rate_unit, rest, text_size, write
+from .layout import Placer, Spot, colours, hues, log_range, on_wide, rate_unit, rest, text_size, write
 from .marks import Block, bandwidth, bar_names, bar_text, bar_traces, drawable, largest, legend_traces
 from .marks import link_places, link_traces, mark_traces, marker_size, names_of_marks, quartiles, rate
 from .marks import shapes, share, spread, standing, strip, without_flops

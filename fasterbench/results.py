@@ -32,7 +32,7 @@ from .rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_
 from .roof import HardwarePeaks, peaks_of
 from .utilization import TokenRates
 from .marks import drawable
-from .labels import dark_css
+from .layout import dark_css
 
 # %% ../nbs/results/results.ipynb #931dee51
 class Roofline(Lines, TokenRates):

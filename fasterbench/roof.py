@@ -18,7 +18,7 @@ from .operations import as_text, check_count, not_negative, plain, positive, si,
 from .datasheets import Datasheet, find_sheet, sheet_named
 from .system import Disturbance, MemoryLevel, as_disturbance, levels_in_order
 from .links import Link, as_links
-from .axes import draw_peaks
+from .layout import draw_peaks
 from .tables import framed, Column, Table, figure_page, picture_formats, tabulated
 
 # %% ../nbs/hardware/roof.ipynb #606d5624

@@ -21,7 +21,7 @@ from importlib.resources import files
 from string import Template
 from .operations import as_text, so_many, write_file, check_count, plain, si
 from .codec import pictures
-from .labels import dark_css
+from .layout import dark_css
 
 # %% ../nbs/results/tables.ipynb #274acc68
 texts = {   # unit → text of a value; words have none
