@@ -15,9 +15,10 @@ from tabulate import tabulate
 from collections import Counter
 from typing import NamedTuple
 from fastcore.basics import patch
-from .architectures import build_on_meta, load_config, stored_bytes, Forward, attention_noted, causal_pairs
+from .architectures import build_on_meta, stored_bytes, Forward, attention_noted, causal_pairs
 from .architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
 from .architectures import rank_config, stages_of
+from .models import load_config
 from .words import plain, si, check_count
 from .core import resolve_dtype
 from .operations import element_bytes
