@@ -4,16 +4,15 @@
 
 # %% auto #0
 __all__ = ['experts_over', 'exchanges_of', 'fused_attention', 'attention_noted', 'causal_pairs', 'experts_touched',
-           'fused_experts', 'load_config', 'build_on_meta', 'stored_bytes', 'paper_cache', 'Forward',
-           'forward_exchanges', 'rank_config', 'expert_modules', 'share_experts', 'parts_of', 'ends_of', 'Stage',
-           'stages_of']
+           'fused_experts', 'build_on_meta', 'stored_bytes', 'paper_cache', 'Forward', 'forward_exchanges',
+           'rank_config', 'expert_modules', 'share_experts', 'parts_of', 'ends_of', 'Stage', 'stages_of']
 
 # %% ../nbs/analysis/architectures.ipynb #a0d66ecb
-import copy, json, math, sys, re
+import copy, math, sys, re
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
+from importlib import import_module
 import torch, torch.nn.functional as F
 from typing import NamedTuple
 from fastcore.basics import patch
@@ -101,40 +100,11 @@ def fused_experts(module, hidden_states, top_k_index, top_k_weights, *args, **kw
 @cache
 def _transformers():
     "transformers, with the two operations above made known to it"
-    try: import transformers
-    except ModuleNotFoundError as e:
-        raise ModuleNotFoundError("language models are built by transformers, which is not installed: "
-            "pip install 'transformers>=5'") from e
+    transformers = import_module('transformers')
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     transformers.AttentionInterface.register('fasterbench', fused_attention)
     ALL_EXPERTS_FUNCTIONS.register('fasterbench', fused_experts)
     return transformers
-
-# %% ../nbs/analysis/architectures.ipynb #5bd3d23e
-def _check_values(values, t):
-    "Refuse what is no config of an architecture that transformers knows"
-    if not isinstance(values, dict):
-        raise TypeError("config is a dict, the path of a JSON file or a config of transformers, "
-            f"not {type(values).__name__}")
-    kind = values.get('model_type')
-    if kind in t.CONFIG_MAPPING: return
-    raise ValueError(f"model_type={kind!r} is not an architecture that transformers {t.__version__} knows")
-
-# %% ../nbs/analysis/architectures.ipynb #08090ddb
-_not_theirs = 'torch_dtype', 'dtype', 'transformers_version'   # keys of a file that say nothing of the architecture
-
-def load_config(
-    config, # a dict, the path of a JSON file, or a config of transformers
-):
-    "A config of transformers"
-    t = _transformers()
-    if isinstance(config, t.PretrainedConfig): return copy.deepcopy(config)   # a live model may look at the caller's
-    if isinstance(config, (str, Path)):
-        try: values = json.loads(Path(config).read_text())
-        except ValueError as e: raise ValueError(f"{str(config)!r} is no JSON: {e}") from e
-    else: values = config
-    _check_values(values, t)
-    return t.AutoConfig.for_model(**{k:v for k,v in values.items() if k not in _not_theirs})
 
 # %% ../nbs/analysis/architectures.ipynb #3c15f929
 def _attention(config, t):

@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['libraries', 'model_sources', 'ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code', 'Library',
-           'library_of', 'own_object', 'build_parts', 'parse_shape', 'parse_input', 'parse_inputs', 'class_of',
-           'Source', 'source_of', 'check_model', 'with_size', 'load_parts', 'load_model', 'is_language', 'Input',
-           'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
+           'library_of', 'own_object', 'build_parts', 'parse_shape', 'parse_input', 'parse_inputs', 'load_config',
+           'class_of', 'Source', 'source_of', 'check_model', 'with_size', 'load_parts', 'load_model', 'is_language',
+           'Input', 'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
 
 # %% ../nbs/models.ipynb #d41f0a03
-import difflib, importlib.util, inspect, sys, sysconfig, traceback, torch
+import copy, difflib, importlib.util, inspect, json, sys, sysconfig, traceback, torch
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib import import_module
@@ -24,7 +24,6 @@ from .program import own_error
 from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range, sample_of
 from .samples import timm_sample, resized, sample_dims
 from .codec import check_kind
-from .architectures import load_config
 from .packages import known_sample, load_file
 
 # %% ../nbs/models.ipynb #a3998a27
@@ -253,16 +252,44 @@ def parse_inputs(
     if twice: raise ValueError(f"input={', '.join(texts)!r}: {twice} is given twice")
     return found
 
+# %% ../nbs/models.ipynb #5bd3d23e
+def _transformers():
+    "The library that a config is of"
+    if find_spec('transformers'): return import_module('transformers')
+    raise ModuleNotFoundError("a config stands for a model of transformers, which is not installed: "
+        "pip install 'transformers>=5'")
+
+def _values(path):
+    "What a JSON file holds"
+    try: return json.loads(Path(path).read_text())
+    except ValueError as e: raise ValueError(f"{str(path)!r} is no JSON: {e}") from e
+
+# %% ../nbs/models.ipynb #08090ddb
+_not_theirs = 'torch_dtype', 'dtype', 'transformers_version'   # keys of a file that say nothing of the architecture
+
+def load_config(
+    config, # a dict, the path of a JSON file, or a config of transformers
+):
+    "A config of transformers"
+    t = _transformers()
+    if isinstance(config, t.PretrainedConfig): return copy.deepcopy(config)   # a live model may look at the caller's
+    values = _values(config) if isinstance(config, (str, Path)) else config
+    if not isinstance(values, dict): raise TypeError("config is a dict, the path of a JSON file or "
+        f"a config of transformers, not {type(values).__name__}")
+    if (kind := values.get('model_type')) not in t.CONFIG_MAPPING: raise ValueError(
+        f"model_type={kind!r} is not an architecture that transformers {t.__version__} knows")
+    return t.AutoConfig.for_model(**{k:v for k,v in values.items() if k not in _not_theirs})
+
 # %% ../nbs/models.ipynb #c524a5bd
 def _takes(auto, config): return type(config) in getattr(auto, '_model_mapping', ())
 
 def _encodes(config):
-    t = import_module('transformers')
+    t = _transformers()
     return config.is_encoder_decoder or _takes(t.AutoModelForMaskedLM, config)
 
 def _usual_class(config):
     "The class of a config that names none"
-    t = import_module('transformers')
+    t = _transformers()
     if not _encodes(config) and _takes(t.AutoModelForCausalLM, config): return 'AutoModelForCausalLM'
     names = ['AutoModel', *(k for k in dir(t) if k.startswith('AutoModelFor'))]
     found = next((k for k in names if _takes(getattr(t, k), config)), None)
@@ -275,7 +302,7 @@ def class_of(
     name:str|None=None, # of a class of transformers; `None`: what the config says
 )->type:
     "The class of the model that a config stands for"
-    t = import_module('transformers')
+    t = _transformers()
     name = name or next(iter(config.architectures or ()), None) or _usual_class(config)
     found = getattr(t, name, None)
     if hasattr(found, 'from_config') or isinstance(found, type) and issubclass(found, nn.Module): return found
@@ -290,9 +317,6 @@ def _config_path(name):
 def _config_model(name, device=None):
     "The model of `config.json` or `config.json:Class`"
     if not Path(_config_path(name)[0]).is_file(): raise ValueError(f"{_config_path(name)[0]!r}: there is no such file")
-    if not find_spec('transformers'):
-        raise ValueError(f"{name!r} is a config of transformers, which is not installed: "
-            "pip install 'transformers>=5'")
     path, cls = _config_path(name)
     config = load_config(path)
     made = class_of(config, cls or None)
@@ -444,7 +468,7 @@ def is_language(
     if source_of(name)[0]!='config': return False
     path, cls = _config_path(name)
     config = load_config(path)
-    auto = import_module('transformers').AutoModelForCausalLM
+    auto = _transformers().AutoModelForCausalLM
     if not _takes(auto, config): return False
     named = cls or next(iter(config.architectures or ()), None) or _usual_class(config)
     seeing = not cls and named.endswith('ForConditionalGeneration') and not _encodes(config)   # it writes text, too
