@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'room_around', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'check_optimizer',
-           'check_training', 'training']
+           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizers',
+           'check_optimizer', 'check_training', 'training']
 
 # %% ../nbs/core/program.ipynb #35a5667e
 import functools, inspect, sys, types, torch
@@ -433,6 +433,13 @@ def _kept(model, sample, optimizer, scaler, *functions):
         check_room(found)
     names, cpu = _names(model, optimizer), torch.device('cpu')
     return Snapshot(*roots, sample, copied=found, names=names, more=_led_to, on=cpu)
+
+# %% ../nbs/core/program.ipynb #9c60a6e9
+def optimizers()->dict: # name in small letters → class
+    "The optimizers of torch by name"
+    found = (o for o in vars(torch.optim).values() if isinstance(o, type))
+    kinds = [c for c in found if issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer]
+    return {c.__name__.lower(): c for c in kinds}
 
 # %% ../nbs/core/program.ipynb #864990e9
 def _needs_closure(optimizer):
