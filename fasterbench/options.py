@@ -6,8 +6,8 @@
 __all__ = ['shared', 'input_option', 'labels_of', 'check_unused', 'check_threads', 'check_targets', 'grouping', 'grouped', 'View',
            'check_view', 'named_peaks', 'roofs', 'parse_pairs', 'mesh_pairs', 'link_pairs', 'whole_numbers',
            'one_with_several', 'either', 'check_counts', 'announce', 'floating', 'forward_text', 'option', 'out_option',
-           'with_shared', 'optimizer_class', 'make_optimizer', 'cross_entropy_of', 'with_labels', 'Recipe',
-           'check_recipe', 'named_loss', 'loss_for', 'divided_step']
+           'with_shared', 'make_optimizer', 'cross_entropy_of', 'with_labels', 'Recipe', 'check_recipe', 'named_loss',
+           'loss_for', 'divided_step']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
 import os, sys, tempfile, torch, inspect
@@ -26,7 +26,7 @@ from .roof import HardwarePeaks, peaks_of
 from .grouping import group_key
 from .codec import check_kind
 from .models import own_object
-from .program import optimizers, undisturbed
+from .program import optimizer_class, undisturbed
 
 # %% ../nbs/options.ipynb #48e01d84
 def check_unused(
@@ -262,13 +262,6 @@ input_option = option('an input instead, such as 1,3,224,224, or with a name and
     'several times for several', action='append')
 
 # %% ../nbs/options.ipynb #8c3b47ee
-def optimizer_class(
-    name:str # in any case
-)->type:
-    "An optimizer of torch"
-    if found := optimizers().get(name.lower()): return found
-    raise ValueError(f"optimizer={name!r}: known are {', '.join(o.__name__ for o in optimizers().values())}")
-
 def make_optimizer(
     name:str, model:nn.Module,
     lr:float|None=None, # learning rate; `None`: the optimizer's own
