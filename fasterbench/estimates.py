@@ -27,7 +27,7 @@ from .roof import HardwarePeaks
 from .costs import counted_step, counted_on_paper, weights_in, CostMode
 from .subject import counted_device, weight_bytes
 from .snapshot import reach
-from .program import optimizers, Step, check_optimizer, check_training, clipping, loss_of
+from .program import optimizers, Step, check_optimizer, check_training, clipping, loss_of, optimizer_class
 from .settings import deep_stack, rebound
 from .profiling import step_memory, kinds_of, step_facts
 from .places import Costs
@@ -53,7 +53,7 @@ def made_optimizer(
     memo, # what is in it in the place of which tensor
 ):
     "What was asked for, over the parameters of `model`"
-    if isinstance(asked, str): asked = optimizers()[asked.lower()]
+    if isinstance(asked, str): asked = optimizer_class(asked)
     return asked([*model.parameters()]) if callable(asked) else counterpart(asked, memo)
 
 # %% ../nbs/analysis/estimates.ipynb #72c67adf
@@ -92,8 +92,7 @@ class PaperStep(Step):
 def check_paper(model, loss, optimizer, clip):
     "Refuse what no training step can be made of"
     check_training(model, torch.device('cpu'), loss, None, clip)
-    if isinstance(optimizer, str) and optimizer.lower() not in optimizers():
-        raise ValueError(f"optimizer={optimizer!r}: known are {', '.join(optimizers())}")
+    if isinstance(optimizer, str): optimizer_class(optimizer)
     if optimizer is None or isinstance(optimizer, (str, torch.optim.Optimizer)) or callable(optimizer): return
     raise TypeError(f"optimizer={optimizer!r} is no optimizer, no name of one and no function of parameters")
 

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['shared', 'input_option', 'labels_of', 'check_unused', 'check_threads', 'check_targets', 'grouping', 'grouped', 'View',
-           'check_view', 'named_peaks', 'roofs', 'parse_pairs', 'mesh_pairs', 'link_pairs', 'either', 'check_counts',
-           'announce', 'floating', 'forward_text', 'option', 'out_option', 'with_shared', 'optimizer_class',
-           'make_optimizer', 'cross_entropy_of', 'with_labels', 'Recipe', 'check_recipe', 'named_loss', 'loss_for',
-           'divided_step']
+           'check_view', 'named_peaks', 'roofs', 'parse_pairs', 'mesh_pairs', 'link_pairs', 'whole_numbers',
+           'one_with_several', 'either', 'check_counts', 'announce', 'floating', 'forward_text', 'option', 'out_option',
+           'with_shared', 'make_optimizer', 'cross_entropy_of', 'with_labels', 'Recipe', 'check_recipe', 'named_loss',
+           'loss_for', 'divided_step']
 
 # %% ../nbs/options.ipynb #9f9fdcc2
 import os, sys, tempfile, torch, inspect
@@ -26,7 +26,7 @@ from .roof import HardwarePeaks, peaks_of
 from .grouping import group_key
 from .codec import check_kind
 from .models import own_object
-from .program import optimizers, undisturbed
+from .program import undisturbed, optimizer_class
 
 # %% ../nbs/options.ipynb #48e01d84
 def check_unused(
@@ -166,6 +166,27 @@ def link_pairs(text:str|None)->dict|None: # group → name of a connection, or b
     "Over what groups of devices exchange data"
     return parse_pairs('links', text, _rate_or_name)
 
+# %% ../nbs/options.ipynb #2fc1e5df
+def whole_numbers(
+    name:str, # of the option
+    text:str, # such as `1,2,4`
+)->list[int]:
+    "Numbers as they are written on a command line"
+    try: found = [int(o) for o in text.split(',')]
+    except ValueError: raise ValueError(f"{name}={text!r}: these are no whole numbers such as 1,2,4") from None
+    return [check_count(name, o, 1) for o in found]
+
+# %% ../nbs/options.ipynb #03e1f724
+def one_with_several(
+    **asked # option → values; `None`: not given
+)->str: # of these
+    "The option that varies"
+    several = [k for k,v in asked.items() if v and v[1:]]
+    if len(several)==1: return several[0]
+    options = ', '.join(f'--{k}' for k in asked)
+    here = ' and '.join(several) or 'none'
+    raise ValueError(f"one of {options} has several values, as in --batch 1,2,4; here {here}")
+
 # %% ../nbs/options.ipynb #c90d8cd5
 def either(value, default):
     "What was asked for, or else the default"
@@ -241,13 +262,6 @@ input_option = option('an input instead, such as 1,3,224,224, or with a name and
     'several times for several', action='append')
 
 # %% ../nbs/options.ipynb #8c3b47ee
-def optimizer_class(
-    name:str # in any case
-)->type:
-    "An optimizer of torch"
-    if found := optimizers().get(name.lower()): return found
-    raise ValueError(f"optimizer={name!r}: known are {', '.join(o.__name__ for o in optimizers().values())}")
-
 def make_optimizer(
     name:str, model:nn.Module,
     lr:float|None=None, # learning rate; `None`: the optimizer's own

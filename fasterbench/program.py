@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizers',
-           'check_optimizer', 'check_training', 'training']
+           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizer_class',
+           'optimizers', 'check_optimizer', 'check_training', 'training']
 
 # %% ../nbs/core/program.ipynb #35a5667e
 import functools, inspect, sys, types, torch
@@ -419,6 +419,17 @@ def _kept(model, sample, optimizer, scaler, *functions):
         check_room(found)
     names, cpu = _names(model, optimizer), torch.device('cpu')
     return Snapshot(*roots, sample, copied=found, names=names, more=_led_to, on=cpu)
+
+# %% ../nbs/core/program.ipynb #9c60a6e9
+def optimizer_class(
+    name:str # in any case
+)->type:
+    "An optimizer of torch"
+    base, found = torch.optim.Optimizer, vars(torch.optim).values()
+    kinds = [o for o in found if isinstance(o, type) and issubclass(o, base) and o is not base]
+    asked = next((o for o in kinds if o.__name__.lower()==name.lower()), None)
+    if asked is None: raise ValueError(f"optimizer={name!r}: known are {', '.join(o.__name__ for o in kinds)}")
+    return asked
 
 # %% ../nbs/core/program.ipynb #d1bb8f25
 def optimizers()->dict: # name in small letters → class
