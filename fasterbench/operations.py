@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
-           'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'read_text', 'roofline_analysis',
-           'element_bytes', 'estimate_layer', 'si', 'plain', 'so_many', 'as_text', 'is_number', 'value_text', 'finite',
-           'positive', 'not_negative', 'check_seconds', 'check_count', 'first_line', 'warn', 'any_console',
-           'write_file', 'worked_in', 'progress']
+           'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'so_many', 'as_text',
+           'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
+           'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_text', 'roofline_analysis',
+           'element_bytes', 'estimate_layer']
 
 # %% ../nbs/analysis/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -91,6 +91,163 @@ def roofline_position(
     rate = None if ai is None else attainable_flops(ai, peak_flops, peak_bandwidth)
     side = bound(ai, ridge_point(peak_flops, peak_bandwidth))
     return RooflinePosition(ai, side, roof_time(flops, nbytes, peak_flops, peak_bandwidth), rate)
+
+# %% ../nbs/analysis/operations.ipynb #a692f0f0
+_prefixes = {-4:'p', -3:'n', -2:'µ', -1:'m', 0:'', 1:'k', 2:'M', 3:'G', 4:'T', 5:'P', 6:'E'}
+
+def si(
+    value:float|None, # in base units: FLOP, bytes, seconds, …
+    unit:str='', # printed behind the prefix
+    digits:int=3 # significant digits
+)->str:
+    "`value` with an SI prefix; a dash where it is not known"
+    if value is None: return '–'
+    if value==0 or not math.isfinite(value): return f'{value:g} {unit}'.strip()
+    v = float(f'{value:.{digits}g}')
+    e = min(max(math.floor(math.log10(abs(v))/3), -4), 6)
+    v /= 1000.**e
+    if abs(v)<1e-3: return f'0 {unit}'.strip()   # a rounding residue, far below a pico
+    places = max(digits-1-math.floor(math.log10(abs(v))), 0)
+    return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
+
+# %% ../nbs/analysis/operations.ipynb #c99a5fb8
+def plain(
+    value:float,
+    digits:int=3 # significant digits
+)->str:
+    "`value` without a prefix, and without an exponent where it is large"
+    v = float(f'{value:.{digits}g}')
+    return f'{v:,.0f}' if 1000<=abs(v)<math.inf else f'{v:.{digits}g}'
+
+# %% ../nbs/analysis/operations.ipynb #0fc3510e
+def so_many(
+    n:int,
+    what:str, # one of them
+)->str:
+    "A number of things, in words"
+    return f"{n:,} {what}{'s'*(n!=1)}"
+
+# %% ../nbs/analysis/operations.ipynb #6391ed3f
+def as_text(
+    text, # a name or a line
+    markup:bool=False, # for a browser or plotly, not for a terminal?
+)->str:
+    "`text` on one line, with all that a terminal or a browser would obey written out"
+    shown = ''.join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+    return html.escape(shown, quote=False) if markup else shown
+
+# %% ../nbs/analysis/operations.ipynb #f9d6dc05
+def is_number(value)->bool:
+    "Is it a number, and no truth value?"
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+def value_text(value)->str:
+    "A value as it is shown"
+    if isinstance(value, int) and not isinstance(value, bool): return f'{value:,}'
+    return as_text(value).removeprefix('torch.')
+
+# %% ../nbs/analysis/operations.ipynb #a81b8f22
+def finite(value)->float|None: # value: of any type
+    "`value` as a float; `None` where it is no number, or none that a float can hold"
+    if not is_number(value): return None
+    try: v = float(value)
+    except OverflowError: return None
+    return v if math.isfinite(v) else None
+
+def positive(name:str, value)->float: # value: of any type; name: what the error calls it
+    "`value` as a float; an error unless it is a finite number above 0"
+    if (v := finite(value) or 0)>0: return v
+    raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
+
+def not_negative(
+    name:str, # what the error calls it
+    value, # of any type
+    most:float=math.inf,
+)->float:
+    "`value` as a float; an error unless it is a finite number from 0 to `most`"
+    v = finite(value)
+    if v is not None and 0<=v<=most: return v
+    limits = 'at least 0' + (f' and at most {most:g}' if most<math.inf else '')
+    raise ValueError(f"{name}={value!r}: {name} is a number of {limits}")
+
+# %% ../nbs/analysis/operations.ipynb #83a1cea5
+def check_seconds(name:str, value:float): # value: seconds; name: what the error calls it
+    "Refuse what is no time to wait"
+    v = finite(value)
+    if v is None or v<0: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
+
+# %% ../nbs/analysis/operations.ipynb #b4f116b6
+def check_count(name:str, value:int, least:int)->int: # name: what the error calls it
+    "`value` if it is a whole number of at least `least`"
+    whole = hasattr(value, '__index__') and not isinstance(value, bool)
+    if not whole or operator.index(value)<least or finite(operator.index(value)) is None:
+        raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
+    return operator.index(value)
+
+# %% ../nbs/analysis/operations.ipynb #3353d8b5
+def first_line(e:BaseException)->str:
+    "The first line of what an error says; its class where that is empty"
+    return (str(e).splitlines() or [''])[0] or type(e).__name__
+
+# %% ../nbs/analysis/operations.ipynb #df3f6bd3
+def warn(text:str):
+    "Warn about the line outside of this package that led here"
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get('__name__', '').partition('.')[0] in ('fasterbench', 'contextlib'):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+# %% ../nbs/analysis/operations.ipynb #d10c48f9
+_spelled = {'≥': '>=', '↑': '^', '…': '...', '–': '-', '×': 'x', '·': '.', 'µ': 'u'}
+
+def _spell(e):
+    "What `codecs` writes for characters that an encoding lacks"
+    if not isinstance(e, UnicodeEncodeError): raise e
+    return ''.join(_spelled.get(c, '?') for c in e.object[e.start:e.end]), e.end
+codecs.register_error('fasterbench', _spell)
+
+# %% ../nbs/analysis/operations.ipynb #78b58334
+@contextmanager
+def any_console():
+    "Characters that standard output or standard error can't encode are replaced while the block lasts"
+    streams = [(s, s.errors) for s in (sys.stdout, sys.stderr) if hasattr(s, 'reconfigure')]
+    for s,_ in streams: s.reconfigure(errors='fasterbench')
+    try: yield
+    finally:
+        for s,errors in streams: s.reconfigure(errors=errors)
+
+# %% ../nbs/analysis/operations.ipynb #64d1838c
+def _write(path, data): path.write_bytes(data) if isinstance(data, bytes) else path.write_text(data, encoding='utf-8')
+
+def _replace_file(path, data):
+    beside = path.with_name(f'.{secrets.token_hex(8)}.part')
+    try:
+        _write(beside, data)
+        if path.exists(): shutil.copymode(path, beside)
+        os.replace(beside, path)
+    finally: beside.unlink(missing_ok=True)
+
+def write_file(path:str|Path, data:str|bytes)->Path: # of the file
+    "Write bytes, or a text in UTF-8, to a file: all of it or nothing"
+    path = Path(path)
+    if path.exists() and not path.is_file(): _write(path, data)
+    else:
+        try: _replace_file(Path(os.path.realpath(path)), data)
+        except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from e   # which names `path`
+    return path
+
+# %% ../nbs/analysis/operations.ipynb #9b6d398b
+def worked_in()->bool:
+    "Is this a notebook in which somebody can be asked for input?"
+    shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
+    return bool(getattr(getattr(shell, 'kernel', None), '_allow_stdin', False))
+
+class _Bar(tqdm): monitor_interval = 0   # no thread that stays
+
+def progress(items, label:str): # label: what stands before the bar
+    "`items`, with a progress bar where somebody watches"
+    disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
+    return _Bar(items, desc=label, leave=False, disable=disable)
 
 # %% ../nbs/analysis/operations.ipynb #5e485a65
 text_limit = 2**28 # bytes that an archive may hold
@@ -300,160 +457,3 @@ def estimate_layer(
     nbytes = other + (moved*size + read*kept)
     res = dict(name=kind, flops=flops, memory_bytes=nbytes, arithmetic_intensity=arithmetic_intensity(flops, nbytes))
     return res if peak_compute is None else {**res, **roofline_analysis([res], peak_compute, peak_bandwidth)[0]}
-
-# %% ../nbs/analysis/operations.ipynb #a692f0f0
-_prefixes = {-4:'p', -3:'n', -2:'µ', -1:'m', 0:'', 1:'k', 2:'M', 3:'G', 4:'T', 5:'P', 6:'E'}
-
-def si(
-    value:float|None, # in base units: FLOP, bytes, seconds, …
-    unit:str='', # printed behind the prefix
-    digits:int=3 # significant digits
-)->str:
-    "`value` with an SI prefix; a dash where it is not known"
-    if value is None: return '–'
-    if value==0 or not math.isfinite(value): return f'{value:g} {unit}'.strip()
-    v = float(f'{value:.{digits}g}')
-    e = min(max(math.floor(math.log10(abs(v))/3), -4), 6)
-    v /= 1000.**e
-    if abs(v)<1e-3: return f'0 {unit}'.strip()   # a rounding residue, far below a pico
-    places = max(digits-1-math.floor(math.log10(abs(v))), 0)
-    return f'{v:.{places}f} {_prefixes[e]}{unit}'.strip()
-
-# %% ../nbs/analysis/operations.ipynb #c99a5fb8
-def plain(
-    value:float,
-    digits:int=3 # significant digits
-)->str:
-    "`value` without a prefix, and without an exponent where it is large"
-    v = float(f'{value:.{digits}g}')
-    return f'{v:,.0f}' if 1000<=abs(v)<math.inf else f'{v:.{digits}g}'
-
-# %% ../nbs/analysis/operations.ipynb #0fc3510e
-def so_many(
-    n:int,
-    what:str, # one of them
-)->str:
-    "A number of things, in words"
-    return f"{n:,} {what}{'s'*(n!=1)}"
-
-# %% ../nbs/analysis/operations.ipynb #6391ed3f
-def as_text(
-    text, # a name or a line
-    markup:bool=False, # for a browser or plotly, not for a terminal?
-)->str:
-    "`text` on one line, with all that a terminal or a browser would obey written out"
-    shown = ''.join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
-    return html.escape(shown, quote=False) if markup else shown
-
-# %% ../nbs/analysis/operations.ipynb #f9d6dc05
-def is_number(value)->bool:
-    "Is it a number, and no truth value?"
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-def value_text(value)->str:
-    "A value as it is shown"
-    if isinstance(value, int) and not isinstance(value, bool): return f'{value:,}'
-    return as_text(value).removeprefix('torch.')
-
-# %% ../nbs/analysis/operations.ipynb #a81b8f22
-def finite(value)->float|None: # value: of any type
-    "`value` as a float; `None` where it is no number, or none that a float can hold"
-    if not is_number(value): return None
-    try: v = float(value)
-    except OverflowError: return None
-    return v if math.isfinite(v) else None
-
-def positive(name:str, value)->float: # value: of any type; name: what the error calls it
-    "`value` as a float; an error unless it is a finite number above 0"
-    if (v := finite(value) or 0)>0: return v
-    raise ValueError(f"{name}={value!r}: {name} is a finite number above zero")
-
-def not_negative(
-    name:str, # what the error calls it
-    value, # of any type
-    most:float=math.inf,
-)->float:
-    "`value` as a float; an error unless it is a finite number from 0 to `most`"
-    v = finite(value)
-    if v is not None and 0<=v<=most: return v
-    limits = 'at least 0' + (f' and at most {most:g}' if most<math.inf else '')
-    raise ValueError(f"{name}={value!r}: {name} is a number of {limits}")
-
-# %% ../nbs/analysis/operations.ipynb #83a1cea5
-def check_seconds(name:str, value:float): # value: seconds; name: what the error calls it
-    "Refuse what is no time to wait"
-    v = finite(value)
-    if v is None or v<0: raise ValueError(f"{name}={value!r}: {name} is a number of seconds, at least 0")
-
-# %% ../nbs/analysis/operations.ipynb #b4f116b6
-def check_count(name:str, value:int, least:int)->int: # name: what the error calls it
-    "`value` if it is a whole number of at least `least`"
-    whole = hasattr(value, '__index__') and not isinstance(value, bool)
-    if not whole or operator.index(value)<least or finite(operator.index(value)) is None:
-        raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
-    return operator.index(value)
-
-# %% ../nbs/analysis/operations.ipynb #3353d8b5
-def first_line(e:BaseException)->str:
-    "The first line of what an error says; its class where that is empty"
-    return (str(e).splitlines() or [''])[0] or type(e).__name__
-
-# %% ../nbs/analysis/operations.ipynb #df3f6bd3
-def warn(text:str):
-    "Warn about the line outside of this package that led here"
-    frame, level = sys._getframe(1), 2
-    while frame.f_back and frame.f_globals.get('__name__', '').partition('.')[0] in ('fasterbench', 'contextlib'):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
-
-# %% ../nbs/analysis/operations.ipynb #d10c48f9
-_spelled = {'≥': '>=', '↑': '^', '…': '...', '–': '-', '×': 'x', '·': '.', 'µ': 'u'}
-
-def _spell(e):
-    "What `codecs` writes for characters that an encoding lacks"
-    if not isinstance(e, UnicodeEncodeError): raise e
-    return ''.join(_spelled.get(c, '?') for c in e.object[e.start:e.end]), e.end
-codecs.register_error('fasterbench', _spell)
-
-# %% ../nbs/analysis/operations.ipynb #78b58334
-@contextmanager
-def any_console():
-    "Characters that standard output or standard error can't encode are replaced while the block lasts"
-    streams = [(s, s.errors) for s in (sys.stdout, sys.stderr) if hasattr(s, 'reconfigure')]
-    for s,_ in streams: s.reconfigure(errors='fasterbench')
-    try: yield
-    finally:
-        for s,errors in streams: s.reconfigure(errors=errors)
-
-# %% ../nbs/analysis/operations.ipynb #64d1838c
-def _write(path, data): path.write_bytes(data) if isinstance(data, bytes) else path.write_text(data, encoding='utf-8')
-
-def _replace_file(path, data):
-    beside = path.with_name(f'.{secrets.token_hex(8)}.part')
-    try:
-        _write(beside, data)
-        if path.exists(): shutil.copymode(path, beside)
-        os.replace(beside, path)
-    finally: beside.unlink(missing_ok=True)
-
-def write_file(path:str|Path, data:str|bytes)->Path: # of the file
-    "Write bytes, or a text in UTF-8, to a file: all of it or nothing"
-    path = Path(path)
-    if path.exists() and not path.is_file(): _write(path, data)
-    else:
-        try: _replace_file(Path(os.path.realpath(path)), data)
-        except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from e   # which names `path`
-    return path
-
-# %% ../nbs/analysis/operations.ipynb #9b6d398b
-def worked_in()->bool:
-    "Is this a notebook in which somebody can be asked for input?"
-    shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
-    return bool(getattr(getattr(shell, 'kernel', None), '_allow_stdin', False))
-
-class _Bar(tqdm): monitor_interval = 0   # no thread that stays
-
-def progress(items, label:str): # label: what stands before the bar
-    "`items`, with a progress bar where somebody watches"
-    disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
-    return _Bar(items, desc=label, leave=False, disable=disable)

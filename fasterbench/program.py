@@ -389,12 +389,9 @@ def copies_bytes(
     sizes = [(v.device.type, once(v).nbytes if is_strided(v) else v.nbytes) for t in ts for v in values(t.detach())]
     return sum(n for _,n in sizes) + max((n for kind,n in sizes if kind!='cpu'), default=0)
 
-def check_room(
-    ts:list, # tensors
-    room:int|None=None, # bytes; `None`: what the CPU's memory has free
-):
-    "Refuse to copy more than there is memory for"
-    needed, room = copies_bytes(ts), free_bytes(torch.device('cpu')) if room is None else room
+def check_room(ts:list): # tensors
+    "Refuse to copy more than the CPU's memory has room for"
+    needed, room = copies_bytes(ts), free_bytes(torch.device('cpu'))
     if needed>room: raise MemoryError(f"putting back what a training step changes takes {si(needed, 'B')} of copies, "
         f"and {si(room, 'B')} of the CPU's memory are free")
 

@@ -7,8 +7,7 @@ __all__ = ['phases', 'wrappers', 'parts', 'collective_kinds', 'messages', 'Place
            'bare', 'with_phase', 'quoted', 'watching', 'accumulates_gradient', 'Nodes', 'nodes_behind', 'BackwardPart',
            'first_of_runs', 'backward_parts', 'recomputed_parts', 'followed', 'Scope', 'place_of_part', 'ToldGroups',
            'told_groups', 'group_name', 'CollectiveKind', 'bus_bytes', 'tensor_bytes', 'Collective', 'row_name',
-           'process_group_name', 'group_members', 'wait_for', 'watching_collectives', 'own_params', 'alike', 'placing',
-           'without_issue']
+           'process_group_name', 'wait_for', 'watching_collectives', 'own_params', 'alike', 'placing', 'without_issue']
 
 # %% ../nbs/core/scope.ipynb #0d8f3c5f
 import sys, torch
@@ -353,13 +352,15 @@ def process_group_name(group)->str: # group: a `ProcessGroup`
     return f'group {group.group_name}' if desc=='undefined' else desc.removeprefix('mesh_')
 
 # %% ../nbs/core/scope.ipynb #3a023f77
-def group_members(group)->list: return torch.distributed.get_process_group_ranks(group) # global ranks of a group
+def _of_group(kind, group, nbytes, peer=None):
+    "What the ranks of a process group exchange"
+    members = tuple(torch.distributed.get_process_group_ranks(group))   # ranks of the whole job
+    return Collective(kind, process_group_name(group), group.size(), nbytes, peer, members)
 
-def _collective(name, args, group, members=group_members)->Collective:
+def _collective(name, args, group):
     "What a call of an operator of c10d is"
     kind, nbytes, *at = messages[name]
-    peer, n = args[at[0]] if at else None, group.size()
-    return Collective(kind, process_group_name(group), n, nbytes(args, n), peer, tuple(members(group)))
+    return _of_group(kind, group, nbytes(args, group.size()), args[at[0]] if at else None)
 
 # %% ../nbs/core/scope.ipynb #61b0a3fe
 _seen_first = torch._C.DispatchKey.BackendSelect
@@ -506,5 +507,4 @@ def without_issue(
     kind = next((k for n,k in _functional.items() if func._opname.startswith(n)), None)
     if kind is None: return None
     group = torch.distributed.distributed_c10d._resolve_process_group([o for o in args if isinstance(o, str)][-1])
-    nbytes = tensor_bytes(out if kind=='all_gather' else args[0])
-    return Collective(kind, process_group_name(group), group.size(), nbytes, members=tuple(group_members(group)))
+    return _of_group(kind, group, tensor_bytes(out if kind=='all_gather' else args[0]))
