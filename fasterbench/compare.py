@@ -4,21 +4,24 @@
 
 # %% auto #0
 __all__ = ['fewest', 'changes_of', 'in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 'pair_orders',
-           'change_colours', 'Took', 'interval', 'ratio', 'ratio_interval', 'change', 'taken', 'forward_of', 'Change',
-           'change_of', 'pairs_of', 'pair_named', 'short_ratio', 'signed', 'where_most', 'comparison_answer',
-           'differing_facts', 'columns_of', 'pairs_table', 'pairs_markdown', 'print_comparison', 'comparison_text',
-           'as_html_table']
+           'change_colours', 'comparison_formats', 'Took', 'interval', 'ratio', 'ratio_interval', 'change', 'taken',
+           'forward_of', 'Change', 'change_of', 'Comparison', 'compared', 'short_ratio', 'signed', 'where_most',
+           'columns_of', 'PairPlaces', 'comparison_json', 'SavedComparison']
 
 # %% ../nbs/results/compare.ipynb #adedc33d
 import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 from fastcore.basics import patch
-from .tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width
+from .codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, kept_as
+from .codec import many, refuse
+from .tables import Column, Lines, Table, framed, html_cell, html_text, kind_of, markdown_text, shown_formats
+from .tables import terminal_width, text_or_file
 from .words import any_console, as_text, inside, phases, quoted, si, so_many, with_phase
-from .grouping import Pair, match, samples_of
+from .grouping import Pair, hows, match, samples_of
 from .timing import median_interval
 
 # %% ../nbs/results/compare.ipynb #88482b94
@@ -103,6 +106,26 @@ def change_of(p:Pair, a, b)->Change: # a, b: the `Roofline`s that it is of
     return Change(**{f.name: getattr(p, f.name) for f in fields(Pair)},
         took_a=taken(p.rows_a, kind_of(a)), took_b=taken(p.rows_b, kind_of(b)))
 
+# %% ../nbs/results/compare.ipynb #ce6bb183
+class Comparison(Lines, Saved):
+    "The rows of two results in pairs"
+    def __init__(self,
+        pairs=(), # of `Change`
+        a=None, # `Roofline`: from
+        b=None, # `Roofline`: to
+    ):
+        super().__init__(pairs)
+        self.a, self.b = a, b
+    def __repr__(self):
+        times = ' → '.join(si(o.seconds, 's') for o in (self.forward_a, self.forward_b))
+        return f"Comparison({times}: {len(self)} pairs)"
+    @property
+    def forward_a(self)->Took: return forward_of(self.a)
+    @property
+    def forward_b(self)->Took: return forward_of(self.b)
+    @property
+    def counts(self)->Counter: return Counter(p.change for p in self) # change → pairs
+
 # %% ../nbs/results/compare.ipynb #f0d9b317
 def _grouped(r, by, depth):
     "A result in groups, with the totals that it has"
@@ -111,24 +134,32 @@ def _grouped(r, by, depth):
     groups.totals = r.totals
     return groups
 
-def pairs_of(
+def compared(
     a, b, # `Roofline`s: what was, and what is there now
     by:str|Callable|None=None, # compare groups: as in `Roofline.by`
     depth:int|None=None, # as there
-)->tuple: # list of `Change`; both results, in groups where these are compared
+)->Comparison:
     "What changed from one result to another, row by row"
     a, b = (_grouped(o, by, depth) for o in (a, b))
-    return [change_of(p, a, b) for p in match(a, b, structure=by is None and depth is None)], a, b
+    return Comparison([change_of(p, a, b) for p in match(a, b, structure=by is None and depth is None)], a, b)
 
 # %% ../nbs/results/compare.ipynb #0ed97b46
-def pair_named(
-    pairs:list, # of `Change`
-    which:str, # name or label of a pair, or of one of its rows
-)->Change:
-    "The first pair of that name"
+@patch(as_prop=True)
+def ratio(self:Comparison)->float|None: return ratio(self.forward_a, self.forward_b) # of the forwards
+
+@patch(as_prop=True)
+def ratio_interval(self:Comparison)->tuple|None: return ratio_interval(self.forward_a, self.forward_b)
+
+@patch(as_prop=True)
+def change(self:Comparison)->str: return change(self.forward_a, self.forward_b)
+
+@patch
+def __getitem__(self:Comparison, which:int|slice|str):
+    "A pair by its position, or the first of that name or label, its own or that of one of its rows"
+    if not isinstance(which, str): return list.__getitem__(self, which)
     for name in ('name', 'label'):
         def named(p): return which in (getattr(o, name) for o in (p, *p.rows_a, *p.rows_b))
-        if found := next(filter(named, pairs), None): return found
+        if found := next(filter(named, self), None): return found
     raise KeyError(f"{which!r} is in no pair")
 
 # %% ../nbs/results/compare.ipynb #c00f81a3
@@ -227,10 +258,11 @@ def _idle(c):
     whats = dict.fromkeys(o.what for o in (c.a, c.b))
     return f" The device is idle for {' → '.join(f'{v:.1f} %' for v in idle)} of a {' → '.join(whats)}."
 
-def comparison_answer(c)->str: # of a `Comparison`
+@patch(as_prop=True)
+def answer(self:Comparison)->str:
     "What the comparison says, in a few sentences"
-    if not c: return 'There are no rows.'
-    return f'{_models(c)}: {_forwards(c)}; {_counted(c)}.{_most_of_it(c)}{_idle(c)}'
+    if not self: return 'There are no rows.'
+    return f'{_models(self)}: {_forwards(self)}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
 
 # %% ../nbs/results/compare.ipynb #2c9bc7a9
 _held = dict(weight_bytes='weights', cache_bytes='cache') # bytes among the circumstances → what they are
@@ -250,11 +282,12 @@ def _facts(r):
 
 def _roof(r): return r.peaks and (r.peaks.device_name, r.peaks.compute_peaks, r.peaks.peak_bandwidth)
 
-def differing_facts(r, other)->dict: # of `Roofline`s: name → (in the first, in the second); `None`: not known
+@patch
+def differing(self:Comparison)->dict: # name → (in a, in b); `None`: not known
     "The circumstances that are not the same"
-    a, b = _facts(r), _facts(other)
+    a, b = _facts(self.a), _facts(self.b)
     res = {k: (a.get(k), b.get(k)) for k in {**a, **b} if a.get(k)!=b.get(k) or k=='disturbed'}
-    if _roof(r)!=_roof(other): res['peaks'] = repr(r.peaks), repr(other.peaks)
+    if _roof(self.a)!=_roof(self.b): res['peaks'] = repr(self.a.peaks), repr(self.b.peaks)
     return res
 
 # %% ../nbs/results/compare.ipynb #5a32c385
@@ -398,18 +431,23 @@ def _coloured(column, p):
 # %% ../nbs/results/compare.ipynb #6642b73a
 def _more_pairs(rest, sort): return f"\n… and {so_many(len(rest), 'more pair')}" if rest else ''
 
-def pairs_table(c)->Table: # of a `Comparison`
-    "The table of pairs, those that differ most first"
-    return Table(c, pair_columns, columns_of(c), pair_orders, _spare, _more_pairs, _coloured)
+Comparison.columns = pair_columns
+
+@patch
+def as_table(self:Comparison)->Table: # what `table`, `to_csv` and `to_frame` are of
+    "The pairs as a table, those that differ most first"
+    return Table(self, pair_columns, columns_of(self), pair_orders, _spare, _more_pairs, _coloured)
 
 # %% ../nbs/results/compare.ipynb #66a07daf
-def pairs_markdown(
-    c, # `Comparison`
+@patch
+def to_markdown(self:Comparison,
+    path:str|Path|None=None, # `None`: the text is returned
+    *,
     top:int|None=None, # only the first pairs
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
-)->str:
-    "The sentence and the pairs as Markdown"
-    return f"{markdown_text(c.answer)}\n\n{pairs_table(c).markdown(top, sort)}"
+)->str|Path:
+    "The sentence and the pairs as Markdown; the text, or the path of the file"
+    return text_or_file(path, f"{markdown_text(self.answer)}\n\n{self.as_table().markdown(top, sort)}")
 
 # %% ../nbs/results/compare.ipynb #da19bacd
 def _from_to(a, b, unit):
@@ -442,25 +480,76 @@ def _differences(c):
     return [f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()]
 
 # %% ../nbs/results/compare.ipynb #172e49b4
-def print_comparison(
-    c, # `Comparison`
+@patch
+def summary(self:Comparison,
     top:int|None=None, # print only the first pairs
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
-    table = pairs_table(c).text(top, sort, width=terminal_width())   # first: it may refuse
-    parts = [c.answer, '\n'.join(_differences(c)), table, '\n'.join(_sums(c))]
+    table = self.table(top, sort, width=terminal_width())   # first: it may refuse
+    parts = [self.answer, '\n'.join(_differences(self)), table, '\n'.join(_sums(self))]
     with any_console(): print(*filter(None, parts), sep='\n\n')
 
 # %% ../nbs/results/compare.ipynb #52ada793
-def comparison_text(c)->str: # of a `Comparison`
-    "The sentence and the pairs"
-    return f'{c.answer}\n\n{pairs_table(c).text(30, width=terminal_width())}'
+@patch
+def __str__(self:Comparison): # the sentence and the pairs
+    return f'{self.answer}\n\n{self.table(30, width=terminal_width())}'
 
 # %% ../nbs/results/compare.ipynb #f3d3c2af
-def as_html_table(
-    c, # `Comparison`
-    top:int|None=30, # only the first pairs
-)->str: # HTML
-    "The sentence and the pairs"
-    return framed(f'<p>{as_text(c.answer, markup=True)}</p>', pairs_table(c).html(top))
+@patch
+def _repr_html_(self:Comparison)->str: return framed(f'<p>{html_text(self.answer)}</p>', self.as_table().html())
+
+# %% ../nbs/results/compare.ipynb #ee741a24
+@dataclass
+class PairPlaces:
+    "Which rows make a pair, as a file has it"
+    how:Literal[hows]
+    name:str
+    a:list[int] # positions in the first result
+    b:list[int] # positions in the second
+
+def comparison_json(c)->str: # of a `Comparison`
+    "A comparison as JSON: both results, and the positions of each pair's rows"
+    at = [{id(r): i for i,r in enumerate(side)} for side in (c.a, c.b)]
+    def places(rows, side): return [at[side][id(r)] for r in rows]
+    pairs = [PairPlaces(p.how, p.name, places(p.rows_a, 0), places(p.rows_b, 1)) for p in c]
+    head = dict(format=json_line(c.format), version=1, a=as_json(c.a).strip(), b=as_json(c.b).strip())
+    return fitting(json_lines(head, 'pairs', [json_line(encoded(p)) for p in pairs]), c, many)
+
+# %% ../nbs/results/compare.ipynb #08736586
+@dataclass
+class SavedComparison:
+    "What a file has of a comparison"
+    a:Annotated[object, kept_as('fasterbench roofline')] # the results, each as its own file has it
+    b:Annotated[object, kept_as('fasterbench roofline')]
+    pairs:list[PairPlaces]
+
+def _rows_at(where, places, rows):
+    for i,n in enumerate(places):
+        if n>=len(rows): refuse(f'{where}[{i}]', n, 'a row')
+    return [rows[n] for n in places]
+
+def _check_once(pairs, a, b):
+    "Refuse pairs that have a row twice, or lack one"
+    for side,rows in (('a', a), ('b', b)):
+        found = sorted(id(r) for p in pairs for r in getattr(p, f'rows_{side}'))
+        if found!=sorted(map(id, rows)): raise ValueError(f"its pairs do not have each row of {side} once")
+    return pairs
+
+# %% ../nbs/results/compare.ipynb #19315cbc
+@patch(cls_method=True)
+def from_record(cls:Comparison,
+    d, # what a file holds
+)->Comparison:
+    "The comparison of what a file holds; anything else is refused"
+    o = decoded(SavedComparison, check_format(d, cls.format, (1,)))
+    sides, pairs = dict(a=o.a, b=o.b), []
+    for i,p in enumerate(o.pairs):
+        rows = (_rows_at(f'pairs[{i}].{k}', getattr(p, k), side) for k,side in sides.items())
+        pairs.append(change_of(Pair(p.how, p.name, *rows), **sides))
+    return cls(_check_once(pairs, **sides), **sides)
+
+# %% ../nbs/results/compare.ipynb #f20b6be0
+Comparison.format, Comparison.times = 'fasterbench comparison', many
+Comparison.formats = comparison_formats = { # ending → function of a `Comparison` that gives the file's text or bytes
+    '.json': comparison_json, '.csv': Comparison.to_csv, '.md': Comparison.to_markdown, **shown_formats}

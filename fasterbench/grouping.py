@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import product
 from numbers import Integral
+from typing import Literal
 from fastcore.basics import groupby, patch
+from .codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
 from .words import Place, above, bare, inside, phases, with_phase, check_count
 from .operations import arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, ceiling_for, fused_s
@@ -203,6 +205,17 @@ def sum_rows(
         costs.flops, costs.matmul_flops, nbytes, roof_s, costs.complete,
         Timing(forwards.plain), forwards.overhead_pct, forwards.module_calls, launch, forwards.device_idle_pct,
         forwards.overhead_interval, forwards.disturbance, what, costs.link_bytes)
+
+# %% ../nbs/results/grouping.ipynb #3716d64d
+def _timing(where, v):
+    return Timing(decoded(list[float], v, where)) if v else refuse(where, v, 'a list of samples')
+
+ways[Timing] = Way(lambda o: encoded(o.samples), _timing)
+field_types[Totals] = dict(
+    **dict.fromkeys('flops matmul_flops bytes_moved roof_time_s link_bytes'.split(), Amount),
+    overhead_pct=Ratio, device_idle_pct=Ratio|None, overhead_interval=tuple[Ratio, Ratio]|None,
+    what=Literal['forward', 'step'])
+optional_fields[Totals] = ['what', 'link_bytes'] # which earlier versions did not write
 
 # %% ../nbs/results/grouping.ipynb #14ec6236
 def one_phase(rows:list)->str|None: # of `RooflinePoint`

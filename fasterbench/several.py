@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from .words import any_console, as_text, is_number, check_count, write_file
 from .core import resolve_device, tensors
-from .results import Comparison, Roofline, comparison_formats, formats, heading
+from .compare import Comparison, comparison_formats
+from .results import Roofline, formats, heading
 from .swept import Crossings, Sweep, sweep_formats
 from .models import check_model, contained, load_parts, source_of, model_sources
 from .samples import sample_dims, resized
