@@ -327,18 +327,14 @@ file_kinds = { # format, as a file says it → what the file holds
     'fasterbench comparison': 'a comparison'}
 
 # %% ../nbs/results/codec.ipynb #d16dbb8d
-def _said(path):
-    "The format that a file says, if it is JSON that says one"
-    if not Path(path).is_file(): return None
-    try: d = read_json(path, many)
-    except (ValueError, RecursionError): return None   # no JSON
-    return d.get('format') if isinstance(d, dict) else None
-
 def saved_kind(
     path:str|Path,
 )->str|None: # of `file_kinds`; `None`: nothing that was written here
     "What a file holds, by the format that it says"
-    said = _said(path)
+    if not Path(path).is_file(): return None
+    try: d = read_json(path, many)
+    except (ValueError, RecursionError): return None   # no JSON
+    said = d.get('format') if isinstance(d, dict) else None
     return file_kinds.get(said) if isinstance(said, str) else None
 
 # %% ../nbs/results/codec.ipynb #8db5ad16

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 from fastcore.basics import patch
 from .codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, kept_as
 from .codec import many, refuse

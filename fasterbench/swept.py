@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Sweep', 'plain_value',
-           'SavedSweep', 'sweep_json', 'Crossing', 'Placed', 'placed_rows', 'crossings_of', 'Crossings', 'crossings_in']
+           'SavedSweep', 'sweep_json', 'Crossing', 'Placed', 'placed_rows', 'crossings_of', 'Crossings']
 
 # %% ../nbs/results/swept.ipynb #cb77741e
 from dataclasses import dataclass, replace
-from pathlib import Path
 from fastcore.basics import patch
 from typing import Annotated, NamedTuple
 from fastcore.basics import groupby
@@ -302,12 +301,6 @@ def plot(self:Sweep,
     "Draw time, throughput and the way under the roof; of several devices, their times"
     return plot_sweep(self, title, top)
 
-# %% ../nbs/results/swept.ipynb #8994739f
-@patch
-def crossings(self:Sweep)->list: # of `Crossing`
-    "Where the whole and each row cross the ridge, and which never do"
-    return crossings_in(self)
-
 # %% ../nbs/results/swept.ipynb #80f2304d
 def _number_or_text(where, v): return v if isinstance(v, str) else decoded(float, v, where)
 
@@ -416,20 +409,14 @@ class Crossings(Lines):
     columns = crossing_columns
     def __str__(self): return self.table()
 
-# %% ../nbs/results/swept.ipynb #eb587e52
-def _path(s, order, rows_at):
-    "Values and `Placed` of the rows of each result, where it is known; `rows_at`: position → rows"
-    placed = [(s.values[i], placed_rows(rows_at(i), s[i].peaks)) for i in order]
-    return [(v, p) for v,p in placed if p is not None]
-
 # %% ../nbs/results/swept.ipynb #75fc00fa
-def crossings_in(
-    s, # a `Sweep`, whose values are numbers, in any order
-)->Crossings: # of the whole first, then of the rows
-    "Where the whole and each row cross the ridge, and which never do"
-    order = _numbers(s)
-    named = [groupby(rows, 'label') for rows in s]
-    def of_row(name): return lambda i: named[i].get(name, [])
-    names = dict.fromkeys(n for rows in named for n in rows)
-    paths = {None: _path(s, order, s.__getitem__), **{n: _path(s, order, of_row(n)) for n in names}}
-    return Crossings(c for n,path in paths.items() if path for c in crossings_of(n, path))
+@patch
+def crossings(self:Sweep)->Crossings: # of the whole first, then of the rows
+    "Where the whole and each row cross the ridge, and which never do; values are numbers, in any order"
+    order, named = _numbers(self), [groupby(rows, 'label') for rows in self]
+    def path(name):
+        rows = {i: self[i] if name is None else named[i].get(name, []) for i in order}
+        placed = [(self.values[i], placed_rows(o, self[i].peaks)) for i,o in rows.items()]
+        return [o for o in placed if o[1] is not None]
+    names = dict.fromkeys([None, *(n for rows in named for n in rows)])
+    return Crossings(c for n in names if (found := path(n)) for c in crossings_of(n, found))
