@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Amount', 'Ratio', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit', 'many', 'pictures',
-           'file_kinds', 'refuse', 'Way', 'reader', 'decoded', 'encoded', 'check_format', 'part', 'kept', 'paired',
-           'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as', 'saved_kind',
-           'check_kind']
+           'file_kinds', 'refuse', 'Way', 'reader', 'decoded', 'encoded', 'check_format', 'part', 'kept_as', 'paired',
+           'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as', 'as_json',
+           'Saved', 'saved_kind', 'check_kind']
 
 # %% ../nbs/results/codec.ipynb #6f5a33e7
 import json, math, shlex, sys
@@ -206,7 +206,7 @@ def part(
 
 readers = {} # format, as a file says it → function that reads what such a file holds
 
-def kept(
+def kept_as(
     name:str, # one of `readers`
 )->Callable: # place, plain JSON → object
     "A reader of a part of a file that is written as a file of that format is"
@@ -293,24 +293,48 @@ def write_as(
     "Write an object in the format that the file's ending says, all of it or nothing"
     return write_file(path, formats[check_ending(path, formats)](o))
 
+# %% ../nbs/results/codec.ipynb #becacebc
+def as_json(
+    o, # of a class whose `from_record` reads what `record` gives, a dict that ends with a list
+)->str:
+    "The record of an object as JSON, an item of its list a line; what can't be read again is refused"
+    d = o.record()
+    type(o).from_record(d)
+    *head, (key, items) = d.items()
+    return fitting(json_lines({k: json_line(v) for k,v in head}, key, [*map(json_line, items)]), o)
+
+# %% ../nbs/results/codec.ipynb #72f757ce
+class Saved:
+    "What files hold; a class of its own says how it is written, and its `from_record` reads JSON"
+    format  = '' # that its JSON says
+    formats = {} # ending of a file → function of the object that gives the file's text or bytes
+    times   = 1  # as of `load_json`
+    def save(self,
+        path:str|Path, # of the file; its ending is one of the class's `formats`
+    )->Path:
+        "Write it to a file, all of it or nothing"
+        return write_as(self, path, self.formats)
+    @classmethod
+    def load(cls,
+        path:str|Path, # of a JSON file that `save` wrote
+    ): # of the class
+        "What is in a file"
+        return load_json(path, cls.format.removeprefix('fasterbench '), cls.from_record, cls.times)
+
 # %% ../nbs/results/codec.ipynb #a39d4dbd
 file_kinds = { # format, as a file says it → what the file holds
     'fasterbench roofline': 'a result', 'fasterbench peaks': 'peaks', 'fasterbench sweep': 'a sweep',
     'fasterbench comparison': 'a comparison'}
 
 # %% ../nbs/results/codec.ipynb #d16dbb8d
-def _said(path):
-    "The format that a file says, if it is JSON that says one"
-    if not Path(path).is_file(): return None
-    try: d = read_json(path, many)
-    except (ValueError, RecursionError): return None   # no JSON
-    return d.get('format') if isinstance(d, dict) else None
-
 def saved_kind(
     path:str|Path,
 )->str|None: # of `file_kinds`; `None`: nothing that was written here
     "What a file holds, by the format that it says"
-    said = _said(path)
+    if not Path(path).is_file(): return None
+    try: d = read_json(path, many)
+    except (ValueError, RecursionError): return None   # no JSON
+    said = d.get('format') if isinstance(d, dict) else None
     return file_kinds.get(said) if isinstance(said, str) else None
 
 # %% ../nbs/results/codec.ipynb #8db5ad16

@@ -32,7 +32,7 @@ def drawn_pairs(c, top:int|None=None)->list: # `Comparison`; only those with the
 arrow_colours = dict(faster=hues[2], slower=hues[1], shorter=hues[2], longer=hues[1], over=hues[2], under=hues[1],
     same=rest, unknown=rest) # colour of an arrow, by how its pair changed
 
-def told(p)->str: # a pair of rows, `Change`; with markup, as plotly reads it
+def told(p)->str: # a pair of rows, `Pair`; with markup, as plotly reads it
     "What is known of a pair, as the text of its label"
     def cell(key): return as_text(p.cell(key), markup=True)
     times, kind = f"{cell('time_a')} → {cell('time_b')}", f"<b>{cell('name')}</b> {cell('type')}"

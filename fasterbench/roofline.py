@@ -15,7 +15,8 @@ from .profiling import flushing_bytes, time_alone, measured, peaks_under, rows_o
 from .core import Call, model_dtype, module_kind
 from .operations import as_text, si, check_count
 from .costs import warn_unknown
-from .results import Comparison, Roofline, as_output
+from .compare import Comparison
+from .results import Roofline, as_output
 from .subject import Subject, check_first, check_request, together, with_ranks, paper_request, circumstances
 from .links import Layout
 from .estimates import MeshRun, mesh_run, model_mesh, tensor_parallel, Estimated, forward_counted

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['beside_kernels', 'RooflinePoint', 'ceiling_for', 'cache_times', 'roof_name', 'link_of', 'link_s', 'under_link',
            'fused_s', 'under_roof', 'roofline_point', 'link_intensities', 'no_ceiling', 'warn_no_ceiling', 'memory_pct',
-           'known_rows', 'balance', 'main_dtype', 'check_ceilings', 'Projection', 'projected', 'check_scalable']
+           'known_rows', 'balance', 'main_dtype', 'check_ceilings', 'Projection', 'projected', 'check_scalable', 'Sent',
+           'row_record', 'read_row']
 
 # %% ../nbs/results/rows.ipynb #cce7f1e9
 import re, torch
@@ -13,10 +14,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from types import SimpleNamespace
-from .scope import Collective, Place, bus_bytes, collective_kinds, quoted, with_phase
+from typing import Annotated, Literal, NamedTuple
+from .scope import Collective, Place, bus_bytes, collective_kinds, quoted, with_phase, phases
 from .operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from .core import module_kind, measurable, arithmetic_dtype, dtype_name
 from .system import Times, Timing
+from .codec import Amount, Ratio, decoded, encoded, field_types, optional_fields, refuse
 
 # %% ../nbs/results/rows.ipynb #9c9584b9
 @dataclass
@@ -395,3 +398,59 @@ def check_scalable(rows, dtype):
     named = ', '.join(odd[:3]) + (', …' if odd[3:] else '')
     raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows ({named}) "
         "are of is not known, so they can't be scaled; estimate(peaks, dtype=…) counts them")
+
+# %% ../nbs/results/rows.ipynb #3c96c074
+class Sent(NamedTuple):
+    "Equal collectives of a row, as a file has them"
+    kind:Literal[tuple(collective_kinds)]
+    group:str     # of ranks
+    ranks:int     # in the group
+    nbytes:Amount # bytes of the message
+    calls:int
+
+def _collectives(where, v): # `Collective` → calls
+    res = Counter()
+    for o in decoded(list[Sent], v, where): res[Collective(*o[:-1])] += o.calls
+    return res
+
+# %% ../nbs/results/rows.ipynb #75973522
+_bound = Literal['memory', 'compute', 'link', 'undefined']
+
+field_types[RooflinePoint] = dict(
+    **dict.fromkeys('flops bytes_moved matmul_flops working_set recomputed link_bytes'.split(), Amount),
+    **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Ratio|None),
+    **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
+    **dict.fromkeys('boundary_bytes eager_bytes'.split(), Amount|None),
+    bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
+    operations=tuple[str, ...], waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
+    collectives=Annotated[Counter, _collectives])
+# What earlier versions did not write
+optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations
+    link_bytes link_time_s waiting_s waits_for hidden_s rank_s collectives'''.split()
+
+field_types[Projection] = dict(was_bound=_bound|None, was_roof_time_s=Amount|None)
+
+# %% ../nbs/results/rows.ipynb #c0e58f79
+def row_record(where, r)->dict:
+    "What a file has of a row; `where`: its place, which errors name"
+    if type(r) not in (RooflinePoint, Projection):
+        raise ValueError(f"{where} is of the class {type(r).__name__}: rows are RooflinePoint or Projection")
+    sent = [encoded(Sent(o.kind, o.group, o.ranks, o.nbytes, n)) for o,n in r.collectives.items()]
+    return encoded(r) | dict(collectives=sent)
+
+# %% ../nbs/results/rows.ipynb #82933dc2
+def _check_row(where, r):
+    "Refuse fields that can't come from one measurement: properties of the row would fail"
+    n = len(r.samples)
+    if r.ran is not None and r.ran>n: refuse(f'{where}.ran', r.ran, f'at most {n}, the samples')
+    if r.called_s==0: refuse(f'{where}.called_s', r.called_s, 'a time in which something ran')
+    if r.above and not r.run_s: refuse(f'{where}.time_s', r.time_s, 'a time, which its utilization is of')
+    if r.above and r.cache_time_s is None and r.roof not in (None, 'memory'):
+        refuse(f'{where}.cache_time_s', None, f'a time, and its roof is that of {r.roof:.60}')
+    return r
+
+# %% ../nbs/results/rows.ipynb #97b0974a
+def read_row(where, v)->RooflinePoint:
+    "The row or `Projection` of what `row_record` gave"
+    cls = Projection if isinstance(v, dict) and 'was_bound' in v else RooflinePoint
+    return _check_row(where, decoded(cls, v, where))

@@ -10,7 +10,8 @@ __all__ = ['result_out', 'kinds', 'write_page', 'check_out', 'write_out', 'compa
 from collections.abc import Callable
 from typing import NamedTuple
 from .operations import any_console, as_text, is_number, write_file
-from .results import Comparison, Roofline, comparison_formats, formats, heading
+from .compare import Comparison, comparison_formats
+from .results import Roofline, formats, heading
 from .swept import Crossings, Sweep, sweep_formats
 from .options import check_targets, check_unused, check_view, either, grouped, grouping, out_option, View
 from .codec import check_kind, check_ending, file_kinds, saved_kind, write_as
