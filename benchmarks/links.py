@@ -52,7 +52,7 @@ def best(f, calls, samples):
 def loop(f, size): return best(f, 20 if size<2**18 else 3 if size<2**22 else 1, 10)
 
 def probe(kind, size):
-    ex = ProbeCall(link_probes[kind], size, group, cpu).fill()
+    ex = ProbeCall(link_probes[kind], size, group, cpu)
     ex()
     check_collective_answer(ex)
     assert ex.nbytes==size
