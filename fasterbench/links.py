@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['check_link', 'Link', 'as_links', 'group_backend', 'named_groups', 'Layout', 'as_layout', 'PlannedExchange',
-           'exchange_times', 'own_connections', 'links_of', 'TimedExchange', 'hidden_times', 'ExchangeTimer', 'boot_id',
-           'offsets', 'numbered', 'needed', 'Waited', 'waited', 'waits']
+           'exchange_times', 'links_of', 'TimedExchange', 'hidden_times', 'ExchangeTimer', 'boot_id', 'offsets',
+           'numbered', 'needed', 'Waited', 'waited', 'waits']
 
 # %% ../nbs/hardware/links.ipynb #abbc1d4b
 import math, torch, torch.distributed as dist
@@ -17,26 +17,22 @@ from typing import NamedTuple
 from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
 from .collectives import Collective, bus_bytes, collective_kinds, process_group_name, watching_collectives
-from .words import check_count, finite, positive, si, so_many
-from .datasheets import connection_named, find_sheet, sheets
+from .words import check_count, not_negative, positive, si, so_many
+from .datasheets import connection_named, own_connections
 
 # %% ../nbs/hardware/links.ipynb #378976b9
-def _check_words(o):
-    said = [(k, getattr(o, k)) for k in ('backend', 'topology') if getattr(o, k) is not None]
-    for k,v in (*said, ('source', o.source), *o.unsupported.items()):
-        if not isinstance(v, str): raise ValueError(f"{k}={v!r} is no text")
-
 def check_link(o):
     "Raise a `ValueError` for what no link can have"
-    _check_words(o)
+    texts = {k: v for k,v in (('backend', o.backend), ('topology', o.topology)) if v is not None}
+    for k,v in (texts | dict(source=o.source) | o.unsupported).items():
+        if not isinstance(v, str): raise ValueError(f"{k}={v!r} is no text")
     if not o.group or not isinstance(o.group, str): raise ValueError(f"group={o.group!r} is no name")
     check_count('ranks', o.ranks, 2)
     positive('bandwidth', o.bandwidth)
     for k,v in o.bandwidths.items(): positive(f'the bandwidth of {k}', v)
     for k,of in o.samples.items():
         for size,s in of.items(): positive(f'the time of {k} of {size} bytes', s)
-    for k,v in o.latencies.items():
-        if finite(v) is None or v<0: raise ValueError(f"the latency of {k} is {v!r}: seconds are at least 0")
+    for k,v in o.latencies.items(): not_negative(f'the latency of {k}', v)
     unknown = [k for k in (*o.bandwidths, *o.latencies, *o.unsupported) if k not in collective_kinds]
     if unknown: raise ValueError(f"{unknown[0]!r} is no kind of collective: known are {', '.join(collective_kinds)}")
     both = [k for k in o.unsupported if k in o.bandwidths]
@@ -86,13 +82,11 @@ def as_links(
 )->tuple: # of `Link`
     "Links of several groups; two of one group are refused"
     if not isinstance(links, (list, tuple)): raise ValueError(f"links={links!r} is no list of links")
-    links = tuple(links)
     for o in links:
         if not isinstance(o, Link): raise ValueError(f"links: {o!r} is no link")
-    names = [o.group for o in links]
-    twice = [o for i,o in enumerate(names) if o in names[:i]]
-    if twice: raise ValueError(f"there are two links of the group {twice[0]!r}")
-    return links
+    for k,n in Counter(o.group for o in links).items():
+        if n>1: raise ValueError(f"there are two links of the group {k!r}")
+    return tuple(links)
 
 # %% ../nbs/hardware/links.ipynb #a171d4ec
 def group_backend(name:str, group, device:torch.device)->str:
@@ -120,12 +114,11 @@ def _named(group):
 # %% ../nbs/hardware/links.ipynb #3a19971b
 def _check_group(name, group):
     if not name or not isinstance(name, str): raise ValueError(f"group: {name!r} is no name of a group")
-    if group is dist.GroupMember.NON_GROUP_MEMBER:
-        raise ValueError(f"group {name!r}: rank {dist.get_rank()} is not in it")
-    if not isinstance(group, dist.ProcessGroup): raise TypeError(f"group {name!r}: {group!r} is no ProcessGroup")
-    try: dist.get_process_group_ranks(group)
+    if not (group is dist.GroupMember.NON_GROUP_MEMBER or isinstance(group, dist.ProcessGroup)):
+        raise TypeError(f"group {name!r}: {group!r} is no ProcessGroup")
+    try: rank = dist.get_rank(group)
     except (KeyError, ValueError) as e: raise ValueError(f"group {name!r} is not there any more") from e
-    if dist.get_rank(group)<0: raise ValueError(f"group {name!r}: rank {dist.get_rank()} is not in it")
+    if rank<0: raise ValueError(f"group {name!r}: rank {dist.get_rank()} is not in it")
 
 # %% ../nbs/hardware/links.ipynb #e236b004
 def named_groups(
@@ -205,14 +198,6 @@ def exchange_times(
     return {g: sum(o.time_s(links) for o in exchanges if o.group==g) for g in groups}
 
 # %% ../nbs/hardware/links.ipynb #35945d7f
-def own_connections(
-    peaks, # `HardwarePeaks`
-)->tuple: # of `Connection`; empty: none are known
-    "What joins a device to others of its kind"
-    name = peaks.device_name or ''
-    sheet = sheets.get(name) or find_sheet(name)
-    return sheet.links if sheet else ()
-
 def _reach(layout, group):
     n, span = getattr(layout, group), layout.span(group)
     return f"{group}={n} reaches over {span} devices"
@@ -246,11 +231,6 @@ def _without_asking(group, layout, peaks, own):
         "by a name such as '400G' or in byte/s one way")
 
 # %% ../nbs/hardware/links.ipynb #17032cdb
-def _asked_links(links):
-    "Group → what was asked for its link"
-    if links is None: return {}
-    return dict(links) if isinstance(links, dict) else {o.group: o for o in as_links(links)}
-
 def links_of(
     layout:Layout, # of all ranks
     peaks, # `HardwarePeaks` of one device
@@ -258,7 +238,9 @@ def links_of(
     groups:tuple|None=None, # that exchange something; `None`: all of several ranks
 )->dict: # group → `Link`
     "Over what each group exchanges"
-    asked, own = _asked_links(links), own_connections(peaks)
+    if links is None or isinstance(links, dict): asked = links or {}
+    else: asked = {o.group: o for o in as_links(links)}
+    own = own_connections(peaks.device_name or '')
     odd = [k for k in asked if k not in layout.sizes]
     if odd: raise ValueError(f"links: there is no group {odd[0]!r} of several ranks in {layout}")
     needed = [k for k in layout.sizes if groups is None or k in groups]
@@ -337,21 +319,16 @@ def waited(self:ExchangeTimer, e, wait):
         e.waits.append((start, self.clock.mark()))
         self.note((self.again(e.key), *e.waits[-1]))
 
-# %% ../nbs/hardware/links.ipynb #8e16dfcd
-def _future(work):
-    "What tells when it is done; `None`: a backend may lack it (gloo does for some kinds)"
-    try: return work.get_future()
-    except RuntimeError as e:
-        if 'not implemented' not in str(e): raise
-
 # %% ../nbs/hardware/links.ipynb #c3fa11b0
 @patch
 def watch_end(self:ExchangeTimer, i:int, work):
     "Have it noted when a collective is done"
     ends, mark = self.ends, self.clock.mark   # of now: it may be done after others began
+    if hasattr(self.clock, 'device'): return self.on_device(i, work)   # an accelerator's
     def done(_): ends[i] = mark()
-    if hasattr(self.clock, 'device'): self.on_device(i, work)   # an accelerator's
-    elif future := _future(work): future.add_done_callback(done)
+    try: work.get_future().add_done_callback(done)
+    except RuntimeError as e:   # gloo has none for some kinds
+        if 'not implemented' not in str(e): raise
 
 @patch
 def on_device(self:ExchangeTimer, i:int, work):
