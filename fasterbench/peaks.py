@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ceiling_names', 'check_sizes', 'ceilings', 'once_more', 'doubts', 'software', 'Look', 'look', 'better',
-           'look_until_quiet', 'core_facts', 'without_matrix_units', 'core_clock', 'gpu_before', 'clear_peaks_cache',
+           'look_until_quiet', 'core_facts', 'flop_to_expect', 'core_clock', 'gpu_before', 'clear_peaks_cache',
            'outdated', 'remember', 'measure_peaks', 'HardwarePeaks', 'datasheet_peaks']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
@@ -20,12 +20,13 @@ from . import __version__
 from .words import check_count, check_seconds, positive, progress, si, warn
 from .core import device_name, dtype_name, measurable, named_dtype, resolve_device, resolve_dtype
 from .settings import float32_precision, one_at_a_time
-from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
+from .datasheets import find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock
 from .system import memory_capacity, processor_id, reported_caches, usable_cpus, wait_for_quiet
+from .system import memory_levels
 from .kernels import Arithmetic, Data, case_rates, compute_ceiling, square
-from .bandwidth import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve, all_or_none
-from .bandwidth import measure_link, ranks_where
+from .bandwidth import bandwidth_again, bandwidths, memory_for, rate_curve, all_or_none, measure_link
+from .bandwidth import ranks_where
 from .links import group_backend, named_groups
 from .roof import HardwarePeaks, datasheet_peaks
 
@@ -175,15 +176,12 @@ def _falling(rates):
     before, now = [*rates.values()][-2:]
     return max(1-now/before, 0.)
 
-def _memory_name(device, name):
-    sheet = find_sheet(name)
-    return sheet.memory[:3] if isinstance(sheet, Datasheet) and sheet.memory.startswith('HBM') else 'DRAM'
-
-def _levels(curve, device, threads, peak, name):
+def _levels(curve, device, threads, peak):
     "The levels of memory, of which the outermost has the peak bandwidth"
     on_gpu, reported = device.type=='cuda', reported_caches(device, threads)
     total = torch.cuda.get_device_properties(device).total_memory if on_gpu else psutil.virtual_memory().total
-    *caches, last = memory_levels(curve, reported, _memory_name(device, name), total)
+    kind = getattr(find_sheet(device_name(device)), 'memory', '')   # of a processor: channels and their rate
+    *caches, last = memory_levels(curve, reported, 'HBM' if str(kind).startswith('HBM') else 'DRAM', total)
     return (*(o for o in caches if o.bandwidth>1.05*peak), last._replace(bandwidth=peak))
 
 # %% ../nbs/hardware/peaks.ipynb #182fbae8
@@ -214,7 +212,7 @@ def look(
             if hierarchy: next(part)
             curve = rate_curve(memory, threads) if hierarchy else None
             rates, samples = bandwidth_again(memory, rates, samples)
-        levels = _levels(curve, device, threads, max(samples), device_name(device)) if hierarchy else ()
+        levels = _levels(curve, device, threads, max(samples)) if hierarchy else ()
     used, disturbance = memory.nbytes, others.disturbance if device.type=='cpu' else None
     del memory
     if device.type=='cuda': torch.cuda.empty_cache()
@@ -245,11 +243,10 @@ def look_until_quiet(
     wait:float, # seconds to wait and look again, roughly
     quiet=wait_for_quiet, # waits for so many seconds at most
     clock=time.monotonic,
-    most:int=4, # looks
 )->Look:
-    "Look, and as long as that is disturbed or in doubt look again"
+    "Look, and as long as that is disturbed or in doubt look again, three times at most"
     res, end = once(), clock()+wait
-    for _ in range(most-1):
+    for _ in range(3):
         troubled = res.disturbance and res.disturbance.notable
         if not (troubled or doubts(res)) or clock()>=end: break
         if troubled: quiet(end-clock())
@@ -259,20 +256,21 @@ def look_until_quiet(
 # %% ../nbs/hardware/peaks.ipynb #caad6a23
 def core_facts(
     threads:int, cpus:set, # that a process uses
-    said:dict|None=None, # as from `processor_id`; `None`: of this machine
+    said:dict, # as from `processor_id`
 )->dict: # fields of `HardwarePeaks`
     "What is known of the processor's cores"
-    said = processor_id() if said is None else said
     core, flags = find_core(said), set(said.get('flags', said.get('Features', '')).split())
     if core is None: return {}
     return dict(core=core, core_flop=flop_a_cycle(core, flags), cores=min(threads, distinct_cores(cpus)))
 
-def without_matrix_units(
-    said:dict|None=None, # as from `processor_id`; `None`: of this machine
-)->bool: # `False` also where nothing is known
-    "Does the system say what the processor has, and no units for matrices among it?"
-    flags = (processor_id() if said is None else said).get('flags', '').split()
-    return bool(flags) and not any(f.startswith('amx') for f in flags)
+def flop_to_expect(
+    facts:dict, # as from `core_facts`
+    said:dict,  # as from `processor_id`
+)->dict: # dtype name → FLOP a cycle; empty: ceilings are not compared with each other
+    "What a core does in a cycle; in proportion, where that is not known but the system lists no units for matrices"
+    flags = said.get('flags', '').split()
+    usual = _usual_flop if flags and not any(f.startswith('amx') for f in flags) else {}
+    return facts.get('core_flop') or usual
 
 # %% ../nbs/hardware/peaks.ipynb #d6759855
 def core_clock(core:str|None)->float|None: # Hz; `None`: not known
@@ -295,11 +293,11 @@ def gpu_before(
         end, now = end-1, state()
     return now
 
-def _state_of(device):
-    "A function that tells the state of a CUDA device"
-    if device.type!='cuda' or torch.version.hip: return dict
+def _gpu_facts(device, wait):
+    "The state of a CUDA device; empty where nobody waits for it, or it is not NVIDIA's"
+    if device.type!='cuda' or torch.version.hip or not wait: return {}
     uuid = str(torch.cuda.get_device_properties(device).uuid)
-    return lambda: gpu_state(uuid)
+    return gpu_before(lambda: gpu_state(uuid), wait)
 
 # %% ../nbs/hardware/peaks.ipynb #2505ef8a
 _known = {} # arguments → peaks; name, ranks and backend of a group → link
@@ -336,16 +334,6 @@ def _circumstances(device, threads, cpus)->dict: # fields of `HardwarePeaks`
     under = dict(threads=threads, cpus=len(cpus), cudnn_benchmark=torch.backends.cudnn.benchmark, versions=software())
     return dict(**where, **under, date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
 
-# %% ../nbs/hardware/peaks.ipynb #e258e7d0
-def _facts_before(device, threads, cpus, wait)->dict: # fields of `HardwarePeaks`
-    "What is known of the device before its first kernel"
-    if device.type=='cpu': return core_facts(threads, cpus)
-    return dict(gpu_before=gpu_before(_state_of(device), wait) if wait else {})
-
-def _flop_to_expect(device, facts)->dict: # dtype name → FLOP a cycle; empty: ceilings are not compared with each other
-    if facts.get('core_flop'): return facts['core_flop']
-    return _usual_flop if device.type=='cpu' and without_matrix_units() else {}
-
 # %% ../nbs/hardware/peaks.ipynb #f8f75ae9
 def _group_key(name, group, device):
     return name, *torch.distributed.get_process_group_ranks(group), group_backend(name, group, device), device
@@ -376,8 +364,9 @@ def _with_links(p, groups, device, cache):
 # %% ../nbs/hardware/peaks.ipynb #be5183e2
 def _measured(names, device, matmul_size, bandwidth_mb, warmup, steps, tf32, hierarchy, wait, threads, cpus):
     "Arithmetic and memory"
-    facts = _facts_before(device, threads, cpus, wait)
-    flop = _flop_to_expect(device, facts)
+    said = processor_id() if device.type=='cpu' else {}
+    facts = core_facts(threads, cpus, said) if said else dict(gpu_before=_gpu_facts(device, wait))
+    flop = flop_to_expect(facts, said)
     once = lambda: look(names, device, matmul_size, bandwidth_mb, warmup, steps, hierarchy)
     against = lambda o: doubts(o.found, flop, matmul_size)
     seen = look_until_quiet(once, against, wait)
@@ -393,9 +382,6 @@ def _checked_names(dtype, device, tf32, matmul_size, bandwidth_mb, warmup, steps
     names = ceiling_names(dtype, device, tf32)
     check_sizes(names, device, matmul_size, bandwidth_mb)
     return names
-
-def _say_doubts(p):
-    for k,why in p.doubts.items(): warn(f"the ceiling in {k} is hard to believe: {why}")
 
 # %% ../nbs/hardware/peaks.ipynb #c8bc5611
 def measure_peaks(
@@ -428,6 +414,7 @@ def measure_peaks(
     with one_at_a_time, torch.inference_mode(), torch.autocast(device.type, enabled=False):
         res = had if has else _on_all_ranks(measure, groups, device)
         res = _with_links(res, groups, device, cache)
-    if not has: _say_doubts(res)
+    if not has:
+        for k,why in res.doubts.items(): warn(f"the ceiling in {k} is hard to believe: {why}")
     if cache: _known[key] = res
     return res
