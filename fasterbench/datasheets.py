@@ -107,12 +107,10 @@ class Connection(NamedTuple):
     date:str=''     # of the document: a year, or year-month; empty: it is not known
 
 # %% ../nbs/hardware/datasheets.ipynb #096d7368
-def _connection(key, name, one_way_gb_s, joins, status, source, date):
-    return Connection(name, one_way_gb_s, joins, status, source, date)
-
 # Key → `Connection`
 connections = Rows('connections.csv', dict(key=as_stated, name=as_stated, one_way_gb_s=as_number, joins=as_count,
-    status=as_status, source=as_stated, date=as_date), _connection)
+    status=as_status, source=as_stated, date=as_date),
+    lambda key, one_way_gb_s, **said: Connection(bandwidth=one_way_gb_s, **said))
 
 # %% ../nbs/hardware/datasheets.ipynb #71fdf397
 def _network(gbit): return Connection(f'{gbit}G', gbit/8, None, 'derived', f'{gbit} Gbit/s each way, as its name says')

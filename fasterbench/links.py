@@ -351,12 +351,12 @@ def begin(self:ExchangeTimer):
 # %% ../nbs/hardware/links.ipynb #43c7fc74
 @patch
 def marks(self:ExchangeTimer)->list: # of the clock
-    "All marks, in the order in which `told` takes the seconds"
+    "All marks, in the order in which `timed` takes the seconds"
     self.known = [i for i in range(len(self.made)) if i in self.ends]   # others may end from now on
     return [m for e in self.made for s in e.stretches for m in s] + [self.ends[i] for i in self.known]
 
 @patch
-def told(self:ExchangeTimer,
+def timed(self:ExchangeTimer,
     seconds:list, # of the `marks`
 )->list: # of `TimedExchange`, in seconds
     "The collectives since the last time"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from . import __version__
-from .words import check_count, check_seconds, positive, progress, si, warn
+from .words import check_count, check_seconds, first_line, positive, progress, si, warn
 from .core import device_name, dtype_name, measurable, named_dtype, resolve_device, resolve_dtype
 from .settings import float32_precision, one_at_a_time
 from .datasheets import find_core, find_sheet, flop_a_cycle
@@ -114,9 +114,9 @@ def ceilings(
         reference = _reference(name, found, device) if name!=names[0] else None
         try: c = _ceiling(name, device, reference, size, warmup, steps)
         except torch.OutOfMemoryError: raise
-        except (NotImplementedError, RuntimeError) as e:
+        except RuntimeError as e:
             if name==names[0]: raise RuntimeError(f"the arithmetic in {name} failed on {device}: {e}") from e
-            c = str(e).strip().split('\n')[0]
+            c = first_line(e)
         if isinstance(c, str): lacking[name] = c
         else: found[name] = c
     return found, lacking
