@@ -132,7 +132,6 @@ def memory_for(
     device:torch.device,
     threads:int, # of the CPU
     nbytes:int|None=None, # bytes of the working set; `None`: until the rate no longer falls
-    seconds:float=0.7, # to spend on that, roughly
 )->tuple[Memory, dict]: # and bytes → byte/s on the way
     "Memory beyond every cache"
     inner, cache = [0, 0, *reported_caches(device, threads).values()][-2:]
@@ -140,7 +139,7 @@ def memory_for(
     limit = nbytes or min(max(16*cache, 2**33), free_bytes(device)//4)
     unit = min(max(2**25, cache//4) if on_cpu else 2**30, limit//6)   # so that starting a kernel is no part of it
     memory = Memory(device, unit)
-    return memory, settle(memory, nbytes or (cache//32 if on_cpu else 4*unit), cache, inner, limit, seconds)
+    return memory, settle(memory, nbytes or (cache//32 if on_cpu else 4*unit), cache, inner, limit, seconds=0.7)
 
 # %% ../nbs/hardware/bandwidth.ipynb #093f37fb
 def bandwidths(
@@ -163,11 +162,10 @@ def bandwidths(
 def bandwidth_again(
     memory:Memory,
     rates:dict, samples:list, # as from `bandwidths`
-    least:int=3, # sweeps
 )->tuple[dict, list]: # the same, with what is better
     "Another look at the best kernel"
     best = max(rates, key=rates.get)
-    new = probe_rates(probes[best], memory.bufs, seconds=0, least=least, warmup=0)
+    new = probe_rates(probes[best], memory.bufs, seconds=0, least=3, warmup=0)
     return (rates|{best: max(new)}, new) if max(new)>rates[best] else (rates, samples)
 
 # %% ../nbs/hardware/bandwidth.ipynb #a409ddd0
@@ -192,12 +190,11 @@ def reread_rate(
 def rate_curve(
     memory:Memory,
     threads:int, # of the CPU
-    least:int=2**14, # bytes of the smallest working set for each thread
 )->dict: # bytes of the working set → byte/s
     "The best rate of data against the size of the working set, two sizes an octave"
     parts, total = (threads, 6e7) if memory.device.type=='cpu' else (1, 4e9)   # so that a call lasts
     unit, curve = memory.bufs[0].nbytes, {}
-    sizes = [int(least*parts*2**(i/2))//(64*parts)*64*parts for i in range(80)]
+    sizes = [int(2**14*parts*2**(i/2))//(64*parts)*64*parts for i in range(80)]   # 16 KiB for each thread, and more
     for size in (s for s in sizes if s<=unit):
         data, = memory.some(size)
         curve[size] = max(reread_rate(data, parts, total), *probe_rates(probes['update'], [data], seconds=0.008))

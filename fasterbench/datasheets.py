@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['as_stated', 'as_status', 'as_date', 'connections', 'networks', 'sheets', 'processors', 'instructions', 'per_cycle',
            'as_number', 'as_count', 'or_none', 'read_rows', 'Rows', 'Connection', 'connection_named', 'Datasheet',
-           'Processor', 'flop_a_cycle', 'find_core', 'find_sheet', 'sheet_named']
+           'Processor', 'flop_a_cycle', 'find_core', 'find_sheet', 'own_connections', 'sheet_named']
 
 # %% ../nbs/hardware/datasheets.ipynb #735e38cc
 import csv, difflib, io, re
@@ -47,12 +47,6 @@ def or_none(
     return lambda text: of(text) if text else None
 
 # %% ../nbs/hardware/datasheets.ipynb #f41f022b
-def _check_head(head, columns):
-    for k in head:
-        if k not in columns: raise ValueError(f"{k!r} is no column; there are {', '.join(columns)}")
-    for k in columns:
-        if head.count(k)!=1: raise ValueError(f'column {k!r} is there {head.count(k)} times')
-
 def _made_row(cells, head, columns, made):
     "What one row makes; an error names the column"
     if len(cells)!=len(head): raise ValueError(f'{len(cells)} cells for {len(head)} columns')
@@ -72,7 +66,8 @@ def read_rows(
     "The rows of a table, each cell checked; an error names the row"
     lines, found, where = csv.reader(io.StringIO(text), strict=True), {}, ''
     try:
-        _check_head(head := next(lines, []), columns)
+        head = next(lines, [])
+        if sorted(head)!=sorted(columns): raise ValueError(f"columns {', '.join(head)} and not {', '.join(columns)}")
         key = head.index(next(iter(columns)))
         for cells in lines:
             name = where = cells[key] if key<len(cells) else ''
@@ -112,12 +107,10 @@ class Connection(NamedTuple):
     date:str=''     # of the document: a year, or year-month; empty: it is not known
 
 # %% ../nbs/hardware/datasheets.ipynb #096d7368
-def _connection(key, name, one_way_gb_s, joins, status, source, date):
-    return Connection(name, one_way_gb_s, joins, status, source, date)
-
 # Key → `Connection`
 connections = Rows('connections.csv', dict(key=as_stated, name=as_stated, one_way_gb_s=as_number, joins=as_count,
-    status=as_status, source=as_stated, date=as_date), _connection)
+    status=as_status, source=as_stated, date=as_date),
+    lambda key, one_way_gb_s, **said: Connection(bandwidth=one_way_gb_s, **said))
 
 # %% ../nbs/hardware/datasheets.ipynb #71fdf397
 def _network(gbit): return Connection(f'{gbit}G', gbit/8, None, 'derived', f'{gbit} Gbit/s each way, as its name says')
@@ -305,6 +298,14 @@ def find_sheet(
     plain = re.sub(r'\((R|TM)\)', '', device_name, flags=re.I).strip()
     if found := [s for s in sheets.values() if plain.lower() in s.devices]: return found[0]
     return next((p for p in processors.values() if re.search(p.pattern, plain)), None)
+
+# %% ../nbs/hardware/datasheets.ipynb #d4efa587
+def own_connections(
+    device_name:str # what it is called, by its driver or in the tables
+)->tuple: # of `Connection`; empty: none are known
+    "What joins a device to others of its kind"
+    sheet = sheets.get(device_name) or find_sheet(device_name)
+    return sheet.links if sheet else ()
 
 # %% ../nbs/hardware/datasheets.ipynb #2e576f2b
 def sheet_named(

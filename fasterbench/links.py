@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['check_link', 'Link', 'as_links', 'group_backend', 'named_groups', 'Layout', 'as_layout', 'PlannedExchange',
-           'exchange_times', 'own_connections', 'links_of', 'TimedExchange', 'hidden_times', 'ExchangeTimer', 'boot_id',
-           'offsets', 'numbered', 'needed', 'Waited', 'waited', 'waits']
+           'exchange_times', 'links_of', 'TimedExchange', 'hidden_times', 'ExchangeTimer', 'boot_id', 'offsets',
+           'numbered', 'needed', 'Waited', 'waited', 'waits']
 
 # %% ../nbs/hardware/links.ipynb #abbc1d4b
 import math, torch, torch.distributed as dist
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from torch.distributed.device_mesh import DeviceMesh
 from .scope import bus_bytes, collective_kinds, Collective, process_group_name, watching_collectives
 from .operations import check_count, positive, si, so_many, not_negative
-from .datasheets import connection_named, find_sheet, sheets
+from .datasheets import connection_named, own_connections
 
 # %% ../nbs/hardware/links.ipynb #378976b9
 def check_link(o):
@@ -198,12 +198,6 @@ def exchange_times(
     return {g: sum(o.time_s(links) for o in exchanges if o.group==g) for g in groups}
 
 # %% ../nbs/hardware/links.ipynb #35945d7f
-def own_connections(peaks)->tuple: # peaks: `HardwarePeaks`; of `Connection`, empty: none are known
-    "What joins a device to others of its kind"
-    name = peaks.device_name or ''
-    sheet = sheets.get(name) or find_sheet(name)
-    return sheet.links if sheet else ()
-
 def _reach(layout, group):
     n, span = getattr(layout, group), layout.span(group)
     return f"{group}={n} reaches over {span} devices"
@@ -246,7 +240,7 @@ def links_of(
     "Over what each group exchanges"
     if links is None or isinstance(links, dict): asked = links or {}
     else: asked = {o.group: o for o in as_links(links)}
-    own = own_connections(peaks)
+    own = own_connections(peaks.device_name or '')
     odd = [k for k in asked if k not in layout.sizes]
     if odd: raise ValueError(f"links: there is no group {odd[0]!r} of several ranks in {layout}")
     needed = [k for k in layout.sizes if groups is None or k in groups]
@@ -325,21 +319,16 @@ def waited(self:ExchangeTimer, e, wait):
         e.waits.append((start, self.clock.mark()))
         self.note((self.again(e.key), *e.waits[-1]))
 
-# %% ../nbs/hardware/links.ipynb #8e16dfcd
-def _future(work):
-    "What tells when it is done; `None`: a backend may lack it (gloo does for some kinds)"
-    try: return work.get_future()
-    except RuntimeError as e:
-        if 'not implemented' not in str(e): raise
-
 # %% ../nbs/hardware/links.ipynb #c3fa11b0
 @patch
 def watch_end(self:ExchangeTimer, i:int, work):
     "Have it noted when a collective is done"
     ends, mark = self.ends, self.clock.mark   # of now: it may be done after others began
+    if hasattr(self.clock, 'device'): return self.on_device(i, work)   # an accelerator's
     def done(_): ends[i] = mark()
-    if hasattr(self.clock, 'device'): self.on_device(i, work)   # an accelerator's
-    elif future := _future(work): future.add_done_callback(done)
+    try: work.get_future().add_done_callback(done)
+    except RuntimeError as e:   # gloo has none for some kinds
+        if 'not implemented' not in str(e): raise
 
 @patch
 def on_device(self:ExchangeTimer, i:int, work):
@@ -362,12 +351,12 @@ def begin(self:ExchangeTimer):
 # %% ../nbs/hardware/links.ipynb #43c7fc74
 @patch
 def marks(self:ExchangeTimer)->list: # of the clock
-    "All marks, in the order in which `told` takes the seconds"
+    "All marks, in the order in which `timed` takes the seconds"
     self.known = [i for i in range(len(self.made)) if i in self.ends]   # others may end from now on
     return [m for e in self.made for s in e.stretches for m in s] + [self.ends[i] for i in self.known]
 
 @patch
-def told(self:ExchangeTimer,
+def timed(self:ExchangeTimer,
     seconds:list, # of the `marks`
 )->list: # of `TimedExchange`, in seconds
     "The collectives since the last time"

@@ -183,7 +183,7 @@ def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: cal
         end, self.host_s = self.clock.mark(), time.perf_counter() - self.began
     marks = [m for _,*marks in self.calls for m in marks]
     _, seconds, *at = self.clock.seconds([begin, end, *marks, *self.other_marks()])
-    if self.exchanges: self.exchanged = self.exchanges.told(at[len(marks):])
+    if self.exchanges: self.exchanged = self.exchanges.timed(at[len(marks):])
     self.calls[:] = zip(self.keys(), at[::2], at[1::2])
     del out
     return seconds

@@ -8,16 +8,15 @@ __all__ = ['ceiling_names', 'check_sizes', 'ceilings', 'once_more', 'doubts', 's
            'outdated', 'remember', 'measure_peaks', 'HardwarePeaks', 'datasheet_peaks']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
-import platform, re, time
+import platform, re, time, psutil, torch
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-import psutil, torch
 from . import __version__
-from .operations import check_count, check_seconds, positive, progress, si, warn
+from .operations import check_count, check_seconds, positive, progress, si, warn, first_line
 from .core import device_name, dtype_name, measurable, named_dtype, resolve_device, resolve_dtype
 from .settings import float32_precision, one_at_a_time
 from .datasheets import find_core, find_sheet, flop_a_cycle
@@ -114,9 +113,9 @@ def ceilings(
         reference = _reference(name, found, device) if name!=names[0] else None
         try: c = _ceiling(name, device, reference, size, warmup, steps)
         except torch.OutOfMemoryError: raise
-        except (NotImplementedError, RuntimeError) as e:
+        except RuntimeError as e:
             if name==names[0]: raise RuntimeError(f"the arithmetic in {name} failed on {device}: {e}") from e
-            c = str(e).strip().split('\n')[0]
+            c = first_line(e)
         if isinstance(c, str): lacking[name] = c
         else: found[name] = c
     return found, lacking
@@ -243,11 +242,10 @@ def look_until_quiet(
     wait:float, # seconds to wait and look again, roughly
     quiet=wait_for_quiet, # waits for so many seconds at most
     clock=time.monotonic,
-    most:int=4, # looks
 )->Look:
-    "Look, and as long as that is disturbed or in doubt look again"
+    "Look, and as long as that is disturbed or in doubt look again, three times at most"
     res, end = once(), clock()+wait
-    for _ in range(most-1):
+    for _ in range(3):
         troubled = res.disturbance and res.disturbance.notable
         if not (troubled or doubts(res)) or clock()>=end: break
         if troubled: quiet(end-clock())

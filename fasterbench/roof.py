@@ -86,28 +86,25 @@ def _ridge(given, ratio):
 
 
 # %% ../nbs/hardware/roof.ipynb #1d472df1
-def _is(name, value, kind):
+def _is(kind, name, value):
+    "`value`, which has to be of a class"
     if not isinstance(value, kind): raise ValueError(f"{name}={value!r} is no {kind.__name__}")
     return value
 
-def _rates(name, rates):
-    "A dict of rates, checked"
-    if not isinstance(rates, dict): raise ValueError(f"{name}={rates!r}: {name} maps names to rates")
-    return {k: positive(f'{name}[{k!r}]', v) for k,v in rates.items()}
+_text, _flag = partial(_is, str), partial(_is, bool)
 
-def _samples(name, samples):
-    if not isinstance(samples, dict): raise ValueError(f"{name}={samples!r}: {name} maps names to lists of rates")
-    for k,v in samples.items():
-        good = isinstance(v, (list, tuple)) and len(v)>0
-        if not good: raise ValueError(f"{name}[{k!r}]={v!r}: {name} are a list of rates")
-    return {k: [positive(f'{name}[{k!r}]', o) for o in v] for k,v in samples.items()}
+def _each(check):
+    "The check of a dict from names to what `check` checks"
+    def checked(name, of):
+        return {_text(f'a key of {name}', k): check(f'{name}[{k!r}]', v) for k,v in _is(dict, name, of).items()}
+    return checked
+
+def _samples(name, values):
+    "One rate or more"
+    if not isinstance(values, (list, tuple)) or not values: raise ValueError(f"{name}={values!r} is no list of rates")
+    return [positive(name, v) for v in values]
 
 # %% ../nbs/hardware/roof.ipynb #b4c7a3b2
-def _text(name, value): return _is(name, value, str)
-def _flag(name, value): return _is(name, value, bool)
-def _words(name, texts):
-    return {_text(f'{name} {k!r}', k): _text(f'{name}[{k!r}]', v) for k,v in _is(name, texts, dict).items()}
-
 def _device(name, value):
     try: return str(torch.device(_text(name, str(value) if isinstance(value, torch.device) else value)))
     except RuntimeError as e: raise ValueError(f"{name}={value!r} is not a device that torch knows") from e
@@ -137,15 +134,12 @@ def _check_best(p):
         if v>1.01*peaks[k]: raise ValueError(f"{name}: {rate(v)} in {k!r}, whose peak is {rate(peaks[k])}")
 
 # %% ../nbs/hardware/roof.ipynb #9590386e
-def _each(check):
-    "The check of a dict whose values are checked by `check`"
-    return lambda name, of: {k: check(f'{name}[{k!r}]', v) for k,v in _is(name, of, dict).items()}
-
 # Field → function of its name and value that returns what is kept
 _checks = dict(peak_flops=positive, peak_bandwidth=positive, device=_device, dtype=lambda name, v: resolve_dtype(v),
-    tf32_enabled=_flag, cudnn_benchmark=_flag, samples=_samples, gpu_before=_each(not_negative),
-    **dict.fromkeys(('compute_peaks', 'sustained', 'bandwidths', 'core_flop'), _rates), compute_kernels=_each(_rates),
-    **dict.fromkeys(('unsupported', 'kernels', 'versions', 'doubts'), _words))
+    tf32_enabled=_flag, cudnn_benchmark=_flag, samples=_each(_samples), gpu_before=_each(not_negative),
+    **dict.fromkeys(('compute_peaks', 'sustained', 'bandwidths', 'core_flop'), _each(positive)),
+    compute_kernels=_each(_each(positive)),
+    **dict.fromkeys(('unsupported', 'kernels', 'versions', 'doubts'), _each(_text)))
 # Those of fields that may be `None`
 _checks_of_known = dict(clock_hz=positive, falling=partial(not_negative, most=1), disturbance=as_disturbance,
     **dict.fromkeys(('date', 'device_name', 'source', 'core'), _text),

@@ -128,7 +128,6 @@ def levels_in_order(
 # %% ../nbs/hardware/system.ipynb #7163c547
 def plateaus(
     curve:dict, # bytes of the working set → byte/s
-    apart:float=1.2, # ratio of the rates of two levels, at least
 )->list[tuple]: # of (bytes of the largest working set, byte/s), the innermost first
     "The levels of a curve"
     sizes = sorted(curve)
@@ -137,7 +136,7 @@ def plateaus(
     level = lambda g: math.exp(sum(math.log(reached[i]) for i in g)/len(g))
     while len(groups)>1:
         i = min(range(len(groups)-1), key=lambda i: level(groups[i])/level(groups[i+1]))
-        if level(groups[i])/level(groups[i+1])>apart: break
+        if level(groups[i])/level(groups[i+1])>1.2: break
         groups[i:i+2] = [groups[i]+groups[i+1]]
     wide = [g for g in groups if sizes[g[-1]]>=2*sizes[g[0]] or g is groups[-1]]
     rates = [float(np.percentile([reached[i] for i in g], 75)) for g in wide]
@@ -195,16 +194,14 @@ def _chain_s(n, before):
 
 # %% ../nbs/hardware/system.ipynb #40430650
 def measured_clock(
-    latency:int=3, # cycles of one multiplication
     before=lambda: None, # called before each chain
-    n:int=2**12, # multiplications of the shorter chain
-    looks:int=40, # at each chain, of which the shortest counts
     chain_s=_chain_s,
 )->float|None: # Hz; `None`: not steady enough to tell
-    "The clock of a core"
+    "The clock of a core whose multiplications take three cycles"
+    n = 2**12   # multiplications of the shorter chain
     def once():
-        short, long = (min(chain_s(m, before) for _ in range(looks)) for m in (n, 2*n))
-        return latency*n/(long-short) if long>short else math.inf
+        short, long = (min(chain_s(m, before) for _ in range(40)) for m in (n, 2*n))
+        return 3*n/(long-short) if long>short else math.inf
     tries = sorted(once() for _ in range(3))
     return tries[1] if tries[2]<tries[0]*31/30 and 0.4e9<tries[1]<8e9 else None
 
@@ -280,11 +277,10 @@ def wait_for_quiet(
     seconds:float, # to wait at most
     watch=Others, # makes the context that watches
     sleep=time.sleep,
-    step:float=0.25, # seconds of one look
 )->bool: # is the machine quiet?
     "Wait until others leave the processors alone"
-    for _ in progress(range(math.ceil(seconds/step)), 'waiting for an idle machine'):
-        with watch() as o: sleep(step)
+    for _ in progress(range(math.ceil(4*seconds)), 'waiting for an idle machine'):
+        with watch() as o: sleep(0.25)
         if o.disturbance is None or not o.disturbance.notable: return True
     return False
 
@@ -405,9 +401,7 @@ def time_callable(
 )->Timing: # seconds a call
     "Time `f()` on the clock of `device`; calls are queued back to back and waited for once"
     device = resolve_device(device)
-    check_count('warmup', warmup, 0)
-    check_count('steps', steps, 1)
-    check_count('calls', calls, 1)
+    for name,n,least in (('warmup', warmup, 0), ('steps', steps, 1), ('calls', calls, 1)): check_count(name, n, least)
     clock = device_clock(device)
     for _ in range(warmup): f()
     synchronize(device)
