@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from fastcore.basics import patch
 from .report import OverRanks, rank_lines, Phases, side_by_side, print_summary, result_answer, result_text
-from .curves import plot_comparison
+from .plot import plot_comparison, plot_result, plot_roofline
 from .tables import columns, kinds, Lines, Table, row_table, text_or_file, picture_formats, shown_formats
 from .compare import Took, change, comparison_answer, differing_facts, forward_of, pair_named, pairs_of
 from .compare import ratio, ratio_interval, as_html_table, comparison_text, pair_columns, pairs_markdown
@@ -23,7 +23,6 @@ from .files import read_comparison, read_result, result_of, result_record, as_js
 from .page import as_output, as_html
 from .codec import write_as
 from .grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
-from .plot import plot_result, plot_roofline
 from .rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling
 from .roof import HardwarePeaks, peaks_of
 from .utilization import TokenRates

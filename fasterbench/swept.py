@@ -18,7 +18,7 @@ from .words import any_console, as_text, is_number, si, value_text
 from .operations import arithmetic_intensity
 from .results import Roofline
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
-from .curves import plot_sweep
+from .plot import plot_sweep
 from .files import plain_value, read_sweep, sweep_json
 
 # %% ../nbs/results/swept.ipynb #48c7a390
