@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['shapes', 'strip', 'bar_height', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size', 'share', 'quartiles',
-           'rate_range', 'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block',
-           'spread', 'block_hover', 'standing', 'roof_lines', 'subtitle', 'said_of', 'said_of_blocks', 'noise',
-           'strip_line', 'name_strip', 'mark_traces', 'link_traces', 'legend_traces', 'legend_height', 'legend',
-           'add_button', 'largest', 'placer_of', 'names_of_marks', 'name_marks', 'bar_text', 'bar_traces', 'bar_names',
-           'linear_ticks', 'bar_axes']
+           'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block', 'spread',
+           'block_hover', 'standing', 'roof_lines', 'subtitle', 'said_of', 'said_of_blocks', 'noise', 'strip_line',
+           'name_strip', 'mark_traces', 'link_traces', 'legend_traces', 'legend_height', 'legend', 'add_button',
+           'largest', 'placer_of', 'names_of_marks', 'name_marks', 'bar_text', 'bar_traces', 'bar_names', 'time_ticks',
+           'bar_axes']
 
 # %% ../nbs/visualization/marks.ipynb #9b527480
 import math, statistics
@@ -56,11 +56,6 @@ def quartiles(row)->tuple|None: # seconds; `None`: fewer than two samples
     low, _, high = statistics.quantiles(row.samples, method='inclusive')
     return (low, high) if low>0 else None
 
-def rate_range(row)->tuple|None: # FLOP/s, or byte/s of a row without FLOPs
-    "The rates of `row` between the quartiles of its times"
-    q, work = quartiles(row), row.flops or row.bytes_moved
-    return None if q is None or row.time_s is None else (work/q[1], work/q[0])
-
 # %% ../nbs/visualization/marks.ipynb #8ca5e479
 def _held_against(row):
     roof = html_text(row.roof)
@@ -96,9 +91,7 @@ def _sent(row):
     return said + ([f"{cell('rank_s')} on ranks"] if row.known_rank_s else [])
 
 # %% ../nbs/visualization/marks.ipynb #c64288ee
-def hover(
-    row, # `RooflinePoint`
-)->str: # with markup, as plotly reads it
+def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return html_text(columns[key].text(row))
     times = f" ×{cell('calls')}" if row.calls>1 else ''
@@ -199,9 +192,10 @@ def _place(r): return bandwidth(r) if without_flops(r) else rate(r)
 def spread(block:Block)->tuple|None: # FLOP/s, or byte/s; `None`: one was not run, or is all that is known
     "The rates between which a mark lies"
     if block.row.time_s is None: return None
-    if len(block.members)==1: return rate_range(block.row)
     rates = [_place(r) for r in block.members]
-    return min(rates), max(rates)
+    if len(rates)>1: return min(rates), max(rates)
+    ends, work = quartiles(block.row), block.row.flops or block.row.bytes_moved
+    return ends and (work/ends[1], work/ends[0])
 
 def block_hover(block:Block)->str: # with markup, as plotly reads it
     "What is known of a mark"
@@ -470,17 +464,13 @@ def bar_names(go, texts:list, **axes): # HTML; of plotly: `xaxis`, `yaxis`; a tr
         cliponaxis=False, showlegend=False, **axes)
 
 # %% ../nbs/visualization/marks.ipynb #65ff5a81
-def linear_ticks(
-    most:float, # the largest value
-    unit:str,
-    n:int=4, # about as many
-)->dict: # of plotly's axis
-    "Round numbers from 0 on"
-    raw = most/n
+def time_ticks(most:float)->dict: # seconds, the largest value; of plotly's axis
+    "Some five round numbers of seconds from 0 on"
+    raw = most/5
     power = 10.**math.floor(math.log10(raw))
     step = next(k*power for k in (1, 2, 2.5, 5, 10) if k*power>=raw*0.999)
     values = [i*step for i in range(int(most/step + 1e-9)+1)]
-    return dict(tickmode='array', tickvals=values, ticktext=['0'] + [si(v, unit, 2) for v in values[1:]])
+    return dict(tickmode='array', tickvals=values, ticktext=['0'] + [si(v, 's', 2) for v in values[1:]])
 
 # %% ../nbs/visualization/marks.ipynb #32e88db7
 bar_height = 36 # pixels that a bar and its name take
@@ -490,5 +480,5 @@ def bar_axes(n:int, most:float)->tuple: # bars; seconds; of plotly: horizontal a
     down = dict(range=[n-0.5, -0.5], showticklabels=False, showgrid=False, zeroline=False, color=colours['text'],
         automargin=False, fixedrange=True)
     across = dict(range=[0, 1.02*most], gridcolor=grid, zeroline=False, color=colours['text'], automargin=False,
-        fixedrange=True, **linear_ticks(most, 's', 5))
+        fixedrange=True, **time_ticks(most))
     return across, down

@@ -13,7 +13,6 @@ from collections import Counter
 from statistics import median
 from dataclasses import dataclass, replace
 from functools import cached_property
-from fastcore.basics import patch
 from .words import Place, any_console, as_text, si, so_many, quoted, check_count, phases
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, more_rows, row_orders
@@ -49,12 +48,6 @@ def unfit(
     cached = f" and {si(cache, 'B')} of cache" if cache else ''
     return f"does not fit: {si(weights, 'B')} of weights{cached}, the device has {si(peaks.memory_bytes, 'B')}"
 
-def _memory_line(peaks, weights):
-    "What the weights take of the memory, where they fit or that is not known"
-    known = peaks.memory_bytes is not None
-    there = f"the device has {si(peaks.memory_bytes, 'B')}" if known else 'how much the device has is not known'
-    return f"memory       {si(weights, 'B')} of weights, without activations; {there}"
-
 # %% ../nbs/visualization/report.ipynb #3217257a
 def _held(memory):
     "What is held at the peak of a step, in words"
@@ -72,9 +65,11 @@ def unfit_result(r)->str: # of a `Roofline`; empty: it does, or that is not know
 def _memory_lines(r):
     "What a result takes of the memory"
     memory, weights = r.memory, r.about.get('weight_bytes')
-    if unfit_result(r): return []   # it is said before the table
+    if unfit_result(r) or (memory is None and weights is None): return []   # it is said before the table
     if memory is not None: return [f"memory       at most {': '.join(_held(memory))}"]
-    return [] if weights is None else [_memory_line(r.peaks, weights)]
+    there = 'how much the device has is not known'
+    if r.peaks.memory_bytes is not None: there = f"the device has {si(r.peaks.memory_bytes, 'B')}"
+    return [f"memory       {si(weights, 'B')} of weights, without activations; {there}"]
 
 # %% ../nbs/visualization/report.ipynb #3a05e752
 def _many_calls(t):
@@ -92,10 +87,6 @@ def _overhead_line(t):
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {lo:.1f} to {hi:.1f} %"
     return f"{known} ({beside}){_many_calls(t)}"
 
-def _device_line(t):
-    return (f"device       idle for {t.device_idle_pct:.1f} % of a {t.what}; "
-        f"the host takes {si(t.launch.median, 's')} to launch one")
-
 # %% ../nbs/visualization/report.ipynb #1baa5bc4
 def _timed(t, seconds): return f"{si(seconds, 's')} ({100*seconds/t.mean_s:.1f} %)" # and part of the whole
 
@@ -107,7 +98,9 @@ def _time_lines(t, unknown):
     remainder = f"remainder    {_timed(t, t.remainder_s)} outside of the rows (Python, dispatch)"
     lines = [whole, f"rows         {_timed(t, t.rows_s)}"]
     lines += [undefined]*(not t.complete) + [remainder, _overhead_line(t)]
-    return lines + ([_device_line(t)] if t.launch else [])
+    if t.launch: lines.append(f"device       idle for {t.device_idle_pct:.1f} % of a {t.what}; "
+        f"the host takes {si(t.launch.median, 's')} to launch one")
+    return lines
 
 # %% ../nbs/visualization/report.ipynb #197037fb
 def _work_line(o):
@@ -284,8 +277,6 @@ def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characte
     "What is to be said of some of the rows, and what marks mean"
     return [*_row_lines(r, r.totals), *_error_lines(r, r.peaks)]
 
-def _totals_lines(r): return [r.answer, '', *fact_lines(r), *note_lines(r)]
-
 # %% ../nbs/visualization/report.ipynb #69cd5c0b
 def _paper_lines(r):
     "What is to be said of an estimate"
@@ -295,7 +286,7 @@ def _paper_lines(r):
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
     return [total, *_fused_lines(r), *known, *undefined]
 
-def _lines(r): return _totals_lines(r) if r.totals else _paper_lines(r)
+def _lines(r): return [r.answer, '', *fact_lines(r), *note_lines(r)] if r.totals else _paper_lines(r)
 
 # %% ../nbs/visualization/report.ipynb #262f8c6c
 def _where(r):
@@ -421,32 +412,19 @@ def side_by_side(
 # %% ../nbs/visualization/report.ipynb #8b6b0b1d
 @dataclass
 class RankedRow:
-    "The same row on several ranks"
+    "The same row on several ranks: seconds on each, and what they are together"
     name:str  # its label, or the name of a group of rows
     rows:dict # rank → `RooflinePoint`
     ranks:int # that there are
     kind:str = 'measured' # of the results
-    @property
-    def times(self)->dict: return {i: row_seconds(r, self.kind) for i,r in self.rows.items()} # rank → seconds
-    @property
-    def type(self)->str: return next(iter(self.rows.values())).type
-    @property
-    def median_s(self)->float: return median(self.times.values()) # seconds
-    @property
-    def least_s(self)->float: return min(self.times.values()) # seconds
-    @property
-    def most_s(self)->float: return max(self.times.values()) # seconds
-    @property
-    def slowest(self)->int: return max(self.times, key=self.times.get) # rank
-
-# %% ../nbs/visualization/report.ipynb #94a6755c
-@patch(as_prop=True)
-def spread_s(self:RankedRow)->float: return self.most_s - self.least_s # seconds
-
-@patch(as_prop=True)
-def waiting_s(self:RankedRow)->float|None: # seconds; `None`: it is no collective, or that is not known
-    "The most that a rank waits in it"
-    return max((r.waiting_s for r in self.rows.values() if r.waiting_s is not None), default=None)
+    def __post_init__(self):
+        self.type = next(iter(self.rows.values())).type
+        self.times = {i: row_seconds(r, self.kind) for i,r in self.rows.items()} # rank → seconds
+        self.median_s, self.least_s, self.most_s = (f(self.times.values()) for f in (median, min, max)) # seconds
+        self.spread_s = self.most_s - self.least_s # seconds
+        self.slowest = max(self.times, key=self.times.get) # rank
+        waits = [r.waiting_s for r in self.rows.values() if r.waiting_s is not None]
+        self.waiting_s = max(waits, default=None) # seconds that a rank waits in it; `None`: no collective, or not known
 
 # %% ../nbs/visualization/report.ipynb #f97b00fc
 def _slowest(o): return f'rank {o.slowest}'

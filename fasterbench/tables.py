@@ -249,10 +249,9 @@ def _with_room(rows, shown, spare, width):
 # %% ../nbs/results/tables.ipynb #c4c20aa6
 def terminal_width()->int|None: # characters; `None`: standard output is no terminal, and nobody says what it is
     "How long a line can be: what the variable `COLUMNS` says, or the terminal's width"
-    told = os.environ.get('COLUMNS', '')
-    if told.isdecimal() and int(told): return int(told)
-    if sys.stdout is None or not sys.stdout.isatty(): return None
-    return shutil.get_terminal_size().columns
+    asked = os.environ.get('COLUMNS', '')
+    shown = (asked.isdecimal() and int(asked)) or (sys.stdout is not None and sys.stdout.isatty())
+    return shutil.get_terminal_size().columns if shown else None
 
 # %% ../nbs/results/tables.ipynb #dfe0abf9
 @cache
