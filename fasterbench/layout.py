@@ -122,10 +122,7 @@ def covered(box, points): # as of `box`; pixels, for each width: as of `Frame.pi
     return ((box[:, :2]<=points) & (points<=box[:, 2:])).all(-1)
 
 # %% ../nbs/visualization/layout.ipynb #3d6f9d89
-def marker_box(
-    frame:Frame, x:float, y:float, # of the marker, in units of the data
-    radius:float, # pixels
-): # as of `box`
+def marker_box(frame:Frame, x:float, y:float, radius:float): # in units of the data; pixels; as of `box`
     "The room that a marker takes"
     return box(frame, Spot(x, y, 0, 0), (2*radius,)*2)
 

@@ -178,9 +178,7 @@ class Block:
     row:object # the `RooflinePoint` that they are together
     members:list # of `RooflinePoint`
     @property
-    def times(self)->str: return f'×{len(self.members)} ' if self.members[1:] else ''
-    @property
-    def label(self)->str: return self.times + short_label(self.row)
+    def label(self)->str: return (f'×{len(self.members)} ' if self.members[1:] else '') + short_label(self.row)
     @property
     def names(self)->list: return [r.label for r in self.members]
     @property
@@ -338,11 +336,9 @@ def link_traces(go, rows:list, group, named:dict)->list: # as of `mark_traces`; 
 # %% ../nbs/visualization/marks.ipynb #577484ed
 def legend_traces(go, named:dict)->list: # group → colour; of traces
     "The entries of the legend"
-    def entry(k, c):
-        marker = dict(color=c, size=10, symbol='circle', line=_outline)
-        return go.Scatter(x=[None], y=[None], mode='markers', name=html_text(k), legendgroup=k, showlegend=True,
-            hoverinfo='skip', marker=marker)
-    return [entry(*o) for o in named.items()]
+    look, at = dict(size=10, symbol='circle', line=_outline), dict(x=[None], y=[None], mode='markers', hoverinfo='skip')
+    return [go.Scatter(name=html_text(k), legendgroup=k, showlegend=True, marker=dict(color=c, **look), **at)
+        for k,c in named.items()]
 
 # %% ../nbs/visualization/marks.ipynb #c757bdab
 def legend_height(named)->float: # names of its entries; pixels
@@ -426,16 +422,11 @@ def bar_text(block:Block)->str: # HTML
 
 # %% ../nbs/visualization/marks.ipynb #0cbc5a21
 def _bars(go, at, field, colour, wide, fill, **kw):
-    blocks = [b for _,b in at]
-    return go.Bar(x=[getattr(b.row, field) for b in blocks], y=[i+0.2 for i,_ in at], width=wide, orientation='h',
-        marker=dict(color=fill, line=dict(color=colour, width=1)), showlegend=False, textposition='none',
-        **said_of_blocks(blocks), **kw)
-
-def _timed_bars(go, at, colour, **kw):
-    "The times, with the interquartile range of each"
-    times = [b.row.time_s for _,b in at]
-    ranges = [quartiles(b.row) or (t, t) for t,(_,b) in zip(times, at)]
-    return _bars(go, at, 'time_s', colour, 0.36, in_css(colour, 0.3), error_x=noise(times, ranges), **kw)
+    "A trace of bars of one field; of times, with the interquartile range of each"
+    values = [getattr(b.row, field) for _,b in at]
+    if field=='time_s': kw['error_x'] = noise(values, [quartiles(b.row) or (v, v) for v,(_,b) in zip(values, at)])
+    return go.Bar(x=values, y=[i+0.2 for i,_ in at], width=wide, orientation='h', showlegend=False, textposition='none',
+        marker=dict(color=fill, line=dict(color=colour, width=1)), **said_of_blocks([b for _,b in at]), **kw)
 
 # %% ../nbs/visualization/marks.ipynb #e4aba1cc
 def bar_traces(
@@ -452,7 +443,7 @@ def bar_traces(
         at = [(i, b) for i,b in drawn if group_of(b)==name]
         timed = [o for o in at if o[1].row.time_s is not None]
         kw = dict(legendgroup=name, name=html_text(name or 'others'), **axes)
-        if timed: res.append(_timed_bars(go, timed, colour, **kw))
+        if timed: res.append(_bars(go, timed, 'time_s', colour, 0.36, in_css(colour, 0.3), **kw))
         if at: res.append(_bars(go, at, 'roof_time_s', colour, 0.14 if timed else 0.36, colour, **kw))
     return res
 

@@ -68,10 +68,6 @@ def bar_blocks(rows:list, most:int=10, sort:str='time')->list: # with the others
     return blocks[:most-1] + [Block(joined(f'{len(left)} other rows', left), left)]
 
 # %% ../nbs/visualization/plot.ipynb #9b76abe5
-def _on_roof(rows):
-    "The rows, without times of another machine than their roof's"
-    return [replace(r, time_s=None) for r in rows] if kind_of(rows)=='projected' else [*rows]
-
 def _roof_lines(rows, peaks, lo=1., hi=1.):
     "The lines that the rows with a place, and those of collectives, are compared with"
     return roof_lines([r for r in rows if drawable(r) or r.exchanges], peaks, lo, hi)
@@ -146,7 +142,8 @@ def plot_roofline(
 ): # a plotly `Figure`
     "Draw `rows` under the roof of `peaks`"
     import plotly.graph_objects as go
-    rows, peaks = _on_roof(rows), peaks_of(peaks, main_dtype(rows))
+    peaks = peaks_of(peaks, main_dtype(rows))
+    if kind_of(rows)=='projected': rows = [replace(r, time_s=None) for r in rows]   # times under another roof
     known, total = [r for r in rows if drawable(r) or without_flops(r) or row_seconds(r)], sum(map(row_seconds, rows))
     paper = bool(rows) and all(r.time_s is None for r in rows)
     group, named = colour_groups(known, colour or ('bound' if paper else 'type'))
