@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from .report import OverRanks, rank_lines, Phases, side_by_side, print_summary, result_answer, result_text
 from .report import fact_lines, note_lines, rank_facts
-from .curves import plot_comparison
+from .plot import plot_comparison, plot_result, plot_roofline
 from .tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text, framed
 from .tables import html_text
 from .scope import above, inside, Place, phases
@@ -25,7 +25,6 @@ from .core import resolve_dtype
 from .codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .codec import optional_fields, part, refuse
 from .grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum, all_run
-from .plot import plot_result, plot_roofline
 from .rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling, memory_pct, read_row
 from .rows import row_record
 from .roof import HardwarePeaks, peaks_of

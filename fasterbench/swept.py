@@ -13,7 +13,7 @@ from typing import NamedTuple, Annotated
 from .tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from .operations import any_console, arithmetic_intensity, as_text, is_number, si, value_text
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
-from .curves import plot_sweep
+from .plot import plot_sweep
 from .codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
 
 # %% ../nbs/results/swept.ipynb #48c7a390

@@ -10,14 +10,16 @@ __all__ = ['texts', 'columns', 'shown', 'kinds', 'optional', 'sorts', 'spare', '
            'figure_html', 'figure_page', 'shown_page']
 
 # %% ../nbs/results/tables.ipynb #d9e4226a
-import csv, importlib, io, os, re, shutil, sys
+import csv, io, os, re, shutil, sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace, field
 from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
+from importlib.util import find_spec
 from string import Template
 from .operations import as_text, so_many, write_file, check_count, plain, si
 from .codec import pictures
@@ -249,10 +251,9 @@ def _with_room(rows, shown, spare, width):
 # %% ../nbs/results/tables.ipynb #c4c20aa6
 def terminal_width()->int|None: # characters; `None`: standard output is no terminal, and nobody says what it is
     "How long a line can be: what the variable `COLUMNS` says, or the terminal's width"
-    told = os.environ.get('COLUMNS', '')
-    if told.isdecimal() and int(told): return int(told)
-    if sys.stdout is None or not sys.stdout.isatty(): return None
-    return shutil.get_terminal_size().columns
+    asked = os.environ.get('COLUMNS', '')
+    shown = (asked.isdecimal() and int(asked)) or (sys.stdout is not None and sys.stdout.isatty())
+    return shutil.get_terminal_size().columns if shown else None
 
 # %% ../nbs/results/tables.ipynb #dfe0abf9
 @cache
@@ -394,26 +395,19 @@ def as_csv(self:Table)->str:
     lines.writerows([csv_value(c.value(o)) for c in self.known.values()] for o in self.lines)
     return out.getvalue()
 
-@patch
-def as_frame(self:Table): # a pandas or polars `DataFrame`
-    "Every column of the lines as a data frame, under its key; the lines as they are"
-    data = {k: [c.value(o) for o in self.lines] for k,c in self.known.items()}
-    empty = [k for k,values in data.items() if self.known[k].unit and all(v is None for v in values)]
-    return _frame(data, empty)
-
 # %% ../nbs/results/tables.ipynb #0d153f30
 frames = dict(   # library → what it makes of the columns by name; `empty`: those of numbers in which none is known
     pandas=lambda lib, data, empty: lib.DataFrame(data).astype(dict.fromkeys(empty, float)),
     polars=lambda lib, data, empty: lib.DataFrame(data, schema_overrides=dict.fromkeys(empty, lib.Float64),
         strict=False))   # a column may be whole numbers in some rows only
 
-def _frame(data, empty):
-    "A data frame of the first library that is there"
+@patch
+def as_frame(self:Table): # a pandas or polars `DataFrame`
+    "Every column of the lines as a data frame of the first library that is there, under its key; the lines as they are"
+    data = {k: [c.value(o) for o in self.lines] for k,c in self.known.items()}
+    empty = [k for k,values in data.items() if self.known[k].unit and all(v is None for v in values)]
     for name,make in frames.items():
-        try: lib = importlib.import_module(name)
-        except ModuleNotFoundError as e:
-            if e.name!=name: raise   # it is there, and lacks something
-        else: return make(lib, data, empty)
+        if find_spec(name): return make(import_module(name), data, empty)
     raise RuntimeError(f"a data frame is made by {' or '.join(frames)}, and neither is installed: pip install pandas")
 
 # %% ../nbs/results/tables.ipynb #06733499

@@ -13,7 +13,7 @@ import torch
 from fastcore.script import call_parse, store_true
 from torchvision.models import resnet18
 
-from fasterbench.curves import plot_comparison
+from fasterbench.plot import plot_comparison
 from fasterbench.operations import si
 from fasterbench.tables import figure_page
 from fasterbench.results import Roofline

@@ -18,7 +18,7 @@ def test_private_names_stay_at_home():
 def test_each_public_name_is_defined_once(): assert not defined_twice()
 
 # What shows a result takes it by its fields: it imports none of the modules that make results
-views = 'tables report plot files curves marks layout'.split()
+views = 'tables report plot marks layout'.split()
 makers = 'results roofline profiling compiled_kernels estimates language ncu sweep'.split()
 
 def test_views_need_no_source():
