@@ -23,8 +23,7 @@ from .launch import check_parallel, divided, ending, first_to_say, launched, one
 from .launch import process_group, processes
 from .estimates import MeshRun, run_lines
 from .models import ModelError, check_model, is_language, load_parts, run_model_code
-from .ncu_files import by_kernel, read_ncu
-from .ncu import kernel_rows, kernel_table, ncu_command
+from .ncu import by_kernel, kernel_rows, kernel_table, ncu_command, read_ncu
 from .options import View, announce, check_counts, check_recipe, check_targets, check_threads, check_unused
 from .options import check_view, divided_step, either, floating, forward_text, grouped, input_option
 from .options import link_pairs, mesh_pairs, named_peaks, roofs, with_labels, with_shared
