@@ -28,7 +28,7 @@ from .options import View, announce, check_counts, check_recipe, check_targets, 
 from .options import check_view, divided_step, either, floating, forward_text, grouped, input_option
 from .options import link_pairs, mesh_pairs, named_peaks, roofs, with_labels, with_shared
 from .packages import Package
-from .plans import plan_lines, plan_named
+from .launch import plan_lines, plan_named
 from .roof import peaks_json, peaks_formats
 from .roofline import RooflineAnalyzer
 from .peaks import measure_peaks

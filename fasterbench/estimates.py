@@ -35,7 +35,7 @@ from .profiling import step_memory, kinds_of, step_facts
 from .twin import deep_stack, rebound
 from .costs import Costs, counted_on_paper, weights_in
 from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
-from .plans import plan_lines, plans
+from .launch import plan_lines, plans
 
 # %% ../nbs/analysis/estimates.ipynb #a52c6b64
 def counterpart(
