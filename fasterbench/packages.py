@@ -108,10 +108,7 @@ def _first_size(val):
     known = isinstance(val, torch.Tensor) and val.dim() and isinstance(val.shape[0], torch.SymInt)
     return val.shape[0].node.expr if known else None
 
-def example_inputs(
-    model:Exported, # a program
-    batch:int|None=None, # samples; `None`: as at the export
-)->Call:
+def example_inputs(model:Exported, batch:int|None=None)->Call: # batch: samples; `None`: as at the export
     "A sample for an exported program"
     leaves, nesting = given_inputs(model)
     if batch is not None:

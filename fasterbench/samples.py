@@ -44,10 +44,7 @@ def _said(config, *names, default=None):
     parts = [config, *(getattr(config, k, None) for k in _parts)]
     return next((v for k in names for c in parts if (v := getattr(c, k, None)) is not None), default)
 
-def id_range(
-    model:nn.Module,
-    name:str|None=None, # of the argument
-)->int: # rows
+def id_range(model:nn.Module, name:str|None=None)->int: # name: of an argument; rows
     "What whole numbers in a sample have to stay below"
     words = _said(getattr(model, 'config', None), 'vocab_size') if name and name.endswith('input_ids') else None
     if words: return words
