@@ -30,8 +30,7 @@ import fasterbench
 from fasterbench.core import DeviceError, device_name, model_device, resolve_device, synchronize
 from fasterbench.settings import float32_precision
 from fasterbench.costs import count_costs
-from fasterbench.ncu import kernel_bytes, kernel_flops, ncu_command
-from fasterbench.ncu_files import read_ncu
+from fasterbench.ncu import kernel_bytes, kernel_flops, ncu_command, read_ncu
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks
 from fasterbench.system import device_clock, time_callable
 

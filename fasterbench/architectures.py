@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['experts_over', 'exchanges_of', 'fused_attention', 'attention_noted', 'causal_pairs', 'experts_touched',
            'fused_experts', 'build_on_meta', 'stored_bytes', 'paper_cache', 'Forward', 'forward_exchanges',
-           'rank_config', 'expert_modules', 'share_experts', 'parts_of', 'ends_of', 'Stage', 'stages_of']
+           'rank_config', 'expert_modules', 'Stage', 'stages_of']
 
 # %% ../nbs/analysis/architectures.ipynb #a0d66ecb
 import copy, math, sys, re
@@ -276,17 +276,12 @@ def rank_config(
     return own
 
 # %% ../nbs/analysis/architectures.ipynb #f5084b30
-def expert_modules(
-    model, # of a rank, or whole
-)->list: # of (module, how many experts it holds)
+def expert_modules(model)->list: # of (module, how many experts it holds)
     "The modules of a model that hold experts"
     found = ((m, [p for p in m._parameters.values() if p is not None and p.dim()==3]) for m in model.modules())
     return [(m, ps[0].shape[0]) for m,ps in found if ps]
 
-def share_experts(
-    model, # on the meta device; changed in place
-    ranks:int, # of the expert-parallel group
-):
+def _share_experts(model, ranks):
     "Leave a rank's part of the experts in a model on the meta device"
     found = expert_modules(model)
     if ranks>1 and not found: raise ValueError(f"ep={ranks}: {type(model).__name__} has no experts")
@@ -323,12 +318,8 @@ def _check_blocks(parts, at, layout):
     if whole: raise ValueError(f"tp={layout.tp}: {whole[0]} stays whole on every rank, so a config does not divide it")
 
 # %% ../nbs/analysis/architectures.ipynb #d04a8ba5
-def parts_of(
-    model, # of a rank
-    shapes:dict, # name → shape of each parameter of the whole model
-    layout:Layout, stage:int, # of the mesh; number of the pipeline's stage
-)->dict: # name in the whole model → ranks that share it
-    "By how many ranks each parameter is shared"
+def _parts_of(model, shapes, layout, stage):
+    "By how many ranks each parameter of a rank's model is shared, by its name in the whole one, which has these shapes"
     layers = model.config.get_text_config(decoder=True).num_hidden_layers
     at = _layers_at(model, layers)
     def there(name): return re.sub(rf'^({re.escape(at)}\.)(\d+)', lambda m: f'{m[1]}{int(m[2]) + stage*layers}', name)
@@ -340,11 +331,8 @@ def parts_of(
     return parts
 
 # %% ../nbs/analysis/architectures.ipynb #2e1d198a
-def ends_of(
-    model, # with one list of layers
-    at:str, # its name
-)->tuple: # two lists of names of modules
-    "What of a model comes before its layers, and what behind"
+def _ends_of(model, at):
+    "The names of a model's modules before its list of layers, and of those behind"
     parent = at.rpartition('.')[0]
     beside = [f'{parent}.{k}' if parent else k for k,_ in model.get_submodule(parent).named_children()]
     def weighty(names): return [n for n in names if n!=at and [*model.get_submodule(n).parameters()]]
@@ -366,9 +354,7 @@ class Stage(NamedTuple):
 def owns(self:Stage, name:str)->bool: return not _inside(name, self.left_out) # is a module of this stage?
 
 @patch
-def kept(self:Stage,
-    size:float|None, # bytes of an element of matrices; `None`: as they are
-)->tuple: # bytes of all, of the largest layer
+def kept(self:Stage, size:float|None)->tuple: # size: bytes of an element of matrices; of all, of the largest layer
     "What the weights and buffers of a stage take"
     own = [m for n,m in self.model.named_modules() if self.owns(n)]
     params = [p for m in own for p in m._parameters.values() if p is not None]
@@ -389,9 +375,9 @@ def stages_of(
         key = str([v for v in vars(text).values() if isinstance(v, (list, tuple))])
         if key not in models:
             models[key] = build_on_meta(own, dtype)
-            share_experts(models[key], layout.ep)
-        parts_of(models[key], shapes, layout, k)
+            _share_experts(models[key], layout.ep)
+        _parts_of(models[key], shapes, layout, k)
         at = _layers_at(models[key], text.num_hidden_layers)
-        (before, behind), first, last = ends_of(models[key], at), k==0, k==layout.pp - 1
+        (before, behind), first, last = _ends_of(models[key], at), k==0, k==layout.pp - 1
         found.append(Stage(models[key], at, before*(not first) + behind*(not last), first, last))
     return found

@@ -21,18 +21,16 @@ from .results import formats
 from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
 from .language import unfit_ranks
 from .launch import check_parallel, divided, ending, first_to_say, launched, one_voice, own_device, own_rank
-from .launch import process_group, processes
+from .launch import process_group, processes, plan_lines, plan_named
 from .estimates import MeshRun, run_lines
 from .models import ModelError, check_model, is_language, load_parts, run_model_code, contained
 from .models import model_sources, source_of
-from .ncu_files import by_kernel, read_ncu
-from .ncu import kernel_rows, kernel_table, ncu_command
+from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .options import View, announce, check_counts, check_recipe, check_targets, check_threads, check_unused
 from .options import check_view, divided_step, either, floating, forward_text, grouped, input_option
 from .options import link_pairs, mesh_pairs, named_peaks, roofs, with_labels, with_shared, one_with_several
 from .options import out_option, whole_numbers
 from .packages import Package
-from .plans import plan_lines, plan_named
 from .roof import peaks_json, peaks_formats
 from .roofline import RooflineAnalyzer
 from .peaks import measure_peaks

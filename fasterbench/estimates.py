@@ -32,7 +32,7 @@ from .settings import deep_stack, rebound
 from .profiling import step_memory, kinds_of, step_facts
 from .places import Costs
 from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
-from .plans import plan_lines, plans
+from .launch import plan_lines, plans
 
 # %% ../nbs/analysis/estimates.ipynb #a52c6b64
 def counterpart(

@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['libraries', 'model_sources', 'ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code', 'Library',
            'library_of', 'own_object', 'build_parts', 'parse_shape', 'parse_input', 'parse_inputs', 'load_config',
-           'class_of', 'Source', 'source_of', 'check_model', 'with_size', 'load_parts', 'load_model', 'is_language',
-           'Input', 'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
+           'Source', 'source_of', 'check_model', 'load_parts', 'load_model', 'is_language']
 
 # %% ../nbs/models.ipynb #d41f0a03
 import copy, difflib, importlib.util, inspect, json, sys, sysconfig, traceback, torch
@@ -21,21 +20,15 @@ from torch import nn
 from .operations import as_text, first_line, so_many, check_count
 from .core import held, model_dtype, resolve_dtype, tensors, to_dtype
 from .program import own_error
-from .samples import Input, config_inputs, config_sample, drawn, example_sample, id_range, sample_of
-from .samples import timm_sample, resized, sample_dims
+from .samples import Input, config_sample, example_sample, resized, sample_dims, sample_of, timm_sample
 from .codec import check_kind
 from .packages import known_sample, load_file
-
-# %% ../nbs/models.ipynb #a3998a27
-_all_ = ['Input', 'id_range', 'drawn', 'sample_of', 'example_sample', 'timm_sample', 'config_inputs', 'config_sample']
 
 # %% ../nbs/models.ipynb #c9f31f5d
 class ModelError(ValueError): "A model's own code raised an error, or ended the program: the `__cause__` of this one"
 
 @contextmanager
-def contained(
-    name:str # whose code runs in the block
-):
+def contained(name:str): # name: whose code runs in the block
     "What others' code prints goes to standard error, and where it exits that is an error"
     try:
         with redirect_stdout(sys.stderr): yield
@@ -122,9 +115,7 @@ def _unknown(name, there):
     return '; '.join([f"{name!r} is not a model of {', nor of '.join(said)}", lacks][:1 + bool(lacking)])
 
 # %% ../nbs/models.ipynb #c9d3fc28
-def library_of(
-    name:str # of a model
-)->str: # of `libraries`
+def library_of(name:str)->str: # name: of a model; one of `libraries`
     "The library that a name without one is looked up in"
     there = [k for k in libraries if find_spec(k)]
     found = next((k for k in there if _in(k, name)), None)
@@ -158,9 +149,7 @@ def _module(where):
     return module
 
 # %% ../nbs/models.ipynb #faffe3b8
-def own_object(
-    name:str, # `package.module:name` or `file.py:name`
-):
+def own_object(name:str): # name: `package.module:name` or `file.py:name`
     "What the name of an object of one's own stands for"
     where, _, attribute = name.rpartition(':')
     if not attribute: raise ValueError(f"{name!r} names no function: a model's name is {where}:function")
@@ -211,10 +200,8 @@ def build_parts(
     raise ValueError(f"{name} returned {type(made).__name__}: neither a torch.nn.Module nor `model, sample`")
 
 # %% ../nbs/models.ipynb #3f641dae
-def parse_shape(
-    text:str # `"1,3,224,224"`
-)->tuple[int]:
-    "A shape as it is written on a command line"
+def parse_shape(text:str)->tuple[int]:
+    "A shape as it is written on a command line, such as `1,3,224,224`"
     try: shape = tuple(int(o) for o in text.split(','))
     except ValueError: shape = ()
     if not shape or min(shape)<1: raise ValueError(f"input={text!r} is not a shape such as 1,3,224,224")
@@ -230,9 +217,7 @@ def _input_dtype(text):
     raise ValueError(f"dtype={text!r}: samples are floating point, whole numbers of 8 to 64 bits, or bool")
 
 # %% ../nbs/models.ipynb #e0386293
-def parse_input(
-    text:str # `"1,3,224,224"`, `"1,128:int64"`, `"mask=1,128:bool"`
-)->Input:
+def parse_input(text:str)->Input: # text: `"1,3,224,224"`, `"1,128:int64"`, `"mask=1,128:bool"`
     "A tensor of a sample as it is written on a command line"
     name, _, of = text.rpartition('=')
     shape, colon, dtype = of.partition(':')
@@ -242,9 +227,7 @@ def parse_input(
     except ValueError as e: raise e if shape==text else ValueError(f"input={text!r}: {e}") from e
 
 # %% ../nbs/models.ipynb #5af0d318
-def parse_inputs(
-    texts:list, # of such words
-)->list[Input]:
+def parse_inputs(texts:list)->list[Input]: # texts: as of `parse_input`
     "The tensors of a sample, each name once"
     found = [parse_input(o) for o in texts]
     names = [o.name for o in found if o.name]
@@ -267,9 +250,7 @@ def _values(path):
 # %% ../nbs/models.ipynb #08090ddb
 _not_theirs = 'torch_dtype', 'dtype', 'transformers_version'   # keys of a file that say nothing of the architecture
 
-def load_config(
-    config, # a dict, the path of a JSON file, or a config of transformers
-):
+def load_config(config): # config: a dict, the path of a JSON file, or a config of transformers
     "A config of transformers"
     t = _transformers()
     if isinstance(config, t.PretrainedConfig): return copy.deepcopy(config)   # a live model may look at the caller's
@@ -297,11 +278,8 @@ def _usual_class(config):
     return found
 
 # %% ../nbs/models.ipynb #1f5638dc
-def class_of(
-    config, # of transformers
-    name:str|None=None, # of a class of transformers; `None`: what the config says
-)->type:
-    "The class of the model that a config stands for"
+def _class_of(config, name=None):
+    "The class of the model that a config stands for; `name`: of a class of transformers, `None`: what the config says"
     t = _transformers()
     name = name or next(iter(config.architectures or ()), None) or _usual_class(config)
     found = getattr(t, name, None)
@@ -316,10 +294,10 @@ def _config_path(name):
 
 def _config_model(name, device=None):
     "The model of `config.json` or `config.json:Class`"
-    if not Path(_config_path(name)[0]).is_file(): raise ValueError(f"{_config_path(name)[0]!r}: there is no such file")
     path, cls = _config_path(name)
+    if not Path(path).is_file(): raise ValueError(f"{path!r}: there is no such file")
     config = load_config(path)
-    made = class_of(config, cls or None)
+    made = _class_of(config, cls or None)
     build = made.from_config if hasattr(made, 'from_config') else made
     with torch.device(device) if device else nullcontext(): return run_model_code(f'building {name}', build, config)
 
@@ -358,9 +336,7 @@ model_sources = dict(
     config=Source(_from_config, ('batch', 'size', 'tokens')), pt2=Source(_from_file, ('batch',), ('size', 'tokens')),
     code=Source(_from_code, (), ('batch', 'size', 'tokens')))
 
-def source_of(
-    name:str # as in the table above
-)->tuple[str, str]: # of `model_sources`; the name there
+def source_of(name:str)->tuple[str, str]: # name: as in the table above; one of `model_sources`, and the name there
     "Where a model comes from"
     first, colon, rest = name.partition(':')
     if name.endswith('.json') or '.json:' in name: return 'config', name
@@ -369,9 +345,7 @@ def source_of(
     return (first, rest) if first in libraries else ('code', name)
 
 # %% ../nbs/models.ipynb #aa5e5e03
-def check_model(
-    name:str # as in the table above
-):
+def check_model(name:str): # name: as in the table above
     "Refuse a file that a command wrote, where a model is asked for"
     source, short = source_of(name)
     if source=='config': check_kind(_config_path(short)[0], 'the config of a model')
@@ -402,13 +376,8 @@ def _cast(model, dtype, name):
     return model.to(dtype)
 
 # %% ../nbs/models.ipynb #ebe989bd
-def with_size(
-    sample, # of a call
-    option:str, # of `sample_dims`
-    value:int, # elements
-    name:str, # of the model, for errors
-): # a sample of the same kind
-    "A sample in which the dimensions of an option have another size"
+def _with_size(sample, option, value, name):
+    "A sample of the model `name` in which the dimensions of an option have another size"
     (dims, least), shapes = sample_dims[option], [[*t.shape] for t in tensors(sample)]
     if any(len(o)>=least for o in shapes): return resized(sample, dict.fromkeys(dims, value))
     raise ValueError(f"{option}={value}: the sample of {name} has no tensor with {so_many(least, 'dimension')}; "
@@ -421,7 +390,7 @@ def _known_sample(name, sample, dtype, options):
     if sample is None: raise ValueError(f"{name!r}: its input is not known; give its shape, as in --input 1,3,224,224, "
         "or name a function that returns a model and a sample")
     if inspect.isfunction(sample): sample = sample(**{k: given[k] for k in of.options if k in given})
-    for k in of.resizes: sample = with_size(sample, k, given[k], name) if k in given else sample
+    for k in of.resizes: sample = _with_size(sample, k, given[k], name) if k in given else sample
     return sample if dtype is None else to_dtype(sample, dtype)
 
 # %% ../nbs/models.ipynb #7517397c
@@ -461,9 +430,7 @@ def load_model(
     return load_parts(name, inputs, **options)[:2]
 
 # %% ../nbs/models.ipynb #30c33647
-def is_language(
-    name:str # as for `load_model`
-)->bool:
+def is_language(name:str)->bool: # name: as for `load_model`
     "Is `name` the config of a language model that writes one token after the other?"
     if source_of(name)[0]!='config': return False
     path, cls = _config_path(name)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['archive_names', 'packaged', 'torch_version_of', 'load_program', 'given_inputs', 'example_inputs', 'package_constants',
-           'as_operation', 'Package', 'load_package', 'load_file', 'as_model', 'known_sample']
+           'Package', 'load_file', 'as_model', 'known_sample']
 
 # %% ../nbs/analysis/packages.ipynb #6c5f72f1
 import copy, itertools, json, re, zipfile
@@ -24,9 +24,7 @@ from .settings import twin
 _compiled = re.compile(r'(?:^|/)data/aotinductor/([^/]+)/')
 _graphs = re.compile(r'(?:^|/)(models/[^/]+|serialized_exported_program)\.json$')
 
-def archive_names(
-    path:str # of a `.pt2` file
-)->list[str]:
+def archive_names(path:str)->list[str]:
     "The names of the files in an archive"
     if not Path(path).is_file(): raise ValueError(f"{path!r}: there is no such file")
     try:
@@ -35,10 +33,8 @@ def archive_names(
         raise ValueError(f"{path!r} is no archive, so neither an exported program nor an AOTInductor package") from None
 
 # %% ../nbs/analysis/packages.ipynb #2a15a3ee
-def packaged(
-    path:str # of a `.pt2` file
-)->str|None: # the name of the model in an AOTInductor package; `None`: it is an exported program
-    "The kind of a `.pt2` file: a package or an exported program"
+def packaged(path:str)->str|None: # the name of the model in an AOTInductor package; `None`: it is an exported program
+    "The kind of a `.pt2` file"
     names = archive_names(path)
     models = {m[1] for m in map(_compiled.search, names) if m}
     if len(models)>1: raise ValueError(f"{path!r} is a package of several models: {', '.join(sorted(models))}")
@@ -48,10 +44,8 @@ def packaged(
         f"it holds {', '.join(names[:3])}")
 
 # %% ../nbs/analysis/packages.ipynb #54c86368
-def torch_version_of(
-    path:str # of a `.pt2` file
-)->str|None: # version of torch; `None`: not in the file
-    "The version of torch that wrote an exported program"
+def torch_version_of(path:str)->str|None: # `None`: not in the file
+    "The version of torch that wrote an exported program, a `.pt2` file"
     with zipfile.ZipFile(path) as z:
         name = next((n for n in z.namelist() if _graphs.search(n)), None)
         try: return json.loads(z.read(name)).get('torch_version') if name else None
@@ -68,9 +62,7 @@ def _loaded(path, load, *args):
         raise ValueError(f"{path!r}{by} can't be loaded by torch {torch.__version__}: {what}") from e
 
 # %% ../nbs/analysis/packages.ipynb #0521fe7e
-def load_program(
-    path:str # of a file that `torch.export.save` wrote
-)->Exported:
+def load_program(path:str)->Exported: # path: of a file that `torch.export.save` wrote
     "An exported program as a module"
     if packaged(path) is not None: raise ValueError(f"{path!r} is an AOTInductor package, and no exported program")
     return exported(_loaded(path, torch.export.load))
@@ -90,9 +82,7 @@ def _random(val, model):
     return drawn(Input(None, tuple(map(_extent, val.shape)), val.dtype), model, torch.float32).to(val.device)
 
 # %% ../nbs/analysis/packages.ipynb #0318c5e1
-def given_inputs(
-    model:Exported # a program
-)->tuple[list, object]: # leaves; the tree spec
+def given_inputs(model:Exported)->tuple[list, object]: # leaves; the tree spec
     "The inputs that a program was exported with, or random ones of these shapes"
     ep = model._program
     if ep.example_inputs is not None: return tree_flatten(ep.example_inputs)
@@ -118,10 +108,7 @@ def _first_size(val):
     known = isinstance(val, torch.Tensor) and val.dim() and isinstance(val.shape[0], torch.SymInt)
     return val.shape[0].node.expr if known else None
 
-def example_inputs(
-    model:Exported, # a program
-    batch:int|None=None, # samples; `None`: as at the export
-)->Call:
+def example_inputs(model:Exported, batch:int|None=None)->Call: # batch: samples; `None`: as at the export
     "A sample for an exported program"
     leaves, nesting = given_inputs(model)
     if batch is not None:
@@ -146,9 +133,7 @@ def _constant_like(said):
     return torch.empty([int(o) for o in re.findall(r'\d+', said['shape'])], dtype=getattr(torch, dtype), device='meta')
 
 # %% ../nbs/analysis/packages.ipynb #3d6f2dba
-def package_constants(
-    path:str # of a package
-)->list|None: # meta tensors; `None`: the package has no such source
+def package_constants(path:str)->list|None: # meta tensors; `None`: the package has no such source
     "The constants of a package, without their data"
     with zipfile.ZipFile(path) as z:
         texts = [z.read(n).decode(errors='replace') for n in z.namelist() if n.endswith('.cpp')]
@@ -166,11 +151,8 @@ def _package_run(inputs, constants, number): return _waiting[number]()
 _package_run.register_fake(lambda inputs, constants, number: _waiting[number]());
 
 # %% ../nbs/analysis/packages.ipynb #e673f173
-def as_operation(
-    call, # function without arguments; returns tensors, in containers or not
-    inputs:list, constants:list, # tensors that it reads
-):
-    "Run `call` as one operation for the dispatcher, and return its result"
+def _as_operation(call, inputs, constants):
+    "What `call()` returns, run as one operation for the dispatcher, which reads these tensors"
     result, number = [], next(_numbers)
     def run():
         result[:] = tree_flatten(call())
@@ -230,32 +212,25 @@ def _in_sight(self:Package, given, args, kwargs):
     if any(t.is_meta or isinstance(t, FakeTensor) for t in given):
         raise NotWithoutData("an AOTInductor package holds no operations that can be counted; "
             "the exported program that it was made from does: --counts program.pt2, or Package(…, counts=program)")
-    return as_operation(lambda: self._loaded(*args, **kwargs), given, self._constants or [])
+    return _as_operation(lambda: self._loaded(*args, **kwargs), given, self._constants or [])
 
 # %% ../nbs/analysis/packages.ipynb #6169248a
 def _load_package(path, name):
     from torch._inductor.package import load_package
     return load_package(path, name)
 
-def load_package(
-    path:str, # of a file that `torch._inductor.aoti_compile_and_package` wrote
-    counts:str|ExportedProgram|None=None, # the program that it was made from, or its file; `None`: FLOPs are unknown
-)->Package:
-    "An AOTInductor package as a module"
-    name = packaged(path)
-    if name is None: raise ValueError(f"{path!r} is an exported program, and no AOTInductor package")
-    counts = load_program(counts) if isinstance(counts, str) else counts
-    return Package(_loaded(path, _load_package, name), counts, package_constants(path))
-
 # %% ../nbs/analysis/packages.ipynb #e93e45ab
 def load_file(
     path:str, # of a `.pt2` file
-    counts:str|None=None, # file of the program that a package was made from
+    counts:str|None=None, # file of the program that a package was made from; `None`: its FLOPs are unknown
 )->Exported|Package:
     "The program or the package in a file, as a module"
-    if packaged(path) is not None: return load_package(path, counts)
-    if counts is None: return load_program(path)
-    raise ValueError(f"counts={counts!r} does not apply to {path!r}: an exported program is counted itself")
+    name = packaged(path)
+    if name is None and counts is None: return load_program(path)
+    if name is None:
+        raise ValueError(f"counts={counts!r} does not apply to {path!r}: an exported program is counted itself")
+    program = None if counts is None else load_program(counts)
+    return Package(_loaded(path, _load_package, name), program, package_constants(path))
 
 # %% ../nbs/analysis/packages.ipynb #cf241482
 def as_model(

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['config_inputs', 'sample_dims', 'Input', 'table_rows', 'id_range', 'drawn', 'sample_of', 'example_sample',
-           'timm_sample', 'config_sample', 'ExportedModule', 'Exported', 'class_name', 'list_sizes', 'plain_path',
-           'CallFinder', 'Stretch', 'stretch', 'function_of', 'Writer', 'Where', 'input_check', 'Tree', 'exported',
-           'sized', 'resized']
+           'timm_sample', 'config_sample', 'ExportedModule', 'Exported', 'CallFinder', 'Stretch', 'Writer', 'Where',
+           'Tree', 'exported', 'sized', 'resized']
 
 # %% ../nbs/samples.ipynb #1fcad11b
 import ast, inspect, operator, re, torch
@@ -45,10 +44,7 @@ def _said(config, *names, default=None):
     parts = [config, *(getattr(config, k, None) for k in _parts)]
     return next((v for k in names for c in parts if (v := getattr(c, k, None)) is not None), default)
 
-def id_range(
-    model:nn.Module,
-    name:str|None=None, # of the argument
-)->int: # rows
+def id_range(model:nn.Module, name:str|None=None)->int: # name: of an argument; rows
     "What whole numbers in a sample have to stay below"
     words = _said(getattr(model, 'config', None), 'vocab_size') if name and name.endswith('input_ids') else None
     if words: return words
@@ -179,16 +175,10 @@ class Exported(ExportedModule):
 def _(m): return m._tables
 
 # %% ../nbs/samples.ipynb #d77cd92d
-def class_name(
-    kind:str|type # as in an `nn_module_stack`
-)->str: # without its module
-    "What a class is called"
-    return kind.__name__ if isinstance(kind, type) else kind.rpartition('.')[-1]
+def _class_name(kind): return kind.__name__ if isinstance(kind, type) else kind.rpartition('.')[-1] # or a text
 
-def list_sizes(
-    names # of tensors, qualified
-)->Counter: # path of a list of modules → length, up to its last module with tensors
-    "The lengths of lists of modules, from the names of tensors"
+def _list_sizes(names):
+    "Path of a list of modules → length, up to its last module with a tensor, from the qualified names of tensors"
     sizes = Counter()
     for parts in (name.split('.') for name in names):
         for i,o in enumerate(parts):
@@ -199,11 +189,8 @@ def list_sizes(
 # %% ../nbs/samples.ipynb #2a94b155
 _slice = re.compile(r'slice\((.*)\)')
 
-def plain_path(
-    path:str, # as in an `nn_module_stack`
-    sizes:dict, # of `list_sizes`
-)->str: # of a module; a path that ends in a slice is that of the list
-    "A path without slices"
+def _plain_path(path, sizes):
+    "A path of a `nn_module_stack` without slices, by the lengths of lists; one that ends in a slice is the list's"
     done, which = [], None   # `which`: the indices of a list that slices select
     for o in path.split('.'):
         cut = _slice.fullmatch(o)
@@ -220,9 +207,9 @@ class CallFinder:
     "Finds the calls of modules in which a node was made"
     def __init__(self, nodes):
         self.names, self.kinds, self.root = {}, {}, 'Module'   # module's key → path; path → class; class of the model
-        self.sizes = list_sizes(n.target for n in nodes if n.op=='get_attr')
+        self.sizes = _list_sizes(n.target for n in nodes if n.op=='get_attr')
         for n in nodes:
-            for call,(path,kind) in self._stack(n): self._note(call, plain_path(path, self.sizes), class_name(kind))
+            for call,(path,kind) in self._stack(n): self._note(call, _plain_path(path, self.sizes), _class_name(kind))
     def _stack(self, n): return (n.meta.get('nn_module_stack') or {}).items() if n.op=='call_function' else ()
     def _note(self, call, path, kind):
         if not path: self.root = kind
@@ -245,28 +232,12 @@ class Stretch(NamedTuple):
         return sum(inner, Counter([self.path]))
 
 # %% ../nbs/samples.ipynb #7d818519
-def stretch(
-    nodes:list, # of a graph, in order
-    around, # function like `Turns.around`
-    path:str='', depth:int=0, # of the module around all of them; number of modules around it
-)->Stretch:
-    "Divide nodes by the calls in which they were made"
+def _stretch(nodes, around, path='', depth=0):
+    "Divide the nodes of a graph, in order, by the calls in which they were made, inside of a module at `path`"
     items = []
     for key,some in groupby(nodes, key=lambda n: around(n)[depth:depth+1]):
-        items += [stretch([*some], around, key[0][-1], depth + 1)] if key else some
+        items += [_stretch([*some], around, key[0][-1], depth + 1)] if key else some
     return Stretch(path, items)
-
-# %% ../nbs/samples.ipynb #9c13ded1
-def function_of(
-    graph:fx.Graph,
-    where:str, # for tracebacks
-    more:str='', # code to append
-)->dict: # globals of the code by name; `forward` is the function
-    "Compile a graph to a Python function"
-    code = graph.python_code('self')
-    names = dict(code.globals)
-    exec(compile(code.src + more, f'exported:{where}', 'exec'), names)
-    return names
 
 # %% ../nbs/samples.ipynb #c88d9e15
 class Writer:
@@ -275,7 +246,10 @@ class Writer:
         self.calls, self.codes, self.callees = calls, defaultdict(list), defaultdict(dict)
         self.named = []   # the globals of each function
     def function(self, graph, where, more=''):
-        self.named.append(function_of(graph, where, more))
+        "Compile a graph, with code to append, named by `where`: the names of the code, with `forward`"
+        code = graph.python_code('self')
+        self.named.append(dict(code.globals))
+        exec(compile(code.src + more, f'exported:{where}', 'exec'), self.named[-1])
         return self.named[-1]
 
 def _own(n, path):
@@ -330,8 +304,6 @@ class Where:
         device = torch.device(*args, **kwargs)
         return self.now if device==self.home else device
 
-def _first_tensor(model): return next(iter(held(model)), None)
-
 # %% ../nbs/samples.ipynb #48b356f7
 _checked = '''
 def checked(self, *args, **kwargs):
@@ -339,11 +311,8 @@ def checked(self, *args, **kwargs):
     return forward(self, *args, **kwargs)
 '''
 
-def input_check(
-    program, # of `ExportedProgram.module`
-    where:Where,
-): # function of the model, `args` and `kwargs`
-    "The checks of the input before a program runs"
+def _input_check(program, where):
+    "The checks of the input before a program runs, of `ExportedProgram.module`: a function of model, args and kwargs"
     hooks = [h for i,h in program._forward_pre_hooks.items() if i in program._forward_pre_hooks_with_kwargs]
     first = None if where.home is None else next(n for n,_ in [*program.named_parameters(), *program.named_buffers()])
     fetch = first and operator.attrgetter(first)
@@ -415,31 +384,29 @@ def _lookups(ep):
 
 def _order(ep, turns):
     "The paths of called modules, in the order of the model"
-    paths = (plain_path(o.fqn.partition('@')[0], turns.sizes) for o in ep.module_call_graph)
+    paths = (_plain_path(o.fqn.partition('@')[0], turns.sizes) for o in ep.module_call_graph)
     return [o for o in dict.fromkeys(paths) if o in turns.kinds]
 
 def _located(w, tree):
     "Replace `torch.device` in the functions"
-    t = _first_tensor(tree[''])
+    t = next(iter(held(tree[''])), None)
     where = Where(None if t is None else t.device)
     for o in w.named:
         if 'device' in o: o['device'] = where
     return where
 
 # %% ../nbs/samples.ipynb #e1592a34
-def exported(
-    ep:ExportedProgram # the module shares its tensors
-)->Exported:
+def exported(ep:ExportedProgram)->Exported: # ep: the module shares its tensors
     "An exported program as a module, with the submodules of the original model"
     program = ep.module()
     turns = CallFinder(program.graph.nodes)
-    whole, tree = stretch(_steps(program), turns.around), Tree(turns)
+    whole, tree = _stretch(_steps(program), turns.around), Tree(turns)
     w = Writer(whole.calls)
     names = w.function(_whole_graph(program, whole, w), turns.root, _checked)
     for path in _order(ep, turns): tree[path]
     _fill(tree, program)
     _join(tree, w)
-    names['check'], kind = input_check(program, _located(w, tree)), type(tree[''])
+    names['check'], kind = _input_check(program, _located(w, tree)), type(tree[''])
     kind.forward, kind._program, kind._tables = names['checked'], ep, _lookups(ep)
     return tree['']
 
