@@ -44,7 +44,7 @@ def victim(): return attack_cases.victim(bool(plain))
 
 # --- where: lines and calls in files whose code starts, ends and measures ---
 own = Path(fasterbench.__file__).parent
-own_files = frozenset(str(f) for f in own.glob('*.py'))
+own_files = frozenset(str(f) for f in own.rglob('*.py'))
 _torch = Path(torch.__file__).parent
 settings_files = frozenset({contextlib.__file__, *(str(_torch/f) for f in ('utils/_contextlib.py',
     'autograd/grad_mode.py', 'random.py',

@@ -1,42 +1,116 @@
-"""Is the peak bandwidth the peak? `measure_peaks` beside STREAM in C, in turns within one run.
+"""Is the peak bandwidth the peak, and why does it vary? `measure_peaks` and its kernels beside STREAM in C, in turns.
 
 STREAM's four kernels and a copy with non-temporal stores (benchmarks/stream.c) are built with
 `gcc -O3 -march=native -fopenmp` and run with the same threads over the same working set as the kernels here.
 
+With `--causes` fresh processes go through rounds; in each round every kernel, with other buffers, pages and working sets,
+runs once, in random order, within about a second, and the kernels in C run for as long. What varies from round to round
+while the ratios within a round stay is the machine's doing; a variant whose ratio to the others varies, or is low, is the
+probe's. The tables go to benchmarks/results/peaks_vs_stream_<core>.txt and bandwidth_causes_<core>.txt.
+
     python benchmarks/peaks_vs_stream.py [--rounds 5]
+    python benchmarks/peaks_vs_stream.py --causes [--processes 8] [--rounds 6]
 """
-import os, statistics, subprocess, tempfile
+import json, os, random, subprocess, sys, tempfile
+from contextlib import contextmanager
+from statistics import median
 
 import torch
-from fastcore.script import call_parse
+from fastcore.script import call_parse, store_true
 from tabulate import tabulate
 
 from fasterbench.operations import si
+from fasterbench.bandwidth import Memory, probe_rates, probes
 from fasterbench.peaks import measure_peaks
 from report import here, on_core, write_result
 
-def stream(program, nbytes, threads):
-    "Byte/s of each kernel in C over `nbytes` bytes in three arrays"
-    run = subprocess.run([program, str(nbytes//24), '10'], env=dict(os.environ, OMP_NUM_THREADS=str(threads)), check=True, capture_output=True, text=True)
-    return {k: float(v) for k,v in (l.split(',') for l in run.stdout.split('\n') if l)}
-
-@call_parse
-def main(
-    rounds:int=5, # of both, in turns
-):
-    "Hold the measured bandwidth against STREAM's"
-    threads, ours, theirs = torch.get_num_threads(), [], []
+@contextmanager
+def built():
+    "The path of the program in C"
     with tempfile.TemporaryDirectory() as d:
         program = f'{d}/stream'
         subprocess.run(['gcc', '-O3', '-march=native', '-fopenmp', str(here/'stream.c'), '-o', program, '-lm'], check=True)
+        yield program
+
+def stream(program, nbytes, times):
+    "Byte/s of each kernel in C over `nbytes` bytes in three arrays"
+    env = dict(os.environ, OMP_NUM_THREADS=str(torch.get_num_threads()))
+    run = subprocess.run([program, str(nbytes//24), str(times)], env=env, check=True, capture_output=True, text=True)
+    return {k: float(v) for k,v in (l.split(',') for l in run.stdout.splitlines() if l)}
+
+# is it the peak?
+
+def compare(rounds):
+    ours, theirs = [], []
+    with built() as program:
         for _ in range(rounds):
             ours.append(measure_peaks('cpu', matmul_size=64, cache=False))
-            theirs.append(stream(program, ours[-1].working_set, threads))
+            theirs.append(stream(program, ours[-1].working_set, 10))
     gcc = subprocess.run(['gcc', '-dumpfullversion'], check=True, capture_output=True, text=True).stdout.strip()
     rows = [(f'fasterbench {k}', *(si(p.bandwidths[k], 'B/s') for p in ours)) for k in ours[0].bandwidths]
     rows += [(f'C {k}', *(si(t[k], 'B/s') for t in theirs)) for k in theirs[0]]
     ratios = [p.peak_bandwidth/max(t.values()) for p,t in zip(ours, theirs)]
     rows += [('working set', *(si(p.working_set, 'B') for p in ours)), ("peak / C's best kernel", *(f'{r:.2f}' for r in ratios))]
-    what = f"gcc {gcc}; peak_bandwidth is {statistics.median(ratios):.2f} times the best kernel in C (median; least {min(ratios):.2f})"
+    what = f"gcc {gcc}; peak_bandwidth is {median(ratios):.2f} times the best kernel in C (median; least {min(ratios):.2f})"
     table = tabulate(rows, headers=['', *(f'round {i+1}' for i in range(rounds))], colalign=['left', *['right']*rounds])
     write_result(on_core('peaks_vs_stream'), what, table)
+
+# why does it vary?
+
+size, unit = 2**29, 2**25   # bytes of the working set, and of one of its buffers
+ref = f'update, {size//unit} buffers in huge pages'
+
+class UsualPages(Memory):
+    "The same in pages of 4 KiB, as torch gets them"
+    def _buffer(self): return self.fill(torch.empty(self.unit//4))
+
+def variants():
+    "name → the kernel and the buffers that it goes through"
+    cpu = torch.device('cpu')
+    many, one, usual = Memory(cpu, unit).grow(size), Memory(cpu, size).grow(size), UsualPages(cpu, unit).grow(size)
+    res = {f'{k}, {len(many.bufs)} buffers in huge pages': (k, many.bufs) for k in probes}
+    res |= {'update, 1 buffer': ('update', one.bufs), 'update, usual pages': ('update', usual.bufs)}
+    return res | {'update, half of it': ('update', many.bufs[:len(many.bufs)//2]), 'update, a quarter of it': ('update', many.bufs[:len(many.bufs)//4])}
+
+def one_process(program, rounds):
+    "One line of JSON for each round: name → byte/s"
+    todo = variants()
+    for _ in range(rounds):
+        order = random.sample([*todo], len(todo))
+        got = {n: max(probe_rates(probes[todo[n][0]], todo[n][1], seconds=0.04, least=2)) for n in order}
+        in_c = {f'C: {k}': v for k,v in stream(program, size, 5).items()}
+        print(json.dumps({n: got[n] for n in todo} | in_c), flush=True)
+
+def causes_table(rounds):
+    "A row for each variant: its rate, and its ratio to the first kind of update in the same round"
+    def row(n):
+        rates, ratios = sorted(r[n]/1e9 for r in rounds), sorted(r[n]/r[ref] for r in rounds)
+        return (n, *(f'{v:.1f}' for v in (median(rates), rates[0], rates[-1])), *(f'{v:.2f}' for v in (median(ratios), ratios[len(ratios)//10], ratios[-1-len(ratios)//10])))
+    return tabulate([row(n) for n in rounds[0]], headers=['', 'GB/s', 'lowest', 'highest', 'of update', '10 %', '90 %'], disable_numparse=True, colalign=['left', *['right']*6])
+
+def said(rounds):
+    "What varies, in a sentence"
+    spread = lambda values: max(values)/min(values)
+    best_c = [max(v for k,v in r.items() if k.startswith('C: ')) for r in rounds]
+    ratios = sorted(c/r[ref] for c,r in zip(best_c, rounds))
+    ratios = ratios[len(ratios)//10:len(ratios)-len(ratios)//10]
+    return (f"over {len(rounds)} rounds the update's rate varies by a factor of {spread([r[ref] for r in rounds]):.2f}, that of C's best kernel by {spread(best_c):.2f}; "
+            f"the middle 80 % of their ratios lie within a factor of {spread(ratios):.2f}")
+
+def find_causes(processes, rounds):
+    with built() as program:
+        call, got = [sys.executable, __file__, '--rounds', str(rounds), '--worker', program], []
+        for _ in range(processes): got += [json.loads(l) for l in subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()]
+    write_result(on_core('bandwidth_causes'), f'{processes} fresh processes, {rounds} rounds each; {said(got)}', causes_table(got))
+
+@call_parse
+def main(
+    rounds:int=0, # of both, in turns (default: 5), or in each process (default: 6)
+    causes:store_true=False, # find out what the bandwidth depends on
+    processes:int=8, # with --causes, one after the other
+    worker:str='', # internal: be one of these processes, with this program in C
+):
+    "Hold the measured bandwidth against STREAM's"
+    if worker: one_process(worker, rounds)
+    elif causes: find_causes(processes, rounds or 6)
+    else: compare(rounds or 5)

@@ -1,46 +1,145 @@
-"""Do the rows add up to the forward, does watching slow it down, and how long does a profile take?
+"""Do the rows add up to a forward or a training step, also beside other programs, and how much does watching slow it down?
 
-`profile` itself makes plain forwards between those with marks. Prints a table and writes it, with the device and the
-versions, to benchmarks/results/rows_add_up.txt.
+- Forwards: `profile` itself makes plain ones between those with marks. Table: benchmarks/results/rows_add_up.txt.
+- `--train`: training steps with marks and without alternate. What a pair says is the ratio of the step with marks, without
+  the time in which hooks are set, to the plain one. Table: benchmarks/results/training_steps.txt.
+- `--beside 2`: ResNet-50 is profiled again and again while so many loops keep the processors busy: the rows' means over the
+  middle half of the forwards are held against that half's mean, and the sum of the rows' medians against the median forward.
+  Table: benchmarks/results/disturbed.txt.
 
-    python benchmarks/rows_add_up.py [--rounds 5] [--models resnet18,resnet50]
+`largest gap` and `off by` are the greatest relative difference of rows and the time outside of them to any one forward or
+step: it is rounding. Prints the table and writes it, with the device and the versions.
+
+    python benchmarks/rows_add_up.py [--train | --beside 2] [--rounds 5] [--models resnet18,resnet50]
 """
-import time
+import os, subprocess, sys, time
 from statistics import median
 
 import torch, torchvision
-from fastcore.script import call_parse
+from fastcore.script import call_parse, store_true
 from tabulate import tabulate
+from torch.nn import functional as F
 
+from fasterbench.observe import Observer
 from fasterbench.peaks import HardwarePeaks
+from fasterbench.program import training
 from fasterbench.roofline import RooflineAnalyzer
+from fasterbench.system import median_interval
 from report import write_result
 
+peaks = HardwarePeaks(1e12, 1e11)
+
+def gap(rows):
+    "How far rows and the time outside of them are at most from a forward or a step, as a part of it"
+    t = rows.totals
+    return max(abs(sum(r.samples[i] for r in rows) + t.outside.samples[i] - s)/s for i,s in enumerate(t.forward.samples))
+
+def write(name, what, lines, headers, after='', *packages):
+    table = tabulate(lines, headers=headers, disable_numparse=True, stralign='right')
+    write_result(name, what, table + after, 'torchvision', *packages)
+
+# forwards
+
 def profiled(name, rounds):
-    "Analyzers after `rounds` profiles of their own, and how many plain forwards each profile took as long as"
+    "Profiles, and how many plain forwards each took as long as"
     model, sample = torchvision.models.get_model(name, weights=None), torch.randn(1, 3, 224, 224)
     for _ in range(rounds):
-        a = RooflineAnalyzer(model, sample, HardwarePeaks(1e12, 1e11))
         start = time.perf_counter()
-        a.profile(warmup=5, steps=20)
-        yield a, (time.perf_counter()-start)/a.totals.plain.median
+        r = RooflineAnalyzer(model, sample, peaks).profile(warmup=5, steps=20)
+        yield r, (time.perf_counter()-start)/r.totals.plain.median
 
-def line(name, rounds):
+def forward_line(name, rounds):
     got = [*profiled(name, rounds)]
-    t = [a.totals for a,_ in got]
-    exact = max(abs(sum(r.samples[i] for r in a.results) + a.totals.outside.samples[i] - f)/f for a,_ in got for i,f in enumerate(a.totals.forward.samples))
+    t = [r.totals for r,_ in got]
     ms, pct = lambda f: f'{1e3*median(map(f, t)):.2f}', lambda f: f'{100*median(map(f, t)):.2f}'
-    return [name, len(got[0][0].results), t[0].module_calls, ms(lambda o: o.plain.median), ms(lambda o: o.forward.median), f'{median(o.overhead_pct for o in t):.1f}',
-            f'{median(n for _,n in got):.1f}', pct(lambda o: (o.rows_s + o.remainder_s)/o.mean_s), f'{exact:.0e}']
+    return [name, len(got[0][0]), t[0].module_calls, ms(lambda o: o.plain.median), ms(lambda o: o.forward.median), f'{median(o.overhead_pct for o in t):.1f}',
+            f'{median(n for _,n in got):.1f}', pct(lambda o: (o.rows_s + o.remainder_s)/o.mean_s), f'{max(gap(r) for r,_ in got):.0e}']
 
-headers = ['model', 'rows', 'module\ncalls', 'plain\nms', 'with\nmarks ms', 'overhead\n%', 'profile, in\nplain forwards', 'rows +\nremainder %', 'largest gap in\nany one forward']
+def forwards(rounds, models):
+    headers = ['model', 'rows', 'module\ncalls', 'plain\nms', 'with\nmarks ms', 'overhead\n%', 'profile, in\nplain forwards', 'rows +\nremainder %', 'largest gap in\nany one forward']
+    what = f'batch 1, 224 pixels, eval and inference mode; medians of {rounds} profiles, each of 5 forwards to warm up, 20 with marks and 5 plain ones in between'
+    write('rows_add_up', what, [forward_line(m, rounds) for m in models], headers)
+
+# training steps
+
+def image(name, batch=8):
+    y = torch.randint(1000, (batch,))
+    return torchvision.models.get_model(name), torch.randn(batch, 3, 128, 128), lambda out: F.cross_entropy(out, y)
+
+def text(cls, config, batch=2, **kw):
+    import transformers
+    model = getattr(transformers, cls)(getattr(transformers, config)(vocab_size=8000, **kw))
+    ids = torch.randint(model.config.vocab_size, (batch, 128))
+    return model, dict(input_ids=ids, labels=ids), None
+
+trained = dict(
+    resnet18=lambda: image('resnet18'), mobilenet_v3_small=lambda: image('mobilenet_v3_small'),
+    gpt2_4_layers=lambda: text('GPT2LMHeadModel', 'GPT2Config', n_layer=4, n_embd=256, n_head=8),
+    bert_4_layers=lambda: text('BertForMaskedLM', 'BertConfig', num_hidden_layers=4, hidden_size=256, num_attention_heads=8, intermediate_size=1024))
+
+def alternating(model, sample, loss, optimizer, n):
+    "Seconds of `n` steps with marks, each beside one without"
+    with training(model, sample, loss, optimizer) as step:
+        o = Observer(step.model, step, torch.device('cpu'))
+        for _ in range(3): o.forward()
+        pairs = []
+        for i in range(n):
+            first = i%2   # which of the two comes first alternates
+            if first: plain = o.forward()
+            with o.marks, o.backward(): marked = o.forward() - o.aside()
+            pairs.append((marked, plain if first else o.forward()))
+    return pairs
+
+def step_line(name, n):
+    model, sample, loss = trained[name]()
+    optimizer = torch.optim.AdamW(model.train().parameters())
+    pairs = alternating(model, sample, loss, optimizer, n)
+    ratios = [a/b for a,b in pairs]
+    low, high = median_interval(ratios)
+    r = RooflineAnalyzer(model, sample, peaks).profile_step(loss, optimizer, warmup=2, steps=8)
+    t = r.totals
+    shares = {g.name: f'{100*g.time_s/t.mean_s:.0f}' for g in r.by('phase')}
+    plain = median(b for _,b in pairs)
+    return [name, len(r), t.module_calls, f'{1e3*plain:.1f}', f'{100*(median(ratios)-1):.1f}', f'{100*(low-1):.1f} … {100*(high-1):.1f}',
+            ' / '.join(shares.get(k, '0') for k in ('forward', 'backward', 'optimizer')), f'{100*t.remainder_s/t.mean_s:.1f}', f'{gap(r):.0e}']
+
+def training_steps(rounds, models):
+    load = os.getloadavg()[0]
+    headers = ['model', 'rows', 'calls', 'plain step,\nms', 'marks add,\n%', '95 %\ninterval', 'forward / backward /\noptimizer, %', 'outside,\n%', 'rows + outside\nsay, off by']
+    lines = [step_line(m, rounds) for m in models]
+    what = f'AdamW; {rounds} pairs of a step with marks and one without; load average before and after: {load:.1f}, {os.getloadavg()[0]:.1f}'
+    write('training_steps', what, lines, headers, '', 'transformers')
+
+# beside other programs
+
+def parts(analyzer, steps):
+    "Of one profile: the mean forward, rows and remainder of it, and what medians would give"
+    rows = analyzer.profile(warmup=1, steps=steps)
+    t = rows.totals
+    medians = sum(r.timing.median for r in rows)
+    return t.mean_s, (t.rows_s + t.remainder_s)/t.mean_s, t.rows_s/t.mean_s, t.forward.median, medians/t.forward.median
+
+def disturbed(loops, rounds, steps=12):
+    torch.manual_seed(0)
+    analyzer = RooflineAnalyzer(torchvision.models.resnet50(weights=None), torch.randn(1, 3, 224, 224), peaks)
+    busy = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(loops)]
+    try: got = [parts(analyzer, steps) for _ in range(rounds)]
+    finally:
+        for o in busy: o.kill()
+    lines = [[i, f'{1e3*mean:.1f}', f'{100*whole:.3f}', f'{100*part:.1f}', f'{1e3*mid:.1f}', f'{100*medians:.1f}'] for i,(mean,whole,part,mid,medians) in enumerate(got)]
+    headers = ['', 'forward, ms', 'rows + outside, %', 'rows, %', 'median forward, ms', "rows' medians, % of it"]
+    most, off = max(abs(o[1]-1) for o in got), [abs(o[4]-1) for o in got]
+    said = f"largest gap of rows + outside: {100*most:.4f} %; of the rows' medians: {100*max(off):.0f} %, median {100*median(off):.0f} %"
+    write('disturbed', f'ResNet-50, batch 1, beside {loops} busy loops: {rounds} profiles of {steps} forwards each', lines, headers, f'\n\n{said}')
 
 @call_parse
 def main(
-    rounds:int=5, # profiles of each model
-    models:str='resnet18,resnet50,vit_b_16,swin_t,mobilenet_v3_small', # torchvision models
+    rounds:int=0, # profiles of each model (default: 5, beside loops 20), or pairs of steps (default: 30)
+    models:str='', # with commas; torchvision's, or of `trained` with --train
+    train:store_true=False, # training steps
+    beside:int=0, # busy loops, beside which ResNet-50 is profiled
 ):
     "Measure how the rows add up and what watching costs"
-    table = tabulate([line(m, rounds) for m in models.split(',')], headers=headers, disable_numparse=True, stralign='right')
-    what = f'batch 1, 224 pixels, eval and inference mode; medians of {rounds} profiles, each of 5 forwards to warm up, 20 with marks and 5 plain ones in between'
-    write_result('rows_add_up', what, table, 'torchvision')
+    if beside: return disturbed(beside, rounds or 20)
+    if train: return training_steps(rounds or 30, models.split(',') if models else trained)
+    forwards(rounds or 5, (models or 'resnet18,resnet50,vit_b_16,swin_t,mobilenet_v3_small').split(','))
