@@ -331,21 +331,14 @@ def _own(o, memo, uncopied):
     if isinstance(o, torch.Tensor): return memo.get(id(o))
     return o if isinstance(o, opaque_types) else own_copy(o, memo, uncopied)
 
-def _new_samples(sample, memo, uncopied):
-    "Makes a copy of a sample each time, which knows the twin that is in `memo`; what can't be copied is noted"
-    made, storages = dict(memo), dict(memo.counterpart.storages)
+def _samples(sample, memo):
+    "What makes copies of a sample, which know the twin in `memo`, and a snapshot of what is in all of them"
+    made, storages, uncopied = dict(memo), dict(memo.counterpart.storages), {}
     def call():
         memo.counterpart.storages, new = dict(storages), Memo([*memo.originals.values()], memo.counterpart)
         new.update(made)
         return call_args(mapped(lambda o: _own(o, new, uncopied), sample))
-    return call
-
-# %% ../nbs/core/paper.ipynb #1bca3435
-def _samples(sample, memo):
-    "What makes samples, and a snapshot of what is in all of them because it can't be copied"
-    uncopied = {}
-    call = _new_samples(sample, memo, uncopied)
-    call()
+    call()   # after which it is known what can't be copied
     return call, Snapshot(*(o for o,_ in uncopied.values()), *captured_in(sample))
 
 # %% ../nbs/core/paper.ipynb #3d235fa1
