@@ -358,15 +358,11 @@ def readable_errors(paper:Paper):
     finally: del FakeTensor.__dlpack__
 
 # %% ../nbs/core/paper.ipynb #f3f2bdcf
-def _with_gradients(found):
-    "The tensors in `found`, and the gradients beside them"
-    ts = [t for t in found if isinstance(t, torch.Tensor)]
-    return ts + [t.grad for t in ts if t.is_leaf and t.grad is not None]
-
 def _without_data(model, sample, dtype, more, divide):
     "Copies of a model and a sample without data, what is put back after a forward, and the mode that they run in"
     found, given = reachable(model, sample, *more), reachable(sample)
-    paper = Paper(_with_gradients(found))
+    ts = [t for t in found if isinstance(t, torch.Tensor)]
+    paper = Paper([*ts, *(t.grad for t in ts if t.is_leaf and t.grad is not None)])   # and the gradients beside them
     memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
     new = model_copy(model, memo)
     if divide is not None: divided_copy(new, divide, memo)
