@@ -331,21 +331,14 @@ def _own(o, memo, uncopied):
     if isinstance(o, torch.Tensor): return memo.get(id(o))
     return o if isinstance(o, opaque_types) else own_copy(o, memo, uncopied)
 
-def _new_samples(sample, memo, uncopied):
-    "Makes a copy of a sample each time, which knows the twin that is in `memo`; what can't be copied is noted"
-    made, storages = dict(memo), dict(memo.counterpart.storages)
+def _samples(sample, memo):
+    "What makes copies of a sample, which know the twin in `memo`, and a snapshot of what is in all of them"
+    made, storages, uncopied = dict(memo), dict(memo.counterpart.storages), {}
     def call():
         memo.counterpart.storages, new = dict(storages), Memo([*memo.originals.values()], memo.counterpart)
         new.update(made)
         return call_args(mapped(lambda o: _own(o, new, uncopied), sample))
-    return call
-
-# %% ../nbs/core/paper.ipynb #1bca3435
-def _samples(sample, memo):
-    "What makes samples, and a snapshot of what is in all of them because it can't be copied"
-    uncopied = {}
-    call = _new_samples(sample, memo, uncopied)
-    call()
+    call()   # after which it is known what can't be copied
     return call, Snapshot(*(o for o,_ in uncopied.values()), *captured_in(sample))
 
 # %% ../nbs/core/paper.ipynb #3d235fa1
@@ -365,15 +358,11 @@ def readable_errors(paper:Paper):
     finally: del FakeTensor.__dlpack__
 
 # %% ../nbs/core/paper.ipynb #f3f2bdcf
-def _with_gradients(found):
-    "The tensors in `found`, and the gradients beside them"
-    ts = [t for t in found if isinstance(t, torch.Tensor)]
-    return ts + [t.grad for t in ts if t.is_leaf and t.grad is not None]
-
 def _without_data(model, sample, dtype, more, divide):
     "Copies of a model and a sample without data, what is put back after a forward, and the mode that they run in"
     found, given = reachable(model, sample, *more), reachable(sample)
-    paper = Paper(_with_gradients(found))
+    ts = [t for t in found if isinstance(t, torch.Tensor)]
+    paper = Paper([*ts, *(t.grad for t in ts if t.is_leaf and t.grad is not None)])   # and the gradients beside them
     memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
     new = model_copy(model, memo)
     if divide is not None: divided_copy(new, divide, memo)
