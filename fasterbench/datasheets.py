@@ -36,7 +36,7 @@ def _like(pattern, else_):
         raise ValueError(f'{text!r} is {else_}')
     return of
 
-as_stated = _like(r'(?s)\S(.*\S)?', 'no text, or begins or ends with a space')
+as_stated = _like(r'(?s)\S(.*\S)?', 'no text, or begins or ends with a space')   # the text of a cell, not empty
 as_status = _like('verified|derived|unverified', 'none of verified, derived, unverified')   # how far a row was checked
 as_date = _like(r'([0-9]{4}(-(0[1-9]|1[0-2]))?)?', 'no date such as 2024-11')   # a year, or year-month; or nothing
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['check_link', 'Link', 'as_links', 'group_backend', 'named_groups', 'Layout', 'as_layout', 'PlannedExchange',
-           'exchange_times', 'links_of', 'TimedExchange', 'hidden_times', 'ExchangeTimer', 'boot_id', 'offsets',
-           'numbered', 'needed', 'Waited', 'waited', 'waits']
+           'exchange_times', 'links_of', 'TimedExchange', 'hidden_times', 'ExchangeTimer', 'offsets', 'numbered',
+           'needed', 'Waited', 'waited', 'waits']
 
 # %% ../nbs/hardware/links.ipynb #abbc1d4b
 import math, torch, torch.distributed as dist
@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from fastcore.basics import patch
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 from torch.distributed.device_mesh import DeviceMesh
 from .scope import bus_bytes, collective_kinds, Collective, process_group_name, watching_collectives
@@ -383,11 +382,6 @@ def waited_unseen(self:ExchangeTimer):
     self.note((self.again(pending[-1].key), *pending[-1].waits[-1]))
 
 # %% ../nbs/hardware/links.ipynb #0e98d89e
-def boot_id()->str: # empty: not known
-    "The kernel's id of this boot of the machine: the same for all of its processes, and for no other machine"
-    p = Path('/proc/sys/kernel/random/boot_id')
-    return p.read_text().strip() if p.exists() else ''
-
 def offsets(
     begins:list, # of each rank: when it began, on its own clock; seconds
     boots:list,  # of each rank: its `boot_id`

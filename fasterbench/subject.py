@@ -23,10 +23,10 @@ from .roof import HardwarePeaks, peaks_of
 from .peaks import measure_peaks, software
 from .settings import float32_precision, tf32_allowed
 from .program import check_sample
-from .system import usable_cpus
+from .system import usable_cpus, boot_id
 from .traffic import covered_bytes
 from .launch import rendezvous
-from .links import boot_id, offsets, waited, waits
+from .links import offsets, waited, waits
 
 # %% ../nbs/analysis/subject.ipynb #35026929
 class Subject:

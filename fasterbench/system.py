@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['cgroup_memory', 'free_bytes', 'memory_capacity', 'cpu_caches', 'usable_cpus', 'reported_caches', 'MemoryLevel',
-           'levels_in_order', 'plateaus', 'memory_levels', 'processor_id', 'distinct_cores', 'WrongAnswer',
+           'levels_in_order', 'plateaus', 'memory_levels', 'processor_id', 'distinct_cores', 'boot_id', 'WrongAnswer',
            'measured_clock', 'Disturbance', 'as_disturbance', 'Others', 'wait_for_quiet', 'gpu_state', 'Timing',
            'median_interval', 'HostClock', 'EventClock', 'device_clock', 'time_callable', 'Feeder', 'time_for',
            'middle_half', 'mean_of', 'Times']
@@ -177,6 +177,12 @@ def distinct_cores(
     "How many cores `cpus` belong to; each its own where the system does not say"
     paths = {c: Path(top, f'cpu{c}', 'topology', 'thread_siblings_list') for c in cpus}
     return len({p.read_text().strip() if p.exists() else c for c,p in paths.items()})
+
+# %% ../nbs/hardware/system.ipynb #660d662e
+def boot_id()->str: # empty: not known
+    "The kernel's id of this boot of the machine: the same for all of its processes, and for no other machine"
+    p = Path('/proc/sys/kernel/random/boot_id')
+    return p.read_text().strip() if p.exists() else ''
 
 # %% ../nbs/hardware/system.ipynb #bb1a0929
 class WrongAnswer(RuntimeError): "A kernel does not compute what it is said to: its rate means nothing"
