@@ -291,14 +291,14 @@ def ended(self:CallMoves):
 
 # %% ../nbs/counting/places.ipynb #a0c2ed3a
 @patch
-def around(self:CallMoves, call:ModuleCall)->list: # of `ModuleCall`
+def enclosing(self:CallMoves, call:ModuleCall)->list: # of `ModuleCall`
     "A call and those that it was made in"
-    return [call] if self.callers[call] is None else [call, *self.around(self.callers[call])]
+    return [call] if self.callers[call] is None else [call, *self.enclosing(self.callers[call])]
 
 @patch
 def of_modules(self:CallMoves)->dict: # name → bytes that cross the boundary of its calls; of their own operations
     "What crosses the boundary of each module, added up over its calls"
-    edges = self.boundaries(lambda call: [(call, 'own'), *((o, 'whole') for o in self.around(call))])
+    edges = self.boundaries(lambda call: [(call, 'own'), *((o, 'whole') for o in self.enclosing(call))])
     res = {call.name: (0, 0) for call in self.callers}
     for call in self.callers:
         whole, own = res[call.name]
