@@ -210,7 +210,10 @@ def kept_as(
     name:str, # one of `readers`
 )->Callable: # place, plain JSON → object
     "A reader of a part of a file that is written as a file of that format is"
-    return part(lambda d: readers[name](d))
+    def read(d):
+        if name not in readers: raise LookupError(f"{name!r} is read by a module that is not imported yet")
+        return readers[name](d)
+    return part(read)
 
 # %% ../nbs/results/codec.ipynb #ca32f1f1
 size_limit = 2**26 # bytes of a file with one result

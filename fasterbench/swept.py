@@ -40,12 +40,6 @@ def noise_s(self:Swept)->float|None: # seconds; `None`: not run
     "The interquartile range of the forwards' times"
     return self.result.totals and self.result.totals.forward.iqr
 
-# %% ../nbs/results/swept.ipynb #50f77835
-@patch
-def balance_s(self:Swept)->tuple[float, float]: # seconds
-    "What the roof allows for all of the arithmetic and for all of the bytes"
-    return balance(self.result, self.result.peaks)
-
 # %% ../nbs/results/swept.ipynb #ad4ecd7c
 @patch(as_prop=True)
 def partial(self:Swept)->bool:
@@ -60,14 +54,13 @@ def roof_time_s(self:Swept)->float|None: # seconds
 @patch(as_prop=True)
 def bound(self:Swept)->str: # `"memory"`, `"compute"` or `"undefined"`
     "The side of the ridge of the whole; undefined where rows are left out"
-    arithmetic_s, memory_s = self.balance_s()
-    if self.partial or not (arithmetic_s or memory_s): return 'undefined'
-    return 'compute' if arithmetic_s>=memory_s else 'memory'
+    whole = placed_rows(self.result, self.result.peaks)
+    return whole.side if whole and (whole.arithmetic_s or whole.memory_s) else 'undefined'
 
 @patch(as_prop=True)
 def ridge(self:Swept)->float|None: # FLOP/byte; `None`: there is no arithmetic
     "The intensity at which the arithmetic takes as long as the bytes"
-    arithmetic_s, _ = self.balance_s()
+    arithmetic_s, _ = balance(self.result, self.result.peaks)
     flops = sum(r.flops for r in known_rows(self.result))
     return flops/arithmetic_s/self.result.peaks.peak_bandwidth if arithmetic_s else None
 
