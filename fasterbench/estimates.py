@@ -27,7 +27,7 @@ from .roof import HardwarePeaks
 from .costs import counted_step, counted_on_paper, weights_in, CostMode
 from .subject import counted_device, weight_bytes
 from .snapshot import reach
-from .program import optimizers, Step, check_optimizer, check_training, clipping, loss_of, optimizer_class
+from .program import Step, check_optimizer, check_training, clipping, loss_of, optimizer_class
 from .settings import deep_stack, rebound
 from .profiling import step_memory, kinds_of, step_facts
 from .places import Costs

@@ -6,7 +6,7 @@
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
            'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizer_class',
-           'optimizers', 'check_optimizer', 'check_training', 'training']
+           'check_optimizer', 'check_training', 'training']
 
 # %% ../nbs/core/program.ipynb #35a5667e
 import functools, inspect, sys, types, torch
@@ -427,13 +427,6 @@ def optimizer_class(
     asked = next((o for o in kinds if o.__name__.lower()==name.lower()), None)
     if asked is None: raise ValueError(f"optimizer={name!r}: known are {', '.join(o.__name__ for o in kinds)}")
     return asked
-
-# %% ../nbs/core/program.ipynb #d1bb8f25
-def optimizers()->dict: # name in small letters → class
-    "The optimizers of torch by name"
-    found = (o for o in vars(torch.optim).values() if isinstance(o, type))
-    kinds = [c for c in found if issubclass(c, torch.optim.Optimizer) and c is not torch.optim.Optimizer]
-    return {c.__name__.lower(): c for c in kinds}
 
 # %% ../nbs/core/program.ipynb #864990e9
 def _needs_closure(optimizer):
