@@ -14,7 +14,7 @@ from tabulate import tabulate
 from torchvision import models
 
 import fasterbench.roofline as R
-import fasterbench.subject as S
+import fasterbench.peaks as P
 from report import on_core, write_result
 
 def halved(p):
@@ -26,7 +26,7 @@ def rows(name, dtype, true):
     "What becomes of the planted ceiling, measured and given"
     model, x, low = getattr(models, name)().to(dtype), torch.randn(1, 3, 224, 224, dtype=dtype), halved(true)
     for how in ('measured', 'given'):
-        with patch.object(S, 'measure_peaks', lambda *a, **kw: low): a = R.RooflineAnalyzer(model, x, low if how=='given' else None); found = a.profile()
+        with patch.object(P, 'measure_peaks', lambda *a, **kw: low): a = R.RooflineAnalyzer(model, x, low if how=='given' else None); found = a.profile()
         before, after = (p.compute_peaks[true.name]/true.compute_peaks[true.name] for p in (low, a.peaks))
         yield name, true.name, how, f'{before:.2f}', f'{after:.2f}', a.peaks.kernels[true.name], sum(r.impossible for r in found), len(found)
 

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['ceiling_names', 'check_sizes', 'ceilings', 'once_more', 'doubts', 'software', 'Look', 'look', 'better',
            'look_until_quiet', 'core_facts', 'without_matrix_units', 'core_clock', 'gpu_before', 'clear_peaks_cache',
-           'outdated', 'remember', 'measure_peaks', 'HardwarePeaks', 'datasheet_peaks']
+           'outdated', 'remember', 'measure_peaks', 'check_machine', 'measured_peaks', 'HardwarePeaks',
+           'datasheet_peaks']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
 import platform, re, time
@@ -27,6 +28,10 @@ from .kernels import Arithmetic, Data, case_rates, compute_ceiling, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .link_probes import all_or_none, group_backend, measure_link, named_groups, ranks_where
 from .roof import HardwarePeaks, datasheet_peaks
+from .system import usable_cpus
+from .settings import tf32_allowed
+from .words import so_many
+
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640
 _all_ = ['HardwarePeaks', 'datasheet_peaks']
@@ -430,3 +435,33 @@ def measure_peaks(
     if not has: _say_doubts(res)
     if cache: _known[key] = res
     return res
+
+# %% ../nbs/hardware/peaks.ipynb #33dfe9c6
+def check_machine(
+    peaks:HardwarePeaks,
+    device:torch.device, # of the profile
+):
+    "Refuse peaks of another device, or of another number of threads or processors"
+    if torch.device(peaks.device).type!=device.type:
+        raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}; "
+            "`estimate` runs nothing, and takes any")
+    if device.type=='cpu' and peaks.threads not in (None, torch.get_num_threads()):
+        raise ValueError(f"the peaks were measured with {so_many(peaks.threads, 'thread')}, "
+            f"and the profile runs with {torch.get_num_threads()}")
+    if device.type=='cpu' and peaks.cpus not in (None, len(usable_cpus())):
+        raise ValueError(f"the peaks were measured on {peaks.cpus} processors, "
+            f"and the profile may use {len(usable_cpus())}")
+    if peaks.source=='measured' and peaks.device_name not in (None, device_name(device)):
+        raise ValueError(f"the peaks were measured on {peaks.device_name}, "
+            f"and the profile runs on {device_name(device)}")
+
+# %% ../nbs/hardware/peaks.ipynb #cd781dd4
+def measured_peaks(
+    device:torch.device,
+    dtypes:list, # whose ceilings rows need
+    groups:dict|None=None, # name → process group whose links they need
+)->HardwarePeaks:
+    "Peaks for rows that are measured under the settings there are now"
+    tf32 = device.type=='cuda' and tf32_allowed()
+    return measure_peaks(device, dtype=dtypes, allow_tf32=tf32, hierarchy=True, group=groups)
+

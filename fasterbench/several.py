@@ -25,7 +25,7 @@ from .options import check_recipe, with_labels, View
 from .codec import check_kind, check_ending, file_kinds, saved_kind, write_as
 from .grouping import group_key
 from .settings import num_threads
-from .subject import check_machine
+from .peaks import check_machine
 from .sweep import SweepError, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .page import heading
 from .tables import figure_page
