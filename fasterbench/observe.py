@@ -70,7 +70,8 @@ class Observer(Scope):
         if run.what=='step': self.phase = 'forward'
         modules = visible(model) if modules is None else modules
         if torch.is_grad_enabled(): self.nodes = Nodes(modules)
-        if distributed(): self.exchanges = ExchangeTimer(self.clock, self.exchange_key, self.calls.append, without_call)
+        def key(collective): return self.key(row_name(self.at, collective))   # of the row of one that is issued now
+        if distributed(): self.exchanges = ExchangeTimer(self.clock, key, self.calls.append, without_call)
         self.marks = watching(modules, self.marked)
         if self.exchanges: self.marks = all_entered(self.marks, self.exchanges.watch)
 
@@ -133,12 +134,6 @@ def parted(self:Observer):
     told.nodes_done = self.exchanges and self.exchanges.nodes_done
     return told
 
-# %% ../nbs/analysis/observe.ipynb #1e464be1
-@patch
-def exchange_key(self:Observer, collective): # of a row
-    "The row of a collective that is issued now"
-    return self.key(row_name(self.at, collective))
-
 # %% ../nbs/analysis/observe.ipynb #9f1873a7
 @patch
 def meet(self:Observer):
@@ -147,15 +142,11 @@ def meet(self:Observer):
     if self.exchanges: self.exchanges.begin()
 
 @patch
-def other_marks(self:Observer)->list:
-    "Times taken beside the calls of modules"
-    return self.exchanges.marks() if self.exchanges else []
-
-@patch
 def settling(self:Observer)->float: # seconds
     "A forward, for `warm_up`: of several ranks the slowest tells how long it took"
     seconds = self.forward()
     return max(self.met.exchange(seconds, 'the warm-up')) if self.met else seconds
+
 
 # %% ../nbs/analysis/observe.ipynb #5d6490d1
 @patch
@@ -198,8 +189,8 @@ def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: cal
         out = run()
         wait_for(out)
         end, self.host_s = self.clock.mark(), time.perf_counter() - self.began
-    marks = [m for _,*marks in self.calls for m in marks]
-    _, seconds, *at = self.clock.seconds([begin, end, *marks, *self.other_marks()])
+    marks, beside = [m for _,*marks in self.calls for m in marks], self.exchanges.marks() if self.exchanges else []
+    _, seconds, *at = self.clock.seconds([begin, end, *marks, *beside])
     if self.exchanges: self.exchanged = self.exchanges.told(at[len(marks):])
     self.calls[:] = zip(self.keys(), at[::2], at[1::2])
     del out
@@ -361,11 +352,6 @@ def backward(self:Observer):
 
 # %% ../nbs/analysis/observe.ipynb #6b4adbca
 @patch
-def taking(self:Observer):
-    "A function to call with the number of each group of parameters when the optimizer comes to it; times the groups"
-    return self.turns(lambda number: self.part(group_name(number)))
-
-@patch
 @contextmanager
 def step_part(self:Observer, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
@@ -375,7 +361,9 @@ def step_part(self:Observer, part):
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
         if part not in ('forward', 'backward'): stack.enter_context(timed_as_part(self, place))
-        if part=='optimizer': stack.enter_context(told_groups(self.run.optimizer, self.taking()))
+        if part=='optimizer': # its groups are timed
+            taking = self.turns(lambda number: self.part(group_name(number)))
+            stack.enter_context(told_groups(self.run.optimizer, taking))
         yield
 
 # %% ../nbs/analysis/observe.ipynb #86b62fe8
