@@ -14,19 +14,17 @@ import sys, torch
 from collections import Counter, defaultdict
 from fastcore.basics import patch
 from typing import NamedTuple
+from dataclasses import replace
 from .words import Place, bare, inside, phases
 from .core import held, module_kind, walk
-from .costs import CostMode, Costs, ModuleCost
+from .costs import CostMode, Costs, ModuleCost, counted
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
 from .inductor import kernel_listener, recompiled
-from .observe import Observer, time_forwards, all_entered, key_of, phase_and_name
+from .observe import Observer, time_forwards, all_entered, key_of, phase_and_name, Measured, row_at
 from .scope import compiled, eager, visible
 from .rows import RooflinePoint, beside_kernels, roofline_point
-from .phases import StepMode
-from .observe import Measured, row_at
-from dataclasses import replace
-from .costs import counted
-from .phases import counted_step
+from .phases import StepMode, counted_step
+
 
 # %% ../nbs/analysis/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed'   # of a `ModuleCost`, in FLOP

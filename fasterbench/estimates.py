@@ -19,7 +19,7 @@ from torch.utils import _foreach_utils
 from typing import NamedTuple
 from dataclasses import dataclass, replace
 from fastcore.basics import patch
-from .words import as_text, first_line, si
+from .words import as_text, first_line, si, check_count
 from .core import own_part, resolve_dtype, held, model_device, walk, is_dtensor
 from .rules import is_fused
 from .utilization import Footprint
@@ -29,7 +29,7 @@ from .phases import StepMode, counted_step
 from .scope import visible
 from .collectives import check_alone, paper_rank
 from .snapshot import reach
-from .program import Step, check_optimizer, check_training, clipping, loss_of
+from .program import Step, check_optimizer, check_training, clipping, loss_of, check_sample
 from .settings import own_casts
 from .observe import step_memory, kinds_of, step_facts
 from .twin import deep_stack, rebound
@@ -37,9 +37,7 @@ from .costs import Costs, counted_on_paper, weights_in
 from .links import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from .plans import plan_lines, plans
 from .operations import element_bytes
-from .program import check_sample
 from .traffic import covered_bytes
-from .words import check_count
 
 
 # %% ../nbs/analysis/estimates.ipynb #447deb12

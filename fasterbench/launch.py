@@ -18,15 +18,13 @@ from threading import Thread
 from fastcore.basics import patch
 import torch, torch.distributed as dist
 from torch import nn
-from .words import first_line
-from .core import resolve_device
-from .plans import plan_named
 from contextlib import nullcontext
+from .words import first_line, Place, check_seconds
+from .core import resolve_device, distributed
+from .plans import plan_named
 from .collectives import process_group_name
-from .core import distributed
 from .exchanges import boot_id, offsets, waited, waits
 from .operations import utilization_pct
-from .words import Place, check_seconds
 
 
 # %% ../nbs/launch.ipynb #c66bd926

@@ -14,18 +14,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .core import distributed
-from .words import progress, warn, quoted, with_phase, Place
-from .collectives import row_name, wait_for
+from .core import distributed, device_name
+from .words import progress, warn, quoted, with_phase, Place, first_line
+from .collectives import row_name, wait_for, own_params
 from .exchanges import ExchangeTimer
 from .scope import Nodes, BackwardPart, Scope, visible, watching, followed, group_name, place_of_part
 from .scope import told_groups
 from .system import Disturbance, Others
 from .timing import Feeder, HostClock, Times, device_clock, mean_of, median_interval, middle_half
 from .program import loss_of
-from .collectives import own_params
-from .core import device_name
-from .words import first_line
 from .phases import allocator_of, measured_footprint, step_footprint
 from .utilization import Footprint, language_facts
 from .rows import RooflinePoint, roofline_point

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 import psutil, torch
 from . import __version__
-from .words import check_count, check_seconds, positive, progress, si, warn
+from .words import check_count, check_seconds, positive, progress, si, warn, so_many
 from .core import device_name, dtype_name, measurable, named_dtype, resolve_device, resolve_dtype
-from .settings import float32_precision, one_at_a_time
+from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .datasheets import Datasheet, find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock
 from .system import memory_capacity, processor_id, reported_caches, usable_cpus, wait_for_quiet
@@ -28,9 +28,6 @@ from .kernels import Arithmetic, Data, case_rates, compute_ceiling, square
 from .memory import bandwidth_again, bandwidths, memory_for, memory_levels, rate_curve
 from .link_probes import all_or_none, group_backend, measure_link, named_groups, ranks_where
 from .roof import HardwarePeaks, datasheet_peaks
-from .system import usable_cpus
-from .settings import tf32_allowed
-from .words import so_many
 
 
 # %% ../nbs/hardware/peaks.ipynb #62f13640

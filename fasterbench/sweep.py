@@ -28,6 +28,7 @@ from .swept import Sweep
 from .samples import resized, sample_dims, sized
 from .program import own_error
 
+
 # %% ../nbs/analysis/sweep.ipynb #e1b17dda
 _all_ = ['Sweep']
 
