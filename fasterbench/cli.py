@@ -28,14 +28,13 @@ from .options import checked_view, load_varied, mesh_options, number_or_name, sw
 from .packages import Package
 from .roof import peaks_json, peaks_formats
 from .roofline import RooflineAnalyzer
-from .peaks import measure_peaks
+from .peaks import measure_peaks, check_machine
 from .settings import num_threads
 from .several import compare, print_figure, print_peaks, print_result, result_out, show, write_out
 from .several import print_sweep, though_unread, warnings_as_lines
 from .sweep import SweepError, estimates, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .swept import Sweep, sweep_formats
 from .tables import terminal_width
-from .subject import check_machine
 
 # %% ../nbs/cli.ipynb #27e7a21c
 def _divider(name, built, sample, plan, device):

@@ -30,8 +30,8 @@ from .costs import count_forward, warn_unknown, weights_in
 from .links import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .program import undisturbed
-from .profiling import rows_of
-from .subject import weight_bytes
+from .observe import rows_of
+from .estimates import weight_bytes
 from .traffic import weight_sizes
 
 # %% ../nbs/analysis/language.ipynb #08d4fa52

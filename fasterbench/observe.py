@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['own_times', 'all_entered', 'Observer', 'PlaceWithoutCall', 'without_call', 'Forwards', 'warm_up', 'time_marked',
-           'time_plain', 'time_block', 'time_forwards', 'other_paths', 'warn_other_path', 'timed_as_part']
+           'time_plain', 'time_block', 'time_forwards', 'other_paths', 'warn_other_path', 'timed_as_part', 'kinds_of',
+           'row_at', 'rows_of', 'Measured', 'step_memory', 'step_facts']
 
 # %% ../nbs/analysis/observe.ipynb #6e54cd90
 import time, numpy as np, torch
@@ -13,14 +14,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from .core import distributed, visible
-from .operations import progress, warn
+from .core import distributed, visible, device_name
+from .operations import progress, warn, first_line
 from .scope import BackwardPart, followed, group_name, key_of, Nodes, Place, place_of_part, quoted, row_name
-from .scope import Scope, told_groups, wait_for, watching, with_phase
+from .scope import Scope, told_groups, wait_for, watching, with_phase, own_params
 from .links import ExchangeTimer
 from .system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of, median_interval
 from .system import middle_half
-from .program import Step
+from .program import loss_of
+from .utilization import allocator_of, measured_footprint, step_footprint, Footprint, language_facts
+from .rows import RooflinePoint, roofline_point
+from .places import Costs, stands_for
+from .roof import HardwarePeaks
 
 # %% ../nbs/analysis/observe.ipynb #35d2c506
 def own_times(
@@ -56,10 +61,11 @@ class Observer(Scope):
     def __init__(self, model, run, device, modules=None, met=None): # `run`: a `Program` or `Step`, on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
         self.met = met   # `Rendezvous` of all ranks
-        if isinstance(run, Step): self.phase = 'forward'
+        if run.what=='step': self.phase = 'forward'
         modules = visible(model) if modules is None else modules
         if torch.is_grad_enabled(): self.nodes = Nodes(modules)
-        if distributed(): self.exchanges = ExchangeTimer(self.clock, self.exchange_key, self.calls.append, without_call)
+        def key(collective): return self.key(row_name(self.at, collective))   # of the row of one that is issued now
+        if distributed(): self.exchanges = ExchangeTimer(self.clock, key, self.calls.append, without_call)
         self.marks = watching(modules, self.marked)
         if self.exchanges: self.marks = all_entered(self.marks, self.exchanges.watch)
 
@@ -116,12 +122,6 @@ def parted(self:Observer):
     told.nodes_done = self.exchanges and self.exchanges.nodes_done
     return told
 
-# %% ../nbs/analysis/observe.ipynb #1e464be1
-@patch
-def exchange_key(self:Observer, collective): # of a row
-    "The row of a collective that is issued now"
-    return self.key(row_name(self.at, collective))
-
 # %% ../nbs/analysis/observe.ipynb #9f1873a7
 @patch
 def meet(self:Observer):
@@ -130,15 +130,11 @@ def meet(self:Observer):
     if self.exchanges: self.exchanges.begin()
 
 @patch
-def other_marks(self:Observer)->list:
-    "Times taken beside the calls of modules"
-    return self.exchanges.marks() if self.exchanges else []
-
-@patch
 def settling(self:Observer)->float: # seconds
     "A forward, for `warm_up`: of several ranks the slowest tells how long it took"
     seconds = self.forward()
     return max(self.met.exchange(seconds, 'the warm-up')) if self.met else seconds
+
 
 # %% ../nbs/analysis/observe.ipynb #5d6490d1
 @patch
@@ -181,8 +177,8 @@ def forward(self:Observer, before=lambda: None)->float: # seconds; `before`: cal
         out = run()
         wait_for(out)
         end, self.host_s = self.clock.mark(), time.perf_counter() - self.began
-    marks = [m for _,*marks in self.calls for m in marks]
-    _, seconds, *at = self.clock.seconds([begin, end, *marks, *self.other_marks()])
+    marks, beside = [m for _,*marks in self.calls for m in marks], self.exchanges.marks() if self.exchanges else []
+    _, seconds, *at = self.clock.seconds([begin, end, *marks, *beside])
     if self.exchanges: self.exchanged = self.exchanges.timed(at[len(marks):])
     self.calls[:] = zip(self.keys(), at[::2], at[1::2])
     del out
@@ -344,11 +340,6 @@ def backward(self:Observer):
 
 # %% ../nbs/analysis/observe.ipynb #6b4adbca
 @patch
-def taking(self:Observer):
-    "A function to call with the number of each group of parameters when the optimizer comes to it; times the groups"
-    return self.turns(lambda number: self.part(group_name(number)))
-
-@patch
 @contextmanager
 def step_part(self:Observer, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
@@ -358,5 +349,113 @@ def step_part(self:Observer, part):
     if part=='loss': self.nodes.switch('(loss)')
     with ExitStack() as stack:
         if part not in ('forward', 'backward'): stack.enter_context(timed_as_part(self, place))
-        if part=='optimizer': stack.enter_context(told_groups(self.run.optimizer, self.taking()))
+        if part=='optimizer': # its groups are timed
+            taking = self.turns(lambda number: self.part(group_name(number)))
+            stack.enter_context(told_groups(self.run.optimizer, taking))
         yield
+
+# %% ../nbs/analysis/observe.ipynb #86b62fe8
+def kinds_of(
+    run, # a `Program`, or a `Step`
+)->dict: # name → the type that its row has
+    "What a step does that is no module's"
+    if run.what!='step': return {}
+    def called(f): return getattr(f, '__name__', type(f).__name__)
+    groups = [group_name(i) for i in (None, *range(len(getattr(run.optimizer, 'param_groups', ()))))]
+    return {'(loss)': 'the output' if run.loss is loss_of else called(run.loss), '(clip)': called(run.clip),
+        '(scaler)': type(run.scaler).__name__, **dict.fromkeys(groups, type(run.optimizer).__name__)}
+
+# %% ../nbs/analysis/observe.ipynb #98915d1e
+def row_at(
+    key, # of what is done: the name of a module, in a step its `Place`
+    costs:Costs, # of which it is
+    things:dict, # name → module, or the type of what is none
+    peaks:HardwarePeaks,
+    forwards:Forwards|None=None, # that were timed; `None`: the row has no times
+)->RooflinePoint:
+    "The row of what a module did itself, in a step in one phase; its calls are those in the forward"
+    cost, (phase, name) = costs.by_module[key], phase_and_name(key)
+    module, times = stands_for(name, cost, things), forwards and forwards.of(key, cost.calls or None)
+    row = roofline_point(key, module, cost, peaks, times, own_params(module))
+    if phase is None: return row
+    first = cost if cost.collectives else costs.by_module.get(Place('forward', name))
+    row.calls = first.calls if first and first.calls else 1
+    if phase!='forward': row.params = 0   # they are the forward's
+    return row
+
+
+# %% ../nbs/analysis/observe.ipynb #9f6956b7
+def rows_of(
+    costs:Costs,
+    things:dict, # name → module, or the type of what is none
+    peaks:HardwarePeaks,
+    forwards:Forwards|None=None, # that were timed; `None`: rows without times
+)->list[RooflinePoint]:
+    "A row for each module that does something itself, in a step for each of its phases"
+    return [row_at(key, costs, things, peaks, forwards) for key,c in costs.by_module.items() if c.worked]
+
+# %% ../nbs/analysis/observe.ipynb #4c05a7ca
+class Measured:
+    "What one run of a model did, and what others took"
+    kind = 'measured' # of the result
+    def __init__(self, run, # `Program`, or `Step`
+        device:torch.device, modules:dict, # where it is; name → module
+        costs:Costs, forwards:Forwards, # of the counted run, and the timed ones
+        count, # a function of a run, modules and a mode: counts one more under it
+    ):
+        self.run, self.device, self.modules, self.costs, self.forwards = run, device, modules, costs, forwards
+        self.count, self.everything = count, modules   # whose work is told apart where it is counted once more
+        self.things = kinds_of(run) | modules   # name → module, or the type of what is none
+
+
+# %% ../nbs/analysis/observe.ipynb #550b5483
+@patch(as_prop=True)
+def seen(self:Measured)->Costs: return self.costs # of what a mark was set around
+
+@patch(as_prop=True)
+def boundaries(self:Measured)->dict: return self.costs.boundaries # as of `Roofline`
+
+@patch
+def rows(self:Measured, peaks:HardwarePeaks)->list: # of `RooflinePoint`, under `peaks`
+    return rows_of(self.costs, self.things, peaks, self.forwards)
+
+@patch
+def timed_again(self:Measured, odd:set, rows:set)->tuple: # names of rows above the roof, and of all
+    "The names of modules whose operations are timed, and of those to which operations belong"
+    return odd, rows
+
+# %% ../nbs/analysis/observe.ipynb #7ra30003
+def step_memory(
+    step, # `Step`
+    modules:dict, # name → module
+    device:torch.device,
+)->Footprint|None:
+    "What the next step holds, measured or counted; a warning where `torch.func` hides the tensors that are kept"
+    step.reset()
+    what = measured_footprint if allocator_of(device) else step_footprint
+    try: return what(step.model, step.make, step.optimizer, modules, step.sample)
+    except RuntimeError as e:
+        if 'saved tensor hooks' not in str(e): raise
+        warn(f"what the step holds is not known: {first_line(e)}")
+
+
+# %% ../nbs/analysis/observe.ipynb #7264fda6
+def step_facts(
+    run, # a `Program`, or a `Step`
+    model, sample, # of it
+    tokens:int|None=None, # of a step; `None`: elements of the sample's first matrix of integers
+)->dict:
+    "What the result of a step says about it; of a forward nothing"
+    if run.what!='step': return {}
+    more = {} if run.optimizer is None else dict(optimizer=type(run.optimizer).__name__)
+    return dict(loss=kinds_of(run)['(loss)'], **more, **language_facts(model, sample, tokens))
+
+@patch
+def facts(self:Measured, model, sample)->dict: # what a result says about it
+    return dict(threads=torch.get_num_threads(), device_name=device_name(self.device)) | \
+        step_facts(self.run, model, sample)
+
+@patch
+def memory(self:Measured)->Footprint|None: # that a step holds
+    return step_memory(self.run, self.modules, self.device) if self.run.what=='step' else None
+

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['ceiling_names', 'check_sizes', 'ceilings', 'once_more', 'doubts', 'software', 'Look', 'look', 'better',
            'look_until_quiet', 'core_facts', 'flop_to_expect', 'core_clock', 'gpu_before', 'clear_peaks_cache',
-           'outdated', 'remember', 'measure_peaks', 'HardwarePeaks', 'datasheet_peaks']
+           'outdated', 'remember', 'measure_peaks', 'check_machine', 'measured_peaks', 'HardwarePeaks',
+           'datasheet_peaks']
 
 # %% ../nbs/hardware/peaks.ipynb #bb3f80be
 import platform, re, time, psutil, torch
@@ -16,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from . import __version__
-from .operations import check_count, check_seconds, positive, progress, si, warn, first_line
+from .operations import check_count, check_seconds, positive, progress, si, warn, first_line, so_many
 from .core import device_name, dtype_name, measurable, named_dtype, resolve_device, resolve_dtype
-from .settings import float32_precision, one_at_a_time
+from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .datasheets import find_core, find_sheet, flop_a_cycle
 from .system import Disturbance, Others, distinct_cores, free_bytes, gpu_state, measured_clock
 from .system import memory_capacity, processor_id, reported_caches, usable_cpus, wait_for_quiet
@@ -417,3 +418,33 @@ def measure_peaks(
         for k,why in res.doubts.items(): warn(f"the ceiling in {k} is hard to believe: {why}")
     if cache: _known[key] = res
     return res
+
+# %% ../nbs/hardware/peaks.ipynb #33dfe9c6
+def check_machine(
+    peaks:HardwarePeaks,
+    device:torch.device, # of the profile
+):
+    "Refuse peaks of another device, or of another number of threads or processors"
+    if torch.device(peaks.device).type!=device.type:
+        raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}; "
+            "`estimate` runs nothing, and takes any")
+    if device.type=='cpu' and peaks.threads not in (None, torch.get_num_threads()):
+        raise ValueError(f"the peaks were measured with {so_many(peaks.threads, 'thread')}, "
+            f"and the profile runs with {torch.get_num_threads()}")
+    if device.type=='cpu' and peaks.cpus not in (None, len(usable_cpus())):
+        raise ValueError(f"the peaks were measured on {peaks.cpus} processors, "
+            f"and the profile may use {len(usable_cpus())}")
+    if peaks.source=='measured' and peaks.device_name not in (None, device_name(device)):
+        raise ValueError(f"the peaks were measured on {peaks.device_name}, "
+            f"and the profile runs on {device_name(device)}")
+
+# %% ../nbs/hardware/peaks.ipynb #cd781dd4
+def measured_peaks(
+    device:torch.device,
+    dtypes:list, # whose ceilings rows need
+    groups:dict|None=None, # name → process group whose links they need
+)->HardwarePeaks:
+    "Peaks for rows that are measured under the settings there are now"
+    tf32 = device.type=='cuda' and tf32_allowed()
+    return measure_peaks(device, dtype=dtypes, allow_tf32=tf32, hierarchy=True, group=groups)
+

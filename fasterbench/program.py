@@ -123,6 +123,7 @@ def _inside(modules, sample, uncopied):
 # %% ../nbs/core/program.ipynb #fd4ae3d7
 class Program:
     "A model, a sample that every run finds unchanged, and the parts of one run; here a forward"
+    what = 'forward' # that one run is
     def __init__(self, model, sample, device,
         snapshot=None, # of the model, which knows its modules and tensors
         interrupts=None, # `Interrupts` that hold until a forward runs
@@ -295,6 +296,7 @@ def clipping(
 # %% ../nbs/core/program.ipynb #3f8e4811
 class Step(Program):
     "A model, a sample that every step finds unchanged, and what makes a step of them"
+    what = 'step'
     def __init__(self, model, sample, device,
         loss=None,      # of the output, a scalar; `None`: the output's own
         optimizer=None, # of the model's parameters; `None`: forward and backward only

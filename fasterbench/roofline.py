@@ -11,25 +11,19 @@ import torch
 from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
-from .profiling import flushing_bytes, time_alone, measured, peaks_under, rows_of, tell_alone
 from .core import Call, model_dtype, module_kind
-from .operations import as_text, si, check_count
-from .costs import warn_unknown
+from .operations import as_text, si
 from .compare import Comparison
 from .results import Roofline, as_output
-from .subject import Subject, check_first, check_request, together, with_ranks, paper_request, circumstances
+from .profiling import Subject
+from .estimates import paper_request, MeshRun, mesh_run, model_mesh, tensor_parallel, Estimated
+from .estimates import forward_counted, step_counted
 from .links import Layout
-from .estimates import MeshRun, mesh_run, model_mesh, tensor_parallel, Estimated, forward_counted
-from .estimates import step_counted
-from .observe import warn_other_path
 from .roof import HardwarePeaks, peaks_of
 from .peaks import clear_peaks_cache, measure_peaks
-from .rows import RooflinePoint, check_ceilings, warn_no_ceiling
-from .grouping import sum_rows
-from .settings import one_at_a_time
-from .program import undisturbed, training
+from .rows import RooflinePoint
 from .tables import framed
-from .compiled_kernels import kernels_measured, regions_of
+from .compiled_kernels import measuring
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
 _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'RooflinePoint', 'Comparison']
@@ -37,6 +31,7 @@ _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Rooflin
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer(Subject):
     "Measures where each layer of a model stands under the roof of a machine"
+    result, measuring = Roofline, staticmethod(measuring)
     def __init__(self,
         model, # a `torch.nn.Module`, which stays as it is; an `ExportedProgram`, or an AOTInductor package
         # a tensor, a tuple of positional arguments, a mapping of keyword arguments, `(args, kwargs)` or a `Call`;
@@ -46,9 +41,7 @@ class RooflineAnalyzer(Subject):
         peaks:HardwarePeaks|str|Path|None=None,
     ):
         super().__init__(model, sample, peaks)
-        self.results = None   # `Roofline` of the last profile; `None`: there is none yet
-        self.estimated = None # of the last estimate
-        self.costs = None     # `Costs` of the last of both
+
 
 # %% ../nbs/analysis/roofline.ipynb #8f25a61b
 @patch
@@ -74,46 +67,6 @@ def __repr__(self:RooflineAnalyzer):
 @patch
 def _repr_html_(self:RooflineAnalyzer)->str:
     return framed(f'<p>{as_text(repr(self), markup=True)}</p>') if self._last() is None else as_output(self._last())
-
-# %% ../nbs/analysis/roofline.ipynb #0906923a
-@patch
-def profile(self:RooflineAnalyzer,
-    device:str|torch.device|None=None, # `None`: where the model is
-    *,
-    warmup:int=5, # untimed forwards first
-    steps:int=20, # timed forwards
-    isolate:bool=False, # time each leaf by itself, too?
-    grad:bool=False, # run with gradients on, for a model that differentiates in its forward?
-    kernels:bool=False, # show what is compiled by its kernels?
-    ranks:bool=True, # in a process group: with all ranks at once? They all have to call it
-    timeout:float=300., # seconds that a rank waits for the others
-)->Roofline:
-    "Measure every module of the model; the model, the sample and all settings are left as they were"
-    check_request(warmup, steps, isolate=isolate, grad=grad, kernels=kernels, ranks=ranks)
-    check_first('device', device, 'forwards')
-    if kernels and isolate: raise ValueError("isolate=True beside kernels=True: a kernel is not called by itself")
-    def runs(device): return undisturbed(self.model, self.sample, device, grad)
-    return self._measured(runs, device, warmup, steps, kernels, ranks, timeout, isolate)
-
-# %% ../nbs/analysis/roofline.ipynb #403a9bcc
-@patch
-def _measured(self:RooflineAnalyzer, runs, device, warmup, steps, kernels, ranks, timeout, isolate=False)->Roofline:
-    "The way from a request to its result; `runs`: from a device to a context with a `Program` or a `Step` on it"
-    if kernels: regions_of(self.model)   # or an error
-    with one_at_a_time, together(ranks and not kernels, timeout, isolate=isolate) as met:
-        device, precision = self.run_device(device), self.precision()   # of the settings outside of the block
-        with runs(device) as run, precision:
-            of = (kernels_measured if kernels else measured)(run, device, warmup, steps, met)
-            peaks = peaks_under(self, of, met)
-            rows, memory, about = of.rows(peaks), of.memory(), of.about(self)
-            if isolate: tell_alone(rows, time_alone(run, device, flushing_bytes(peaks, device), of.costs, of.modules))
-        totals = sum_rows(rows, of.forwards, of.costs, of.what)
-        made = with_ranks(Roofline(rows, of.kind, peaks, totals, about, memory, of.boundaries), of.forwards, met)
-    self.results, self.costs = made, of.costs
-    warn_unknown(of.costs)
-    warn_no_ceiling(made, peaks)
-    warn_other_path(of.seen, of.forwards, of.what)
-    return made
 
 # %% ../nbs/analysis/roofline.ipynb #b57974a4
 @patch
@@ -150,18 +103,6 @@ def count_on_paper(self:RooflineAnalyzer,
     "Count a forward without data"
     return forward_counted(self.model, self.sample, peaks, dtype, size, divide)
 
-# %% ../nbs/analysis/roofline.ipynb #127da26e
-@patch
-def placed(self:RooflineAnalyzer,
-    counted:Estimated, # what `count_on_paper` gave
-    peaks:HardwarePeaks, dtype:torch.dtype|None=None,
-)->Roofline:
-    "What was counted, under `peaks`"
-    costs, things, facts, memory = counted
-    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.device_name or peaks.device, **facts)
-    return Roofline(rows_of(costs, things, peaks), 'estimated', peaks, None, about, memory, costs.boundaries)
-
 # %% ../nbs/analysis/roofline.ipynb #2edb02c2
 @patch
 def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple: # `None`: one device; peaks
@@ -181,15 +122,6 @@ def _asked(self:RooflineAnalyzer, peaks, dtype, weights, mesh, links, train=Fals
     over, peaks = self.asked_mesh(mesh, links, peaks_of(peaks, dtype or model_dtype(self.model)), train)
     return peaks, dtype, size, over
 
-@patch
-def _estimated(self:RooflineAnalyzer, counted, peaks, dtype, over, what)->Roofline: # what: the method, for errors
-    "What was counted under `peaks`, of all ranks where there is a mesh; gives its warnings"
-    rows, costs = self.placed(counted, peaks, dtype), counted.costs
-    check_ceilings(rows, peaks, what)
-    self.estimated, self.costs = rows, costs
-    warn_unknown(costs)
-    warn_no_ceiling(rows, peaks)
-    return rows if over is None else self.on_mesh(rows, costs, *over)
 
 # %% ../nbs/analysis/roofline.ipynb #19879086
 @patch
@@ -208,28 +140,8 @@ def estimate(self:RooflineAnalyzer,
     peaks, dtype, size, over = self._asked(peaks, dtype, weights, mesh, links)
     with self.dividing(over[0] if over else Layout()) as divide:
         counted = self.count_on_paper(peaks, dtype, size, divide)
-    return self._estimated(counted, peaks, dtype, over, 'estimate')
-
-# %% ../nbs/analysis/roofline.ipynb #457a51ef
-@patch
-def profile_step(self:RooflineAnalyzer,
-    loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
-    optimizer:torch.optim.Optimizer|None=None, # of the model's parameters; `None`: forward and backward only
-    *,
-    device:str|torch.device|None=None, # `None`: where the model is
-    clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
-    scaler=None, # `torch.amp.GradScaler`, for gradients in float16
-    warmup:int=5, # untimed steps first
-    steps:int=20, # timed steps
-    kernels:bool=False, # show what is compiled by its kernels?
-    ranks:bool=True, # in a process group: with all ranks at once? They all have to call it
-    timeout:float=300., # seconds that a rank waits for the others
-)->Roofline: # with a `phase` for each row
-    "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
-    check_request(warmup, steps, kernels=kernels, ranks=ranks)
-    check_first('loss', loss, 'steps')
-    def runs(device): return training(self.model, self.sample, loss, optimizer, device, clip, scaler)
-    return self._measured(runs, device, warmup, steps, kernels, ranks, timeout)
+    rows = self.placed_checked(counted, peaks, dtype, 'estimate')
+    return rows if over is None else self.on_mesh(rows, counted.costs, *over)
 
 # %% ../nbs/analysis/roofline.ipynb #70e94315
 @patch
@@ -247,11 +159,11 @@ def estimate_step(self:RooflineAnalyzer,
     mesh=None, links=None, # of `estimate`: many devices, and over what they exchange data
 )->Roofline: # with a `phase` for each row
     "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
-    if tokens is not None: check_count('tokens', tokens, 1)
     peaks, dtype, _, over = self._asked(peaks, dtype, None, mesh, links, train=True)
     with self.dividing(over[0] if over else Layout()) as divide:
         counted = step_counted(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
-    return self._estimated(counted, peaks, dtype, over, 'estimate_step')
+    rows = self.placed_checked(counted, peaks, dtype, 'estimate_step')
+    return rows if over is None else self.on_mesh(rows, counted.costs, *over)
 
 # %% ../nbs/analysis/roofline.ipynb #5a52c216
 @patch

@@ -18,10 +18,12 @@ from .core import model_dtype, resolve_dtype, to_dtype, measurable, arithmetic_d
 from .costs import warn_unknown
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline
-from .roofline import RooflineAnalyzer
+from .profiling import Subject
+from .compiled_kernels import measuring
+from .estimates import forward_counted, paper_request, step_counted
 from .rows import main_dtype, under_roof
 from .settings import tf32_allowed
-from .subject import measured_peaks, paper_request
+from .peaks import measured_peaks
 from .swept import Sweep
 from .samples import resized, sample_dims, sized
 from .program import own_error
@@ -44,8 +46,9 @@ def _measured(device, dtypes, known):
     return measured_peaks(device, list(dict.fromkeys([*dtypes, *more])))
 
 # %% ../nbs/analysis/sweep.ipynb #cf9a8643
-class Sharing(RooflineAnalyzer):
-    "An analyzer that takes measured peaks from those before it"
+class Sharing(Subject):
+    "A model and a sample; takes measured peaks from those before it"
+    result, measuring = Roofline, staticmethod(measuring)
     shared, also = None, ()   # circumstances → `HardwarePeaks`; dtypes whose ceilings others will need
     def peaks_for(self, device, costs, met=None):
         if self.given is not None: return self.given
@@ -159,11 +162,18 @@ def swept(
 def _varies(o): return callable(o) and not isinstance(o, nn.Module)   # is it a function of the value?
 def _at(o, value): return o(value) if _varies(o) else o
 
-def estimated(model, sample, peaks, train=None, **options)->Roofline: # as in `sweep`
+def estimated(model, sample, peaks, train=None, dtype=None, **options)->Roofline: # as in `sweep`
     "An estimate of a forward or of a training step"
-    a = RooflineAnalyzer(model, sample, peaks)
-    return a.estimate(**options) if train is None else a.estimate_step(**of_training(train, model, sample), **options)
+    a, forward = Sharing(model, sample, peaks), train is None
+    dtype, size = paper_request(a.sample, peaks, dtype, options.pop('weights', None) if forward else None)
+    under = peaks_of(peaks, dtype or model_dtype(a.model))
+    of = a.model, a.sample, under
+    if forward: counted = forward_counted(*of, dtype, size, **options)
+    else: counted = step_counted(*of, dtype=dtype, **of_training(train, model, sample), **options)
+    return a.placed_checked(counted, under, dtype, 'estimate' if forward else 'estimate_step')
 
+
+# %% ../nbs/analysis/sweep.ipynb #99a87ce8
 def _runner(peaks, on_paper, options, also=()):
     "A function of a model and a sample that gives a result, and what is done with all of these"
     if not on_paper:
@@ -259,7 +269,7 @@ def sweep_dtype(
     if peaks is not None: peaks = peaks_of(peaks)
     run, finished = _runner(peaks, on_paper, options, [d for d in dtypes if measurable(d)])
     def one(d):
-        if on_paper: return RooflineAnalyzer(model, sample, in_dtype(peaks, d)).estimate(dtype=d, **options)
+        if on_paper: return estimated(model, sample, in_dtype(peaks, d), dtype=d, **options)
         return run(copy.deepcopy(model).to(d), to_dtype(sample, d))
     return swept(dtypes, one, finished, name='dtype', per=lambda v: per, items=items)
 
@@ -282,7 +292,7 @@ def estimates(
     devices = check_values('device', devices)
     own = model_dtype(model) if dtype is None else resolve_dtype(dtype)
     roofs = {id(o): in_dtype(peaks_of(o), own) for o in devices}   # refused before anything is counted
-    one = _under_each(RooflineAnalyzer(model, sample), roofs, dtype, weights)
+    one = _under_each(Sharing(model, sample), roofs, dtype, weights)
     s = swept(devices, one, name='device', per=lambda o: per, items=items)
     return Sweep(s, map(device_text, devices), s.name, s.per, items)
 
@@ -295,7 +305,7 @@ def _under_each(a, roofs, dtype, weights):
         peaks = roofs[id(device)]
         kind = torch.device(peaks.device).type
         if kind not in counted:
-            counted[kind] = a.count_on_paper(peaks, dtype, size)
-            warn_unknown(counted[kind][0])
+            counted[kind] = forward_counted(a.model, a.sample, peaks, dtype, size)
+            warn_unknown(counted[kind].costs)
         return a.placed(counted[kind], peaks, dtype)
     return one
