@@ -8,12 +8,11 @@ __all__ = ['experts_over', 'exchanges_of', 'fused_attention', 'attention_noted',
            'rank_config', 'expert_modules', 'Stage', 'stages_of']
 
 # %% ../nbs/analysis/architectures.ipynb #a0d66ecb
-import copy, math, sys, re
+import copy, math, sys, re, torch, torch.nn.functional as F
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-import torch, torch.nn.functional as F
 from typing import NamedTuple
 from fastcore.basics import patch
 from torch import nn

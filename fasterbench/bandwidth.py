@@ -13,7 +13,7 @@ __all__ = ['probes', 'link_probes', 'Probe', 'right_answer', 'probe_rates', 'hug
 import math, time, numpy as np, torch, hashlib, re, socket, torch.distributed as dist
 from typing import NamedTuple
 from fastcore.basics import patch
-from .operations import si, first_line, so_many
+from .operations import first_line, so_many
 from .system import time_for, WrongAnswer, free_bytes, reported_caches, time_callable
 from .scope import bus_bytes, collective_kinds
 from .core import device_name, resolve_device

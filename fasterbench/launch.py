@@ -6,12 +6,11 @@
 __all__ = ['Group', 'tp', 'ddp', 'fsdp', 'pp', 'plans', 'launched', 'own_rank', 'check_parallel', 'RankError', 'Rendezvous',
            'communication_error', 'collectives_end_after', 'rendezvous', 'Processes', 'processes', 'one_voice',
            'first_to_say', 'ending', 'Plan', 'groups', 'left_whole', 'blocks', 'Pipeline', 'plan_named', 'plan_lines',
-           'own_device', 'process_group', 'divided', 'together', 'agreement', 'groups_used', 'tell_waits', 'tell_ranks',
-           'with_ranks']
+           'own_device', 'process_group', 'divided']
 
 # %% ../nbs/launch.ipynb #f2c2dc36
 import atexit, os, pickle, re, sys, time, torch
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from itertools import count
@@ -21,11 +20,8 @@ from torch import nn, distributed as dist
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import NamedTuple
-from .operations import first_line, so_many, utilization_pct, check_seconds
-from .core import resolve_device, walk, distributed
-from .scope import Place, process_group_name
-from .system import boot_id
-from .links import offsets, waited, waits
+from .operations import first_line, so_many
+from .core import resolve_device, walk
 
 # %% ../nbs/launch.ipynb #c66bd926
 def launched()->int: # processes; 1: it is alone
@@ -522,83 +518,3 @@ def divided(model:nn.Module, name:str, device:torch.device)->nn.Module: # model:
     "A model, the same in all processes, divided among them"
     from torch.distributed.device_mesh import init_device_mesh
     return plan_named(name)(model, init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=(name,)))
-
-# %% ../nbs/launch.ipynb #948c781c
-def together(
-    ranks:bool,    # with all ranks, if there are others?
-    timeout:float, # seconds that a rank waits for the others
-    **alone, # options for which a rank has to be alone: name → value
-): # a context of a `Rendezvous`, or of `None`
-    "What a profile runs in: a meeting of all ranks, where there are others"
-    check_seconds('timeout', timeout)
-    if not (ranks and distributed() and dist.get_world_size()>1): return nullcontext()
-    if asked := [k for k,v in alone.items() if v]:
-        raise ValueError(f"{asked[0]}=True on {dist.get_world_size()} ranks: "
-            "a module called alone would wait for the others")
-    return rendezvous(timeout)
-
-
-# %% ../nbs/launch.ipynb #b16ef2a4
-def agreement(met):
-    "A function that says whether any rank wants something; called on all of them, with what this one wants"
-    return bool if met is None else lambda wanted: any(met.exchange(wanted, 'what all agree on'))
-
-# %% ../nbs/launch.ipynb #e66c5cc4
-def _group_of(name, members):
-    "The process group of some ranks; the one that is called so, if there are several"
-    known = [g for g,ranks in dist.distributed_c10d._world.pg_group_ranks.items() if tuple(ranks)==members]
-    return next((g for g in known if process_group_name(g)==name), known[0])
-
-def groups_used(
-    costs, # `Costs` of this rank
-    met,   # `Rendezvous`; `None`: there are no others
-)->dict|None: # name → `ProcessGroup` that this rank is in, in the same order on all ranks
-    "The groups in which a model exchanges data"
-    if met is None: return None
-    mine = {(o.group, o.members) for c in costs.by_module.values() for o in c.collectives if o.ranks>1}
-    used = sorted({o for told in met.exchange(mine, 'the groups') for o in told})
-    return {name: _group_of(name, members) for name,members in used if met.rank in members}
-
-# %% ../nbs/launch.ipynb #3a7c0eec
-def _key(row): return row.name if row.phase is None else Place(row.phase, row.name)
-
-def tell_waits(
-    rows:list, # of one rank, which are changed
-    told:list, # of each rank: `boot_id`, when its forwards began (seconds), their `TimedExchange`s
-    rank:int,    # this one
-    middle:list, # positions of the forwards of which its rows are means
-):
-    "Set what rows of collectives waited for"
-    boots = [boot for boot,_,_ in told]
-    def of(i): return waited([e[i] for _,_,e in told], offsets([b[i] for _,b,_ in told], boots))[rank]
-    found = waits([of(i) for i in middle])
-    for row in rows:
-        if _key(row) not in found: continue
-        row.waiting_s, row.hidden_s, row.waits_for = found[_key(row)]
-        if row.roof_time_s is not None and row.run_s: row.utilization_pct = utilization_pct(row.roof_time_s, row.run_s)
-
-# %% ../nbs/launch.ipynb #6d93dcec
-def tell_ranks(
-    rows:list, # of one rank, which are changed
-    results:list, # `Roofline` of each rank
-):
-    "Set how long rows took on each rank"
-    times = [{r.label: r.time_s for r in o} for o in results]
-    for row in rows: row.rank_s = tuple(t.get(row.label) for t in times)
-
-# %% ../nbs/launch.ipynb #96228bbc
-def with_ranks(
-    made, # `Roofline` of this rank
-    forwards, # `Forwards` of which it was made
-    met, # `Rendezvous`; `None`: there are no others
-): # `made`
-    "A result with those of all ranks"
-    if met is None: return made
-    made.about |= dict(rank=met.rank, ranks=met.world)
-    told = met.exchange((boot_id(), forwards.begins, forwards.exchanges), 'what they waited for')
-    tell_waits(made, told, met.rank, forwards.middle)
-    results = met.exchange(made, 'the results')
-    results[met.rank] = made
-    for o in results: tell_ranks(o, results)
-    made.ranks = tuple(results)
-    return made

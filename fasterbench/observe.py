@@ -17,7 +17,7 @@ from threading import get_ident
 from .core import distributed, visible, device_name
 from .operations import progress, warn, first_line
 from .scope import BackwardPart, followed, group_name, key_of, Nodes, Place, place_of_part, quoted, row_name
-from .scope import Scope, told_groups, wait_for, watching, with_phase, own_params
+from .scope import Scope, told_groups, wait_for, watching, with_phase, own_params, phase_and_name
 from .links import ExchangeTimer
 from .system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of, median_interval
 from .system import middle_half

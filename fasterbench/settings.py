@@ -8,8 +8,7 @@ __all__ = ['switches', 'one_at_a_time', 'opaque_types', 'same_rng', 'num_threads
            'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable', 'model_copy', 'twin']
 
 # %% ../nbs/core/settings.ipynb #8cd976f2
-import copy, gc, os, random, signal, sys, threading, types, weakref
-import numpy as np, torch
+import copy, gc, os, random, signal, sys, threading, types, weakref, numpy as np, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
