@@ -32,7 +32,7 @@ from .peaks import measure_peaks, check_machine
 from .settings import num_threads
 from .several import compare, print_figure, print_peaks, print_result, result_out, show, write_out
 from .several import print_sweep, though_unread, warnings_as_lines
-from .sweep import SweepError, estimates, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
+from .roofline import SweepError, estimates, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .swept import Sweep, sweep_formats
 from .tables import terminal_width
 

@@ -13,9 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fasterbench.tables import figure_page
 from fasterbench.results import Roofline
-from fasterbench.roofline import RooflineAnalyzer
+from fasterbench.roofline import RooflineAnalyzer, sweep_batch
 from fasterbench.swept import Sweep
-from fasterbench.sweep import sweep_batch
 
 image = torch.randn(1, 3, 224, 224)
 
