@@ -6,7 +6,7 @@
 __all__ = ['RooflineAnalyzer', 'circumstance', 'Sharing', 'in_dtype', 'under', 'in_main', 'of_training', 'Profiles', 'SweepError',
            'check_values', 'swept', 'estimated', 'sweep', 'sweep_batch', 'sweep_resolution', 'sweep_length',
            'sweep_dtype', 'device_text', 'estimates', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call',
-           'Roofline', 'RooflinePoint', 'Comparison', 'Sweep']
+           'Roofline', 'RooflinePoint', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #b5f7c9be
 import torch, copy
@@ -37,8 +37,7 @@ from .samples import resized, sample_dims, sized
 from .program import own_error
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
-_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'RooflinePoint',
-    'Comparison', 'Sweep']
+_all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline', 'RooflinePoint', 'Comparison']
 
 # %% ../nbs/analysis/roofline.ipynb #78c26b94
 class RooflineAnalyzer(Subject):
