@@ -5,7 +5,7 @@ from importlib import import_module
 _home = dict(
     measure_peaks='peaks', HardwarePeaks='roof', clear_peaks_cache='peaks', datasheet_peaks='roof',
     RooflineAnalyzer='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
-    Roofline='results', Comparison='compare', Sweep='roofline', Call='core', load_model='models',
+    Roofline='results', Comparison='results', Sweep='roofline', Call='core', load_model='models',
     roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
     sweep_batch='roofline', sweep_dtype='roofline', sweep_length='roofline', sweep_resolution='roofline', estimates='roofline',
 )

@@ -36,6 +36,7 @@ def forward_of(r)->Took: # r: a `Roofline`
 
 class Comparison(Lines, Saved, Compared):
     "The rows of two results in pairs"
+    format, times = 'fasterbench comparison', many # of its files
     def __init__(self,
         pairs=(), # of `Pair`
         a=None, # `Roofline`: from
@@ -453,6 +454,5 @@ def from_record(cls:Comparison,
     return cls([Pair(p.how, p.name, [o.a[i] for i in p.a], [o.b[i] for i in p.b], kinds) for p in o.pairs], o.a, o.b)
 
 # %% ../nbs/results/compare.ipynb #f20b6be0
-Comparison.format, Comparison.times = 'fasterbench comparison', many
 Comparison.formats = comparison_formats = { # ending → function of a `Comparison` that gives the file's text or bytes
     '.json': comparison_json, '.csv': Comparison.to_csv, '.md': Comparison.to_markdown, **shown_formats}

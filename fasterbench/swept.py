@@ -122,6 +122,7 @@ def left_out(self:Swept)->str: # empty: nothing
 # %% ../nbs/results/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
     "Results for values of something that varies"
+    format, times = 'fasterbench sweep', many # of its files
     def __init__(self,
         results=(), # of `Roofline`
         values=(), # of what varies, as many
@@ -320,7 +321,6 @@ def from_record(cls:Sweep,
     "The sweep of what a file holds; anything else is refused"
     return cls(**vars(decoded(SavedSweep, check_format(d, cls.format, (1,)))))
 
-Sweep.format, Sweep.times = 'fasterbench sweep', many
 Sweep.formats = sweep_formats = { # ending → function of a `Sweep` that gives the file's text or bytes
     '.json': sweep_json, '.csv': Sweep.to_csv, '.md': Sweep.to_markdown, **shown_formats}
 

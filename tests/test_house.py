@@ -19,7 +19,7 @@ def test_each_public_name_is_defined_once(): assert not defined_twice()
 
 # What shows a result takes it by its fields: it imports none of the modules that make results
 views = 'tables report plot marks layout'.split()
-makers = 'results roofline profiling compiled_kernels estimates language ncu sweep'.split()
+makers = 'results roofline profiling compiled_kernels estimates language ncu'.split()
 
 def test_views_need_no_source():
     graph, _ = drawn()
