@@ -1,8 +1,8 @@
 """Which module of the package needs which, however it asks: at its top, inside of a function, or by a name in a string.
 
-    python scripts/house.py [PACKAGE]      # floors, circles, private names from elsewhere, public names defined twice
+    python scripts/house.py [PACKAGE]   # floors with lines of code, circles, private names from elsewhere, names defined twice
 """
-import ast, sys
+import ast, io, sys, tokenize
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -71,12 +71,29 @@ def defined_twice(package=top/'fasterbench'):
             if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and not n.name.startswith('_') and not patched(n): yield n.name
     return sorted(k for k,n in Counter(o for p in modules(package).values() for o in set(public(p))).items() if n>1)
 
+no_code = tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
+
+def docstring_lines(tree):
+    for n in ast.walk(tree):
+        if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(n, clean=False) is not None:
+            yield from range(n.body[0].lineno, n.body[0].end_lineno + 1)
+
+def code_lines(package=top/'fasterbench'):
+    "Module → its lines of code: without empty ones, comments and docstrings"
+    def lines(text):
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        used = {i for t in tokens if t.type not in no_code for i in range(t.start[0], t.end[0] + 1)}
+        return len(used - {*docstring_lines(ast.parse(text))})
+    return {m: lines(p.read_text(encoding='utf-8')) for m,p in modules(package).items()}
+
 if __name__=='__main__':
     package = Path(sys.argv[1]) if sys.argv[1:] else top/'fasterbench'
     graph, private = drawn(package)
     by_floor = floors(graph)
-    for i in sorted(set(by_floor.values()), reverse=True): print(f'{i+1:3}', *sorted(m for m,f in by_floor.items() if f==i))
+    lines = code_lines(package)
+    for i in sorted(set(by_floor.values()), reverse=True):
+        print(f'{i+1:3}', *sorted(f'{m} {lines[m]}' for m,f in by_floor.items() if f==i), sep='  ')
     print(*(f"circle of {len(o)}: {' '.join(o)}" for o in circles(graph)), *private, sep='\n')
-    print(f'{len(graph)} modules, {graph.number_of_edges()} imports, {max(by_floor.values())+1} floors, {len(circles(graph))} circles, '
+    print(f'{len(graph)} modules, {sum(lines.values())} lines of code, {graph.number_of_edges()} imports, {max(by_floor.values())+1} floors, {len(circles(graph))} circles, '
         f'{len(private)} private names from elsewhere, {len(defined_twice(package))} public names defined twice')
     sys.exit(bool(circles(graph)))

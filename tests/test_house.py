@@ -4,7 +4,7 @@ import re, subprocess, sys
 import networkx as nx
 import pytest
 from form import too_long
-from house import circles, defined_twice, drawn
+from house import circles, code_lines, defined_twice, drawn, floors
 from notebooks import notebooks, top
 
 def test_no_circles():
@@ -16,6 +16,11 @@ def test_private_names_stay_at_home():
     assert not taken, '; '.join(taken)
 
 def test_each_public_name_is_defined_once(): assert not defined_twice()
+
+def test_the_way_down_is_short():
+    "A reader who begins with a command is at the bottom after seven imports, and no module takes more than some pages"
+    assert max(floors(drawn()[0]).values()) + 1<=8
+    assert not {m: n for m,n in code_lines().items() if n>350}
 
 # What shows a result takes it by its fields: it imports none of the modules that make results
 views = 'tables report plot marks layout'.split()
