@@ -17,17 +17,18 @@ from .operations import any_console, as_text, write_file, check_count
 from .results import Roofline
 from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
 from .language import unfit_ranks
-from .launch import check_parallel, divided, ending, launched, one_voice, own_device, own_rank, process_group
-from .launch import processes, plan_lines, plan_named
+from .launch import divided, ending, launched, one_voice, own_device, own_rank, process_group, processes
+from .launch import plan_lines, plan_named
 from .estimates import MeshRun, run_lines
 from .models import ModelError, check_model, contained, is_language, load_parts, load_varied, run_model_code
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .codec import check_kind
 from .compare import Comparison
-from .options import announce, check_recipe, check_targets, check_threads, check_unused, checked_view, either
-from .options import floating, forward_text, mesh_options, named_peaks, number_or_name
-from .options import out_option, print_figure, print_peaks, print_result, print_sweep, roofs, saved_in
-from .options import swept_values, though_unread, warnings_as_lines, with_labels, with_shared, write_out
+from .options import announce, check_divided, check_recipe, check_targets, check_threads, check_unused
+from .options import checked_view, either, floating, forward_text, measuring, mesh_options, named_peaks
+from .options import number_or_name, out_option, print_figure, print_peaks, print_result, print_sweep, roofs
+from .options import saved_in, swept_values, though_unread, warnings_as_lines, with_labels, with_shared
+from .options import write_out
 from .packages import Package
 from .roof import HardwarePeaks, peaks_json
 from .roofline import RooflineAnalyzer
@@ -36,7 +37,6 @@ from .settings import num_threads
 from .sweep import SweepError, estimates, sweep_batch, sweep_dtype, sweep_length, sweep_resolution
 from .swept import Sweep
 from .tables import terminal_width
-from .subject import check_machine
 
 # %% ../nbs/cli.ipynb #27e7a21c
 def _divider(name, built, sample, plan, device):
@@ -65,16 +65,6 @@ def _profiled(name, model, sample, recipe, peaks, plan, device, compile, isolate
     else: rows = run_model_code(what, a.profile, device=device, isolate=isolate, kernels=kernels, **how)
     for o in rows.ranks if plan else (): o.about['parallel'] = plan
     return rows
-
-# %% ../nbs/cli.ipynb #24212bc9
-def _check_divided(name, parallel, train, **options):
-    "Refuse what does not go with a divided model"
-    check_model(name); check_parallel(parallel)
-    if train and parallel and plan_named(parallel).staged:
-        raise ValueError(f"parallel={parallel!r} divides forwards alone: "
-            "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
-    if parallel: check_unused('beside --parallel', **options)
-    if parallel and name.endswith('.pt2'): check_unused(f'to {name}, which has no modules', parallel=parallel)
 
 # %% ../nbs/cli.ipynb #42927572
 def _check_compiled(train, isolate, compile, kernels):
@@ -109,10 +99,10 @@ def roofline(
     html=None, out=None,
 ):
     "Measure where each layer of a model stands under the roof of this machine"
-    _check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
+    check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
     if own_rank()==0: check_targets([peaks, counts], Roofline.formats, html=html, out=out)
-    check_threads(threads); check_count('warmup', warmup, 0); check_count('steps', steps, 1)
+    check_threads(threads); how = measuring(device, warmup, steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
@@ -121,9 +111,9 @@ def roofline(
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype)
         if parallel and plan_named(parallel).own_batch: of['seed'] = own_rank()
         built, sample, *made = load_parts(model, input or (), **of)
-        how = dict(compile=compile or kernels, isolate=isolate, kernels=kernels, warmup=warmup, steps=steps)
+        how |= dict(compile=compile or kernels, isolate=isolate, kernels=kernels)
         recipe = recipe and recipe._replace(made=made)
-        rows = _profiled(model, built, sample, recipe, given, parallel, device, **how)
+        rows = _profiled(model, built, sample, recipe, given, parallel, **how)
     title = f'{model} on {device_name(device)}' + (f', {parallel} on {launched()} ranks' if parallel else '')
     if own_rank()==0: print_result(rows, view, title, html, out)
 
@@ -166,10 +156,9 @@ def _of_language_model(e, params=''):
 def _language_rows(e, view):
     "Print what is estimated for a language model; a step of decoding"
     rows = e.decode.rows
-    kinds = rows.like(by_kind(rows)) if view.by is None else rows.by(view.by)
+    kinds, kind = (rows.like(by_kind(rows)), 'kind of layer') if view.by is None else (rows.by(view.by), view.by)
     _language_head(e, unfit_lines(e))
-    kind = 'by kind of layer' if view.by is None else f'by {view.by}'
-    print(f'\n{phase_table(e)}\n\ndecode, {kind}\n{kinds.table(view.top, view.sort, columns=view.columns)}')
+    print(f'\n{phase_table(e)}\n\ndecode, by {kind}\n{kinds.table(view.top, view.sort, columns=view.columns)}')
     return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
@@ -278,15 +267,6 @@ def _swept(model, input, vary, values, dtype, recipe, **how):
         if e.sweep: e.sweep.summary()
         raise
 
-# %% ../nbs/cli.ipynb #d7dbf8a5
-def _measuring(device, warmup, steps, peaks):
-    "The options of profiles; peaks of another machine are refused before anything is built"
-    warmup, steps = check_count('warmup', either(warmup, 5), 0), check_count('steps', either(steps, 20), 1)
-    device = resolve_device(device)
-    try: peaks and check_machine(named_peaks(peaks, torch.float32), device)
-    except ValueError as e: raise ValueError(f"{e}; a sweep runs nothing with --paper") from e
-    return dict(device=device, warmup=warmup, steps=steps)
-
 # %% ../nbs/cli.ipynb #7e9a37b1
 def sweep_command(
     model,
@@ -314,7 +294,7 @@ def sweep_command(
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = values['dtype'][0] if values['dtype'] and vary!='dtype' else None
     with num_threads(threads):
-        how = dict(on_paper=True) if paper else _measuring(device, warmup, steps, peaks)
+        how = dict(on_paper=True) if paper else measuring(device, warmup, steps, peaks)
         if not paper: announce(f'measuring {model} at {len(values[vary])} values of {vary}')
         found = _swept(model, input, vary, values, one, recipe, peaks=peaks, **how)
     print_sweep(found, out)
@@ -416,10 +396,9 @@ def failure(
 # %% ../nbs/cli.ipynb #a585b87d
 def _parsed(argv):
     "The options of a command line; of several processes the first one says what is wrong with them"
-    quiet = own_rank()>0
+    out, err = (None, None) if own_rank() else (sys.stdout, sys.stderr)
     try:
-        with redirect_stdout(None) if quiet else nullcontext(), redirect_stderr(None) if quiet else nullcontext():
-            return make_parser().parse_args(argv)
+        with redirect_stdout(out), redirect_stderr(err): return make_parser().parse_args(argv)
     except SystemExit as e:
         if e.code:
             with one_voice(e): pass   # it is said
