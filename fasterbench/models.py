@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['libraries', 'model_sources', 'ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code', 'Library',
            'library_of', 'own_object', 'build_parts', 'parse_shape', 'parse_input', 'parse_inputs', 'load_config',
-           'Source', 'source_of', 'check_model', 'load_parts', 'load_model', 'is_language']
+           'Source', 'source_of', 'check_model', 'load_parts', 'load_model', 'is_language', 'load_varied']
 
 # %% ../nbs/models.ipynb #d41f0a03
 import copy, difflib, importlib.util, inspect, json, sys, sysconfig, traceback, torch
@@ -440,3 +440,26 @@ def is_language(name:str)->bool: # name: as for `load_model`
     named = cls or next(iter(config.architectures or ()), None) or _usual_class(config)
     seeing = not cls and named.endswith('ForConditionalGeneration') and not _encodes(config)   # it writes text, too
     return seeing or named in ('AutoModelForCausalLM', auto._model_mapping[type(config)].__name__)
+
+# %% ../nbs/models.ipynb #bc599fc8
+def _check_shape(sample, option, value):
+    "Refuse a sample in which the value that it was made with is not where it is varied"
+    dims = sample_dims[option][0]
+    shapes = [[t.shape for t in tensors(o)] for o in (sample, resized(sample, dict.fromkeys(dims, value)))]
+    if shapes[0]==shapes[1]: return
+    raise ValueError(f"{option}={value}: dimension {', '.join(map(str, dims))} of the sample has another size, "
+        f"its tensors are {', '.join(str([*o]) for o in shapes[0])}")
+
+# %% ../nbs/models.ipynb #910d81b8
+def load_varied(
+    model:str, input:list|None, # as of `load_parts`
+    vary:str, # the option that varies
+    values:dict, # of `swept_values`
+    **options # of `load_parts`
+)->tuple: # model; sample; loss and optimizer, where there are some
+    "A model, and a sample that can be varied"
+    known = not input and vary in model_sources[source_of(model)[0]].options
+    given = {k: v[0] for k,v in values.items() if v and k!='dtype' and (k!=vary or known)}
+    built, sample, *made = load_parts(model, input or (), **given, **options)
+    if known: _check_shape(sample, vary, values[vary][0])
+    return built, sample, made

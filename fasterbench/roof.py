@@ -412,7 +412,7 @@ def peaks_json(p:HardwarePeaks)->str:
     text = re.sub(r'\[\n[^\[\]{}"]*\]', lambda m: ' '.join(m[0].split()), text)   # samples on one line
     return paired(text) + '\n'
 
-peaks_formats = { # ending → function of `HardwarePeaks` that gives the file's text or bytes
+HardwarePeaks.formats = peaks_formats = { # ending → function of `HardwarePeaks` that gives the file's text or bytes
     '.json': peaks_json, '.html': lambda p: figure_page(p.plot()), '.csv': peaks_csv,
     '.md': lambda p: p.table('github') + '\n', **picture_formats}
 
