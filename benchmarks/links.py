@@ -15,7 +15,7 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 
 from fasterbench.operations import si
-from fasterbench.dev.ranks import run_ranks
+from fasterbench.dev.pages import run_ranks
 from report import write_result
 
 code = """

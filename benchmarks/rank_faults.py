@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.dev.ranks import ended_ranks
+from fasterbench.dev.pages import ended_ranks
 from report import write_result
 
 timeout = 4   # seconds, in a collective; a rank whose collective failed waits as long for word of others
@@ -66,11 +66,11 @@ raise SystemExit
 
 def told(ended)->list: # error, seconds, what was left
     "What a rank printed; `None`: nothing"
-    return json.loads(ended.out) if ended.out.strip() else None
+    return json.loads(ended.stdout) if ended.stdout.strip() else None
 
 def problem(ended, rank):
     "What is wrong with the end of another rank, in words"
-    if told(ended) is None: return f'ended with {ended.code}: {ended.err[-300:]}'
+    if told(ended) is None: return f'ended with {ended.returncode}: {ended.stderr[-300:]}'
     said, _, left = told(ended)
     if f'rank {rank}' not in said: return f'names nobody, or another: {said}'
     return f"left {', '.join(left)}" if left else None

@@ -21,7 +21,7 @@ from fastcore.script import call_parse
 from nbdev.config import get_config
 from readme import exported
 
-from fasterbench.dev.reference import all_entries, anchor, pages_of_modules, silent_names
+from fasterbench.dev.pages import all_entries, anchor, pages_of_modules, silent_names
 
 top = Path(__file__).resolve().parent.parent
 cfg = get_config(path=top)

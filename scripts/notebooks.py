@@ -42,7 +42,7 @@ def never_run(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.so
 
 def passed_over(cell):
     "Does this run leave the cell out? Those marked `#|nightly` run where all is checked"
-    from fasterbench.dev.ranks import whole
+    from fasterbench.dev.pages import whole
     return never_run(cell) or ('nightly' in cell.directives_ and not whole())
 
 def failure(e, shell, path):
