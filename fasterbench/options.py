@@ -24,9 +24,8 @@ from .datasheets import sheet_named
 from .roof import HardwarePeaks, peaks_of
 from .grouping import group_key
 from .codec import check_kind, check_ending
-from .models import own_object, load_parts, model_sources, source_of
+from .models import load_parts, model_sources, own_object, source_of, resized, sample_dims
 from .program import undisturbed, optimizer_class
-from .samples import resized, sample_dims
 
 # %% ../nbs/options.ipynb #48e01d84
 def check_unused(
@@ -235,7 +234,7 @@ def swept_values(
 def _check_shape(sample, option, value):
     "Refuse a sample in which the value that it was made with is not where it is varied"
     dims = sample_dims[option][0]
-    shapes = [[t.shape for t in tensors(o)] for o in (sample, resized(sample, dict.fromkeys(dims, value)))]
+    shapes = [[t.shape for t in tensors(o)] for o in (sample, resized(sample, option, value))]
     if shapes[0]==shapes[1]: return
     raise ValueError(f"{option}={value}: dimension {', '.join(map(str, dims))} of the sample has another size, "
         f"its tensors are {', '.join(str([*o]) for o in shapes[0])}")
