@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ExportedModule', 'Exported', 'CallFinder', 'Stretch', 'Writer', 'Where', 'Tree', 'exported', 'packaged',
-           'torch_version_of', 'load_program', 'given_inputs', 'example_inputs', 'package_constants', 'Package',
-           'load_file', 'as_model', 'known_sample']
+           'torch_version_of', 'load_program', 'drawn', 'given_inputs', 'example_inputs', 'package_constants',
+           'Package', 'load_file', 'known_sample']
 
 # %% ../nbs/analysis/packages.ipynb #6c5f72f1
 import copy, itertools, json, re, zipfile, torch, ast, operator
@@ -20,7 +20,6 @@ from itertools import groupby
 from typing import NamedTuple
 from .core import Call, held, model_device, NotWithoutData
 from .operations import first_line
-from .samples import drawn, Input, table_rows
 from .settings import twin
 
 # %% ../nbs/analysis/packages.ipynb #10fb9c44
@@ -31,10 +30,7 @@ class ExportedModule(nn.Module):
 
 class Exported(ExportedModule):
     "An exported program as a module; its class holds the program"
-    _program, _tables = None, ()   # `_tables`: rows of each embedding table
-
-@table_rows.register(Exported)
-def _(m): return m._tables
+    _program, table_rows = None, ()   # `table_rows`: of each embedding table
 
 # %% ../nbs/analysis/packages.ipynb #d77cd92d
 def _class_name(kind): return kind.__name__ if isinstance(kind, type) else kind.rpartition('.')[-1] # or a text
@@ -104,15 +100,18 @@ def _stretch(nodes, around, path='', depth=0):
 # %% ../nbs/analysis/packages.ipynb #c88d9e15
 class Writer:
     "Writes the functions of a program's modules"
-    def __init__(self, calls): # path of a module → calls
+    def __init__(self,
+        calls, # path of a module → calls
+        device=torch.device, # what the functions have for it
+    ):
         self.calls, self.codes, self.callees = calls, defaultdict(list), defaultdict(dict)
-        self.named = []   # the globals of each function
+        self.device = device
     def function(self, graph, where, more=''):
         "Compile a graph, with code to append, named by `where`: the names of the code, with `forward`"
         code = graph.python_code('self')
-        self.named.append(dict(code.globals))
-        exec(compile(code.src + more, f'exported:{where}', 'exec'), self.named[-1])
-        return self.named[-1]
+        names = {k: self.device if o is torch.device else o for k,o in code.globals.items()}
+        exec(compile(code.src + more, f'exported:{where}', 'exec'), names)
+        return names
 
 def _own(n, path):
     "Does a node fetch a tensor of this module, or of one inside it?"
@@ -242,17 +241,6 @@ def _lookups(ep):
     found = [n for n in ep.graph.nodes if n.op=='call_function' and getattr(n.target, '_opname', None) in ops]
     return tuple(n.args[0].meta['val'].shape[0] for n in found if n.args[0].op=='placeholder')
 
-def _order(ep, turns):
-    "The paths of called modules, in the order of the model"
-    paths = (_plain_path(o.fqn.partition('@')[0], turns.sizes) for o in ep.module_call_graph)
-    return [o for o in dict.fromkeys(paths) if o in turns.kinds]
-
-def _located(w, tree):
-    "Replace `torch.device` in the functions"
-    where = Where(next((t.device for t in held(tree[''])), None))
-    for o in w.named:
-        if 'device' in o: o['device'] = where
-    return where
 
 # %% ../nbs/analysis/packages.ipynb #e1592a34
 def exported(ep:ExportedProgram)->Exported: # ep: the module shares its tensors
@@ -261,13 +249,15 @@ def exported(ep:ExportedProgram)->Exported: # ep: the module shares its tensors
     turns = CallFinder(program.graph.nodes)
     steps = [n for n in program.graph.nodes if n.op not in ('placeholder', 'get_attr', 'output')]
     whole, tree = _stretch(steps, turns.around), Tree(turns)
-    w = Writer(whole.calls)
+    where = Where(next((t.device for t in [*program.parameters(), *program.buffers()]), None))
+    w = Writer(whole.calls, where)
     names = w.function(_whole_graph(program, whole, w), turns.root, _checked)
-    for path in _order(ep, turns): tree[path]
+    paths = (_plain_path(o.fqn.partition('@')[0], turns.sizes) for o in ep.module_call_graph)
+    for path in filter(turns.kinds.get, paths): tree[path]   # in the order of the model
     _fill(tree, program)
     _join(tree, w)
-    names['check'], kind = _input_check(program, _located(w, tree)), type(tree[''])
-    kind.forward, kind._program, kind._tables = names['checked'], ep, _lookups(ep)
+    names['check'], kind = _input_check(program, where), type(tree[''])
+    kind.forward, kind._program, kind.table_rows = names['checked'], ep, _lookups(ep)
     return tree['']
 
 # %% ../nbs/analysis/packages.ipynb #5218a033
@@ -312,6 +302,17 @@ def load_program(path:str)->Exported: # path: of a file that `torch.export.save`
     if packaged(path) is not None: raise ValueError(f"{path!r} is an AOTInductor package, and no exported program")
     return exported(_loaded(path, torch.export.load))
 
+# %% ../nbs/analysis/packages.ipynb #c7f7492c
+def drawn(
+    shape:tuple,
+    dtype:torch.dtype,
+    below:int, # that whole numbers stay
+)->torch.Tensor:
+    "A tensor of random numbers; Booleans are all true"
+    if dtype is torch.bool: return torch.ones(shape, dtype=dtype)
+    if dtype.is_floating_point or dtype.is_complex: return torch.rand(shape).to(dtype)
+    return torch.randint(min(below, torch.iinfo(dtype).max), shape, dtype=dtype)
+
 # %% ../nbs/analysis/packages.ipynb #92bba99d
 def _placeholders(ep):
     "The fake tensors of the user's inputs, in order"
@@ -324,7 +325,7 @@ def _extent(n)->int:
 
 def _random(val, model):
     if not isinstance(val, torch.Tensor): return val
-    return drawn(Input(None, tuple(map(_extent, val.shape)), val.dtype), model, torch.float32).to(val.device)
+    return drawn(tuple(map(_extent, val.shape)), val.dtype, min(model.table_rows, default=2)).to(val.device)
 
 # %% ../nbs/analysis/packages.ipynb #0318c5e1
 def given_inputs(model:Exported)->tuple[list, object]: # leaves; the tree spec
@@ -334,25 +335,24 @@ def given_inputs(model:Exported)->tuple[list, object]: # leaves; the tree spec
     return [_random(o, model) for o in _placeholders(ep)], ep.call_spec.in_spec
 
 # %% ../nbs/analysis/packages.ipynb #31a51858
+def _first_size(val):
+    "The symbol of an input's first dimension, if that is dynamic"
+    size = next(iter(getattr(val, 'shape', ())), None)
+    return size.node.expr if isinstance(size, torch.SymInt) else None
+
 def _batch_symbol(ep, batch):
     "The symbol of a dynamic batch size; an error if it cannot be `batch`"
-    first = next((o for o in _placeholders(ep) if isinstance(o, torch.Tensor) and o.dim()), None)
-    size = None if first is None else first.shape[0]
-    if not isinstance(size, torch.SymInt):
-        shape = 'nothing' if first is None else ', '.join(map(str, first.shape))
+    first = next((o for o in _placeholders(ep) if len(getattr(o, 'shape', ()))), None)
+    symbol = _first_size(first)
+    if symbol is None:
+        shape = ', '.join(map(str, getattr(first, 'shape', ()))) or 'nothing'
         raise ValueError(f"batch={batch}: the program was exported with a fixed number of samples; it takes {shape}")
-    symbol = size.node.expr
     known = ep.range_constraints.get(symbol)
     if known is not None and not known.lower<=batch<=known.upper:
         raise ValueError(f"batch={batch}: the program was exported for {known.lower} to {known.upper} samples")
     return symbol
 
 # %% ../nbs/analysis/packages.ipynb #858a836b
-def _first_size(val):
-    "The symbol of an input's first dimension, if that is dynamic"
-    known = isinstance(val, torch.Tensor) and val.dim() and isinstance(val.shape[0], torch.SymInt)
-    return val.shape[0].node.expr if known else None
-
 def example_inputs(model:Exported, batch:int|None=None)->Call: # batch: samples; `None`: as at the export
     "A sample for an exported program"
     leaves, nesting = given_inputs(model)
@@ -419,14 +419,13 @@ class Package(nn.Module):
         super().__init__()
         counts = exported(counts) if isinstance(counts, ExportedProgram) else counts
         vars(self).update(_loaded=loaded, _counts=counts, _constants=constants, _known=set(), training=False)
+        self.table_rows = getattr(counts, 'table_rows', ())
     @property
     def elements_inside(self)->int|None: # elements of the parameters, or of all constants; `None`: unknown
         ts = held(self._counts, '_parameters') if self._counts is not None else self._constants
         return None if ts is None else sum(t.numel() for t in ts)
     def __deepcopy__(self, memo): return Package(self._loaded, copy.deepcopy(self._counts, memo), self._constants)
 
-@table_rows.register(Package)
-def _(m): return () if m._counts is None else table_rows(m._counts)
 
 # %% ../nbs/analysis/packages.ipynb #0d23f542
 @patch
@@ -459,11 +458,6 @@ def _in_sight(self:Package, given, args, kwargs):
             "the exported program that it was made from does: --counts program.pt2, or Package(…, counts=program)")
     return _as_operation(lambda: self._loaded(*args, **kwargs), given, self._constants or [])
 
-# %% ../nbs/analysis/packages.ipynb #6169248a
-def _load_package(path, name):
-    from torch._inductor.package import load_package
-    return load_package(path, name)
-
 # %% ../nbs/analysis/packages.ipynb #e93e45ab
 def load_file(
     path:str, # of a `.pt2` file
@@ -474,21 +468,11 @@ def load_file(
     if name is None and counts is None: return load_program(path)
     if name is None:
         raise ValueError(f"counts={counts!r} does not apply to {path!r}: an exported program is counted itself")
+    from torch._inductor.package import load_package
     program = None if counts is None else load_program(counts)
-    return Package(_loaded(path, _load_package, name), program, package_constants(path))
+    return Package(_loaded(path, load_package, name), program, package_constants(path))
 
 # %% ../nbs/analysis/packages.ipynb #cf241482
-def as_model(
-    model, # a module, an `ExportedProgram`, or what `torch._inductor.aoti_load_package` returned
-    sample=None, # `None`: for a program, the inputs of its export
-)->tuple: # (module, sample)
-    "A module to analyze, and its sample"
-    if isinstance(model, ExportedProgram): model = exported(model)
-    elif type(model).__name__=='AOTICompiledModel': model = Package(model)
-    what = f'the class {model.__name__}' if isinstance(model, type) else type(model).__name__
-    if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {what}")
-    return model, known_sample(model) if sample is None else sample
-
 def known_sample(model:nn.Module, batch:int|None=None)->Call|None: # batch: samples; `None`: as at the export
     "The sample of an exported program, or of a package whose program is given; `None`: it is not known"
     of = model._counts if isinstance(model, Package) else model

@@ -33,7 +33,7 @@ from .compiled_kernels import measuring
 from .costs import warn_unknown
 from .settings import tf32_allowed
 from .swept import Sweep
-from .samples import resized, sample_dims, sized
+from .models import resized, sample_dims, sized
 from .program import own_error
 
 # %% ../nbs/analysis/roofline.ipynb #41a68316
@@ -391,8 +391,7 @@ def sweep(
 # %% ../nbs/analysis/roofline.ipynb #a3728aa7
 def _along(option, model, sample, values, options, **about):
     "A model at sizes of the dimensions that an option says; `about` holds unless the options say something else"
-    dims, _ = sample_dims[option]
-    return sweep(model, lambda n: resized(sample, dict.fromkeys(dims, n)), values, **about | options)
+    return sweep(model, lambda n: resized(sample, option, n), values, **about | options)
 
 def _batch(sample, option): return sized(sample, sample_dims[option][1]).shape[0] # samples
 
