@@ -4,19 +4,21 @@
 
 # %% auto #0
 __all__ = ['experts_over', 'exchanges_of', 'config_inputs', 'fused_attention', 'attention_noted', 'causal_pairs',
-           'experts_touched', 'fused_experts', 'build_on_meta', 'stored_bytes', 'paper_cache', 'Forward',
-           'forward_exchanges', 'rank_config', 'expert_modules', 'Stage', 'stages_of', 'table_rows', 'id_range',
-           'config_sample']
+           'experts_touched', 'fused_experts', 'the_transformers', 'load_config', 'build_on_meta', 'stored_bytes',
+           'paper_cache', 'Forward', 'forward_exchanges', 'rank_config', 'expert_modules', 'Stage', 'stages_of',
+           'table_rows', 'id_range', 'config_sample']
 
 # %% ../nbs/analysis/architectures.ipynb #a0d66ecb
-import copy, math, sys, re, torch, torch.nn.functional as F, inspect
+import copy, math, sys, re, torch, torch.nn.functional as F, inspect, json
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import NamedTuple
 from fastcore.basics import patch
 from torch import nn
+from pathlib import Path
 from .rules import register_cost
 from .traffic import element_size, weight_sizes
 from .links import PlannedExchange, Layout
@@ -98,11 +100,37 @@ def fused_experts(module, hidden_states, top_k_index, top_k_weights, *args, **kw
     "The experts of a layer as one operation, in the form that transformers asks for"
     return torch.ops.fasterbench.experts(hidden_states, top_k_index, top_k_weights, list(module.parameters()))
 
+# %% ../nbs/analysis/architectures.ipynb #5bd3d23e
+def the_transformers():
+    "The library `transformers`"
+    if find_spec('transformers'): return import_module('transformers')
+    raise ModuleNotFoundError("a config stands for a model of transformers, which is not installed: "
+        "pip install 'transformers>=5'")
+
+def _values(path):
+    "What a JSON file holds"
+    try: return json.loads(Path(path).read_text())
+    except ValueError as e: raise ValueError(f"{str(path)!r} is no JSON: {e}") from e
+
+# %% ../nbs/analysis/architectures.ipynb #08090ddb
+_not_theirs = 'torch_dtype', 'dtype', 'transformers_version'   # keys of a file that say nothing of the architecture
+
+def load_config(config): # config: a dict, the path of a JSON file, or a config of transformers
+    "A config of transformers"
+    t = the_transformers()
+    if isinstance(config, t.PretrainedConfig): return copy.deepcopy(config)   # a live model may look at the caller's
+    values = _values(config) if isinstance(config, (str, Path)) else config
+    if not isinstance(values, dict): raise TypeError("config is a dict, the path of a JSON file or "
+        f"a config of transformers, not {type(values).__name__}")
+    if (kind := values.get('model_type')) not in t.CONFIG_MAPPING: raise ValueError(
+        f"model_type={kind!r} is not an architecture that transformers {t.__version__} knows")
+    return t.AutoConfig.for_model(**{k:v for k,v in values.items() if k not in _not_theirs})
+
 # %% ../nbs/analysis/architectures.ipynb #9ecb8893
 @cache
 def _transformers():
     "transformers, with the two operations above made known to it"
-    transformers = import_module('transformers')
+    transformers = the_transformers()
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     transformers.AttentionInterface.register('fasterbench', fused_attention)
     ALL_EXPERTS_FUNCTIONS.register('fasterbench', fused_experts)

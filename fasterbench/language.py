@@ -16,8 +16,7 @@ from typing import NamedTuple
 from fastcore.basics import patch
 from .architectures import build_on_meta, stored_bytes, Forward, attention_noted, causal_pairs, exchanges_of
 from .architectures import expert_modules, experts_over, forward_exchanges, paper_cache, rank_config
-from .architectures import stages_of
-from .models import load_config
+from .architectures import stages_of, load_config
 from .operations import check_count, element_bytes, plain, si
 from .core import resolve_dtype, visible
 from .roof import HardwarePeaks, peaks_of

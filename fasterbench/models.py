@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['libraries', 'sample_dims', 'model_sources', 'ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code',
            'library_of', 'own_object', 'build_parts', 'Input', 'sample_of', 'example_sample', 'timm_sample', 'sized',
-           'resized', 'parse_shape', 'parse_input', 'parse_inputs', 'load_config', 'Source', 'source_of', 'check_model',
-           'load_parts', 'load_model', 'is_language', 'load_varied']
+           'resized', 'parse_shape', 'parse_input', 'parse_inputs', 'Source', 'source_of', 'check_model', 'load_parts',
+           'load_model', 'is_language', 'load_varied']
 
 # %% ../nbs/models.ipynb #d41f0a03
-import copy, difflib, importlib.util, inspect, json, sys, sysconfig, traceback, torch
+import difflib, importlib.util, inspect, sys, sysconfig, traceback, torch
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib import import_module
@@ -24,7 +24,7 @@ from .core import Call, held, model_dtype, resolve_dtype, tensors, to_dtype, is_
 from .program import own_error
 from .codec import check_kind
 from .packages import drawn, known_sample, load_file
-from .architectures import config_sample, id_range
+from .architectures import config_sample, id_range, the_transformers, load_config
 
 # %% ../nbs/models.ipynb #c9f31f5d
 class ModelError(ValueError): "A model's own code raised an error, or ended the program: the `__cause__` of this one"
@@ -304,40 +304,14 @@ def parse_inputs(texts:list)->list[Input]: # texts: as of `parse_input`
     if twice: raise ValueError(f"input={', '.join(texts)!r}: {twice} is given twice")
     return found
 
-# %% ../nbs/models.ipynb #5bd3d23e
-def _transformers():
-    "The library that a config is of"
-    if find_spec('transformers'): return import_module('transformers')
-    raise ModuleNotFoundError("a config stands for a model of transformers, which is not installed: "
-        "pip install 'transformers>=5'")
-
-def _values(path):
-    "What a JSON file holds"
-    try: return json.loads(Path(path).read_text())
-    except ValueError as e: raise ValueError(f"{str(path)!r} is no JSON: {e}") from e
-
-# %% ../nbs/models.ipynb #08090ddb
-_not_theirs = 'torch_dtype', 'dtype', 'transformers_version'   # keys of a file that say nothing of the architecture
-
-def load_config(config): # config: a dict, the path of a JSON file, or a config of transformers
-    "A config of transformers"
-    t = _transformers()
-    if isinstance(config, t.PretrainedConfig): return copy.deepcopy(config)   # a live model may look at the caller's
-    values = _values(config) if isinstance(config, (str, Path)) else config
-    if not isinstance(values, dict): raise TypeError("config is a dict, the path of a JSON file or "
-        f"a config of transformers, not {type(values).__name__}")
-    if (kind := values.get('model_type')) not in t.CONFIG_MAPPING: raise ValueError(
-        f"model_type={kind!r} is not an architecture that transformers {t.__version__} knows")
-    return t.AutoConfig.for_model(**{k:v for k,v in values.items() if k not in _not_theirs})
-
 # %% ../nbs/models.ipynb #c524a5bd
 def _takes(auto, config): return type(config) in getattr(auto, '_model_mapping', ())
 
-def _encodes(config): return config.is_encoder_decoder or _takes(_transformers().AutoModelForMaskedLM, config)
+def _encodes(config): return config.is_encoder_decoder or _takes(the_transformers().AutoModelForMaskedLM, config)
 
 def _usual_class(config):
     "The class that a config names, or else the usual one"
-    t = _transformers()
+    t = the_transformers()
     if config.architectures: return config.architectures[0]
     if not _encodes(config) and _takes(t.AutoModelForCausalLM, config): return 'AutoModelForCausalLM'
     names = ['AutoModel', *(k for k in dir(t) if k.startswith('AutoModelFor'))]
@@ -348,7 +322,7 @@ def _usual_class(config):
 # %% ../nbs/models.ipynb #1f5638dc
 def _class_of(config, name=None):
     "The class of the model that a config stands for; `name`: of a class of transformers, `None`: what the config says"
-    t = _transformers()
+    t = the_transformers()
     name = name or _usual_class(config)
     found = getattr(t, name, None)
     if hasattr(found, 'from_config') or isinstance(found, type) and issubclass(found, nn.Module): return found
@@ -495,7 +469,7 @@ def is_language(name:str)->bool: # name: as for `load_model`
     if source_of(name)[0]!='config': return False
     path, cls = _config_path(name)
     config = load_config(path)
-    auto = _transformers().AutoModelForCausalLM
+    auto = the_transformers().AutoModelForCausalLM
     if not _takes(auto, config): return False
     named = cls or _usual_class(config)
     seeing = not cls and named.endswith('ForConditionalGeneration') and not _encodes(config)   # it writes text, too

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ExportedModule', 'Exported', 'CallFinder', 'Stretch', 'Writer', 'Where', 'Tree', 'exported', 'packaged',
            'torch_version_of', 'load_program', 'drawn', 'given_inputs', 'example_inputs', 'package_constants',
-           'Package', 'load_file', 'known_sample']
+           'Package', 'load_file', 'known_sample', 'as_model']
 
 # %% ../nbs/analysis/packages.ipynb #6c5f72f1
 import copy, itertools, json, re, zipfile, torch, ast, operator
@@ -477,3 +477,15 @@ def known_sample(model:nn.Module, batch:int|None=None)->Call|None: # batch: samp
     "The sample of an exported program, or of a package whose program is given; `None`: it is not known"
     of = model._counts if isinstance(model, Package) else model
     return example_inputs(of, batch) if isinstance(of, Exported) else None
+
+# %% ../nbs/analysis/packages.ipynb #00fd462c
+def as_model(
+    model, # a module, an `ExportedProgram`, or what `torch._inductor.aoti_load_package` returned
+    sample=None, # `None`: for a program, the inputs of its export
+)->tuple: # (module, sample)
+    "A module to analyze, and its sample"
+    if isinstance(model, ExportedProgram): model = exported(model)
+    elif type(model).__name__=='AOTICompiledModel': model = Package(model)
+    what = f'the class {model.__name__}' if isinstance(model, type) else type(model).__name__
+    if not isinstance(model, nn.Module): raise TypeError(f"model is a torch.nn.Module, not {what}")
+    return model, known_sample(model) if sample is None else sample
