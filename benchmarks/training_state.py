@@ -114,7 +114,7 @@ def steps_of(t, around=nullcontext):
     options = dict(clip=t.clip, scaler=t.scaler)
     with torch.autocast('cpu', enabled=t.autocast), training(t.net, t.x, t.loss, t.optimizer, **options) as step:
         with around():
-            step.rehearse()
+            step.warm_up_once()
             for _ in range(2): step.reset(); step.make()
 
 places = 'a forward', 'a backward', 'the optimizer'

@@ -13,7 +13,7 @@ __all__ = ['probes', 'link_probes', 'Probe', 'right_answer', 'probe_rates', 'hug
 import math, time, numpy as np, torch, hashlib, re, socket, torch.distributed as dist
 from typing import NamedTuple
 from fastcore.basics import patch
-from .operations import first_line, so_many
+from .operations import first_line, plural
 from .system import time_for, WrongAnswer, free_bytes, reported_caches, time_callable
 from .scope import bus_bytes, collective_kinds
 from .core import device_name, resolve_device
@@ -408,7 +408,7 @@ def peer_access(group, device:torch.device)->bool|None: # `None`: not known
 # %% ../nbs/hardware/bandwidth.ipynb #b68fb904
 def _way(hosts, gpus=0, name=None, peers=None):
     "The way in words; `name`: of all GPUs, `None` where they differ; `peers`: can each access the others' memory?"
-    res = [so_many(hosts, 'host')]
+    res = [plural(hosts, 'host')]
     if gpus: res.append(f"{gpus} × {name}" if name else f'{gpus} GPUs of several kinds')
     if peers is not None: res.append('each can access the others' if peers else 'not each can access the others')
     return ', '.join(res)

@@ -24,7 +24,7 @@ from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .options import announce, check_recipe, check_targets, check_threads, check_unused, either, floating
 from .options import forward_text, named_peaks, roofs, with_labels, with_shared, out_option, checked_view
 from .options import mesh_options, number_or_name, swept_values, print_figure, print_peaks, print_result
-from .options import write_out, print_sweep, though_unread, warnings_as_lines, check_divided, measuring
+from .options import write_out, print_sweep, though_unread, warnings_as_lines, check_divided, profile_options
 from .options import saved_in
 from .packages import Package
 from .roof import peaks_json, HardwarePeaks
@@ -102,7 +102,7 @@ def roofline(
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
     if own_rank()==0: check_targets([peaks, counts], Roofline.formats, html=html, out=out)
-    check_threads(threads); how = measuring(device, warmup, steps)
+    check_threads(threads); how = profile_options(device, warmup, steps)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
@@ -294,7 +294,7 @@ def sweep_command(
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = values['dtype'][0] if values['dtype'] and vary!='dtype' else None
     with num_threads(threads):
-        how = dict(on_paper=True) if paper else measuring(device, warmup, steps, peaks)
+        how = dict(on_paper=True) if paper else profile_options(device, warmup, steps, peaks)
         if not paper: announce(f'measuring {model} at {len(values[vary])} values of {vary}')
         found = _swept(model, input, vary, values, one, recipe, peaks=peaks, **how)
     print_sweep(found, out)

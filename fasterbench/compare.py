@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from .tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from .tables import html_text, shown_formats, text_or_file
-from .operations import any_console, as_text, si, so_many
+from .operations import any_console, as_text, si, plural
 from .scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, hows, taken
 from .codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, kept_as
@@ -340,7 +340,7 @@ def _coloured(column, p):
     return html_cell(column, p, f' style="color: {colour}"' if colour else '')
 
 # %% ../nbs/results/compare.ipynb #6642b73a
-def _more_pairs(rest, sort): return f"\n… and {so_many(len(rest), 'more pair')}" if rest else ''
+def _more_pairs(rest, sort): return f"\n… and {plural(len(rest), 'more pair')}" if rest else ''
 
 Comparison.columns = pair_columns
 

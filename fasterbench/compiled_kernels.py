@@ -311,7 +311,7 @@ def kernels_measured(
     o = KernelObserver(run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
     mode = OperationCosts()
     try:
-        run.rehearse()
+        run.warm_up_once()
         with compiling(rec), o.marks, o.backward(): o.forward(), o.forward()
         launches, costs = o.launches(), count_run(run, everything, mode)
         taken = time_forwards(o, device, warmup, steps)
@@ -430,7 +430,7 @@ def measured(
     "Count one run of a model, and time others"
     modules, seen = visible(run.model), []   # as they are now; a forward may change that
     o = Observer(run.model, run, device, modules, met)
-    run.rehearse()
+    run.warm_up_once()
     taken = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(count_run(run, modules)))
     return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken, count_run)
 

@@ -299,7 +299,7 @@ def count_costs(
         with on_paper(model, sample) as (twin, call, paper): costs = counted_on_paper(twin, call, paper, visible(twin))
     else:
         with one_at_a_time, undisturbed(model, sample, device, grad) as run:
-            run.rehearse()
+            run.warm_up_once()
             costs = counted(run)
     warn_unknown(costs)
     return costs

@@ -20,7 +20,7 @@ from torch import nn, distributed as dist
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import NamedTuple
-from .operations import first_line, so_many
+from .operations import first_line, plural
 from .core import resolve_device, walk
 
 # %% ../nbs/launch.ipynb #c66bd926
@@ -493,7 +493,7 @@ def plan_lines(
     plan = plan_named(name)
     parts, n = plan.parts(model, ranks), _microbatches(batch, ranks) if plan.staged and batch is not None else 0
     lines = _stage_lines(parts) if plan.staged else _by_name(parts, last=name!='tp')
-    if n: lines.append(f"{n} microbatch{'es'*(n>1)} of {so_many(batch//n, 'sample')}")
+    if n: lines.append(f"{n} microbatch{'es'*(n>1)} of {plural(batch//n, 'sample')}")
     return [f'{name}, {ranks} ranks', *(f'  {o}' for o in lines), *(f'  left whole: {o}' for o in _by_name(whole))]
 
 # %% ../nbs/launch.ipynb #1dcb3647

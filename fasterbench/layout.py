@@ -14,7 +14,7 @@ __all__ = ['widths', 'inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'p
 import math, re, numpy as np
 from dataclasses import dataclass, field, replace
 from fastcore.basics import patch
-from .operations import as_text, si, attainable_flops, plain, so_many
+from .operations import as_text, si, attainable_flops, plain, plural
 
 # %% ../nbs/visualization/layout.ipynb #07eb5ec4
 widths = 350, 390, 440, 520, 620, 700, 850, 1000, 1200, 1400 # pixels
@@ -488,7 +488,7 @@ def draw_peaks(
 ): # a plotly `Figure`
     "Draw every ceiling of `peaks`"
     import plotly.graph_objects as go
-    said = [peaks.device, peaks.threads and so_many(peaks.threads, 'thread'), (peaks.date or '')[:10], peaks.source]
+    said = [peaks.device, peaks.threads and plural(peaks.threads, 'thread'), (peaks.date or '')[:10], peaks.source]
     s = Sheet(title or as_text(peaks.device_name or 'Peaks', markup=True),
         as_text(', '.join(filter(None, said)), markup=True), dict(roofline=420, intensity=46))
     frame = _peaks_frame(s, peaks, max(len(peaks.memory_levels), 1))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from torch.distributed.device_mesh import DeviceMesh
 from .scope import bus_bytes, collective_kinds, Collective, process_group_name, watching_collectives
-from .operations import check_count, positive, si, so_many, not_negative
+from .operations import check_count, positive, si, plural, not_negative
 from .datasheets import connection_named, own_connections
 
 # %% ../nbs/hardware/links.ipynb #378976b9
@@ -151,7 +151,7 @@ class Layout:
     def shares(self)->int: return self.dp*self.fsdp*self.ep # that the sequences are divided into
     def __str__(self):
         sizes = ', '.join(f'{k} {v}' for k,v in self.sizes.items())
-        return f"{sizes or 'alone'}: {so_many(self.ranks, 'rank')}"
+        return f"{sizes or 'alone'}: {plural(self.ranks, 'rank')}"
 
 # %% ../nbs/hardware/links.ipynb #96fa2845
 def as_layout(
@@ -215,7 +215,7 @@ def _given(group, value, layout, own):
     if isinstance(value, str): return _over(group, connection_named(value, own), layout)
     if not isinstance(value, Link): return Link(group, n, value)
     if (value.group, value.ranks)==(group, n): return value
-    raise ValueError(f"links: the link of {value.group!r} is one of {so_many(value.ranks, 'rank')}, and {group}={n}")
+    raise ValueError(f"links: the link of {value.group!r} is one of {plural(value.ranks, 'rank')}, and {group}={n}")
 
 def _without_asking(group, layout, peaks, own):
     "The link of a group that was measured, or the fastest of the device's own that reaches as far"

@@ -15,7 +15,7 @@ import math, statistics
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from .tables import columns, row_seconds, html_text
-from .operations import as_text, plain, si, so_many
+from .operations import as_text, plain, si, plural
 from .layout import colours, in_css, rate_unit, rest, Line, Placer, Sheet, Spot, ceiling_line, clear, grid
 from .layout import narrowest, on_wide, place, roof_line, slope_line, spots_around, text_size, write
 from .rows import beside_kernels
@@ -248,7 +248,7 @@ def _left_out(rows, paper):
     for r in rows: found.setdefault(_without_mark(r), []).append(r)
     for why in [k for k in _whys if k in found]:
         percent = f'{sum(r.time_pct or 0 for r in found[why]):.1f} % of the time'
-        said = dict(rows=so_many(len(found[why]), 'row'), percent=percent, share='' if paper else f', {percent}')
+        said = dict(rows=plural(len(found[why]), 'row'), percent=percent, share='' if paper else f', {percent}')
         res.append(_whys[why].format(**said))
     return res
 

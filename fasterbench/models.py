@@ -19,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from torch import nn
-from .operations import as_text, first_line, so_many, check_count
+from .operations import as_text, first_line, plural, check_count
 from .core import Call, held, model_dtype, resolve_dtype, tensors, to_dtype, is_strided, mapped
 from .program import own_error
 from .codec import check_kind
@@ -416,7 +416,7 @@ def _with_size(sample, option, value, name):
     "A sample of the model `name` in which the dimensions of an option have another size"
     (_, least), shapes = sample_dims[option], [[*t.shape] for t in tensors(sample)]
     if any(len(o)>=least for o in shapes): return resized(sample, option, value)
-    raise ValueError(f"{option}={value}: the sample of {name} has no tensor with {so_many(least, 'dimension')}; "
+    raise ValueError(f"{option}={value}: the sample of {name} has no tensor with {plural(least, 'dimension')}; "
         f"its tensors are {', '.join(map(str, shapes)) or 'none'}")
 
 # %% ../nbs/models.ipynb #58cbceed

@@ -13,7 +13,7 @@ import math, re, shlex, csv, io, sys, warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from fastcore.basics import patch
-from .operations import as_text, si, so_many, check_count, arithmetic_intensity, roofline_position
+from .operations import as_text, si, plural, check_count, arithmetic_intensity, roofline_position
 from .operations import utilization_pct, read_text, is_number
 from .roof import HardwarePeaks, peaks_of
 from .results import Roofline
@@ -356,7 +356,7 @@ def should_stop(self:SOLAnalyzer, result:SOLResult)->Decision: # result: of the 
         return Decision(True, f'at the roofline: {now:.1f} %, threshold {c.threshold_pct:g} %')
     if better: return Decision(False, 'improved')
     if gain< -least: return Decision(False, f'worse than the best: {now:.1f} % after {self.best:.1f} %')
-    runs, points = so_many(self.since_best, 'run'), f"{least:g} point{'s'*(least!=1)}"
+    runs, points = plural(self.since_best, 'run'), f"{least:g} point{'s'*(least!=1)}"
     if self.since_best<c.convergence_rounds:
         return Decision(False, f'{self.since_best} of {c.convergence_rounds} runs without improvement')
     return Decision(True, f"converged: no improvement of {points} over {self.best:.1f} % in {runs}")

@@ -24,7 +24,7 @@ from .system import middle_half
 from .program import loss_of
 from .utilization import allocator_of, measured_footprint, step_footprint, Footprint, language_facts
 from .rows import RooflinePoint, roofline_point
-from .places import Costs, stands_for
+from .places import Costs, row_kind
 from .roof import HardwarePeaks
 
 # %% ../nbs/analysis/observe.ipynb #35d2c506
@@ -375,7 +375,7 @@ def row_at(
 )->RooflinePoint:
     "The row of what a module did itself, in a step in one phase; its calls are those in the forward"
     cost, (phase, name) = costs.by_module[key], phase_and_name(key)
-    module, times = stands_for(name, cost, things), forwards and forwards.of(key, cost.calls or None)
+    module, times = row_kind(name, cost, things), forwards and forwards.of(key, cost.calls or None)
     row = roofline_point(key, module, cost, peaks, times, own_params(module))
     if phase is None: return row
     first = cost if cost.collectives else costs.by_module.get(Place('forward', name))

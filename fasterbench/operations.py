@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
-           'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'so_many', 'as_text',
+           'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'as_text',
            'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
            'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_text', 'roofline_analysis',
            'element_bytes', 'estimate_layer']
@@ -120,7 +120,7 @@ def plain(
     return f'{v:,.0f}' if 1000<=abs(v)<math.inf else f'{v:.{digits}g}'
 
 # %% ../nbs/analysis/operations.ipynb #0fc3510e
-def so_many(
+def plural(
     n:int,
     what:str, # one of them
 )->str:

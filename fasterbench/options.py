@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['shared', 'labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_targets', 'check_divided', 'View',
            'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'mesh_options', 'either', 'announce', 'floating',
-           'forward_text', 'measuring', 'option', 'out_option', 'with_shared', 'swept_values', 'cross_entropy_of',
+           'forward_text', 'profile_options', 'option', 'out_option', 'with_shared', 'swept_values', 'cross_entropy_of',
            'with_labels', 'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result',
            'print_peaks', 'print_sweep', 'saved_in', 'though_unread', 'warnings_as_lines']
 
@@ -186,7 +186,7 @@ def forward_text(
     return f"a {'training step' if train else 'forward'} of {name} on {call_words(*call_args(sample))}"
 
 # %% ../nbs/options.ipynb #d7dbf8a5
-def measuring(
+def profile_options(
     device:str|torch.device|None, warmup:int|None, steps:int|None, # as of `RooflineAnalyzer.profile`; `None`: not given
     peaks:str|None=None, # of a sweep, as of `named_peaks`
 )->dict: # of options of profiles

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from . import __version__
-from .operations import check_count, check_seconds, positive, progress, si, warn, first_line, so_many
+from .operations import check_count, check_seconds, positive, progress, si, warn, first_line, plural
 from .core import device_name, dtype_name, measurable, named_dtype, resolve_device, resolve_dtype
 from .settings import float32_precision, one_at_a_time, tf32_allowed
 from .datasheets import find_core, find_sheet, flop_a_cycle
@@ -446,7 +446,7 @@ def check_machine(
         raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}; "
             "`estimate` runs nothing, and takes any")
     if device.type=='cpu' and peaks.threads not in (None, torch.get_num_threads()):
-        raise ValueError(f"the peaks were measured with {so_many(peaks.threads, 'thread')}, "
+        raise ValueError(f"the peaks were measured with {plural(peaks.threads, 'thread')}, "
             f"and the profile runs with {torch.get_num_threads()}")
     if device.type=='cpu' and peaks.cpus not in (None, len(usable_cpus())):
         raise ValueError(f"the peaks were measured on {peaks.cpus} processors, "

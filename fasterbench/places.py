@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['least_bytes', 'crossing_bytes', 'address', 'keeping_address', 'alive', 'plain_tensors', 'held_tensors', 'only_new',
-           'passed', 'PlacedMoves', 'ModuleCall', 'CallMoves', 'sets_of', 'ModuleCost', 'stands_for', 'Costs']
+           'passed', 'PlacedMoves', 'ModuleCall', 'CallMoves', 'sets_of', 'ModuleCost', 'row_kind', 'Costs']
 
 # %% ../nbs/counting/places.ipynb #f13215a0
 import gc, torch
@@ -383,7 +383,7 @@ def link_bytes(self:ModuleCost)->float: # bytes
     return sum(n*bus_bytes(o.kind, o.nbytes, o.ranks) for o,n in self.collectives.items())
 
 # %% ../nbs/counting/places.ipynb #5e7a14cd
-def stands_for(
+def row_kind(
     name:str, # of a row
     cost:ModuleCost, # of that row
     modules:dict, # name → module

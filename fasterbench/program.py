@@ -195,7 +195,7 @@ def make(self:Program,
 
 # %% ../nbs/core/program.ipynb #4cca827c
 @patch
-def rehearse(self:Program):
+def warm_up_once(self:Program):
     "A first run: what is built lazily is there afterwards, and of what is written to there is a copy"
     for _ in range(1 + self.optimizing()):
         self.reset()

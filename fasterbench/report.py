@@ -13,7 +13,7 @@ from statistics import median
 from dataclasses import dataclass, replace
 from functools import cached_property
 from .scope import Place, quoted, phases
-from .operations import any_console, as_text, si, so_many, check_count
+from .operations import any_console, as_text, si, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, more_rows, row_orders
 from .grouping import group_key, joined, joined_in_parts
@@ -76,7 +76,7 @@ def _overhead_line(t):
     "What the timestamps add to a forward, if that can be told"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
-    beside = f"{so_many(n, t.what)} without it beside, median {si(t.plain.median, 's')}"
+    beside = f"{plural(n, t.what)} without it beside, median {si(t.plain.median, 's')}"
     if lo==hi: return f"overhead     of the instrumentation {t.overhead_pct:.1f} %, of unknown noise ({beside})"
     if lo<=0<=hi: return f"overhead     of the instrumentation cannot be told from 0: {lo:.1f} to {hi:.1f} % ({beside})"
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {lo:.1f} to {hi:.1f} %"
@@ -129,7 +129,7 @@ def phase_lines(r)->list[str]: # of a `Roofline`
 def _caches_of(rows):
     "The caches that explain rows above the memory's roof, in words"
     caches = Counter(r.roof for r in rows if r.roof!='memory')
-    each = ', '.join(f"{k} ({so_many(n, 'row')})" for k,n in caches.items())
+    each = ', '.join(f"{k} ({plural(n, 'row')})" for k,n in caches.items())
     if not caches: return "the peaks hold no caches that could explain it"
     return f"their data fit in a cache, with whose roof they are compared: {each}"
 
@@ -140,9 +140,9 @@ def _row_lines(rows, t):
     what, share = 'forward', ''
     if t: what, share = t.what, f" ({100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time)"
     said = [
-        (noisy, f"~            noisy: in {so_many(len(noisy), 'row')}{share} the IQR of the samples is more than "
+        (noisy, f"~            noisy: in {plural(len(noisy), 'row')}{share} the IQR of the samples is more than "
                 "a tenth of their median"),
-        (some,  f"paths        {so_many(len(some), 'row')} not called in every {what} as often as counted; "
+        (some,  f"paths        {plural(len(some), 'row')} not called in every {what} as often as counted; "
                 f"the utilization is that of the {what}s with all calls"),
         (above, f"↑            above the memory's roof: {_caches_of(above)}")]
     return [line for rows,line in said if rows]
@@ -294,7 +294,7 @@ def _where(r):
         return ', '.join(['estimated', *dtype, f'under the roof of {r.peaks.device_name or r.peaks.device}'])
     name = f" ({a['device_name']})" if 'device_name' in a else ''
     device = [f"on {a['device']}{name}"] if 'device' in a else []
-    return ', '.join([*device, *dtype, *([so_many(a['threads'], 'thread')] if 'threads' in a else [])])
+    return ', '.join([*device, *dtype, *([plural(a['threads'], 'thread')] if 'threads' in a else [])])
 
 def _table(r, top, sort, by, columns):
     "The table of a summary"

@@ -20,7 +20,7 @@ from .plot import plot_comparison, plot_result, plot_roofline
 from .tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text, framed
 from .tables import html_text
 from .scope import above, inside, Place, phases
-from .operations import si, as_text, so_many
+from .operations import si, as_text, plural
 from .core import resolve_dtype
 from .codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .codec import optional_fields, part, refuse
@@ -353,7 +353,7 @@ def as_output(
     "A result as the output of a cell"
     by = row_table(r).in_order()
     shown, rest = by[:top], by[top:]
-    more = _folded(so_many(len(rest), 'more row'), row_table(r.like(rest)).html(500)) if rest else ''
+    more = _folded(plural(len(rest), 'more row'), row_table(r.like(rest)).html(500)) if rest else ''
     table = row_table(r.like(shown)).html(None) if r else ''
     said = f'<p><b>{html_text(heading(r))}</b><br>{html_text(opening(r))}</p>'
     about = _folded('Circumstances', _facts_table(facts(r)))

@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from .codec import Amount, Way, check_ending, check_format, decoded, encoded, field_types, load_json, paired
 from .codec import refuse, ways
 from .core import arithmetic_dtype, dtype_name, named_dtype, resolve_dtype
-from .operations import as_text, check_count, not_negative, plain, positive, si, so_many, write_file
+from .operations import as_text, check_count, not_negative, plain, positive, si, plural, write_file
 from .datasheets import Datasheet, find_sheet, sheet_named
 from .system import Disturbance, MemoryLevel, as_disturbance, levels_in_order
 from .links import Link, as_links
@@ -322,8 +322,8 @@ def _when(date): return re.sub(r'T(\d\d:\d\d)[:.\d]*\+00:00$', r' \1 UTC', date 
 def _where(self:HardwarePeaks):
     used = (k for k in self.versions if self.device!='cpu' or k not in ('CUDA', 'HIP', 'driver'))
     versions = ', '.join(f'{k} {self.versions[k]}' for k in used)
-    processors = f" on {so_many(self.cpus, 'processor')}" if self.cpus else ''
-    threads = '' if self.threads is None else so_many(self.threads, 'thread') + processors
+    processors = f" on {plural(self.cpus, 'processor')}" if self.cpus else ''
+    threads = '' if self.threads is None else plural(self.threads, 'thread') + processors
     memory = '' if self.memory_bytes is None else f'{si(self.memory_bytes, "B")} of memory'
     return [o for o in (self.device_name, self.device, threads, memory, versions, _when(self.date), self.source) if o]
 
@@ -342,7 +342,7 @@ def _reservations(self:HardwarePeaks):
 # %% ../nbs/hardware/roof.ipynb #f9b6e868
 @patch
 def __repr__(self:HardwarePeaks):
-    threads = f", {so_many(self.threads, 'thread')}" if self.threads else ''
+    threads = f", {plural(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {plain(self.ridge_point)} FLOP/B"
     return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *map(str, self.links), *self._reservations()])})")

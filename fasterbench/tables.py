@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from string import Template
-from .operations import as_text, so_many, write_file, check_count, plain, si
+from .operations import as_text, plural, write_file, check_count, plain, si
 from .codec import pictures
 from .layout import dark_css
 
@@ -225,7 +225,7 @@ def tabulated(
 # %% ../nbs/results/tables.ipynb #da9b4df9
 def more_lines(rest:list, sort:str='')->str: # those that a table leaves out; what they are sorted by
     "How many lines a table leaves out, in words"
-    return f"… and {so_many(len(rest), 'more row')}" if rest else ''
+    return f"… and {plural(len(rest), 'more row')}" if rest else ''
 
 def more_rows(rest:list, sort:str)->str: # of `RooflinePoint`, not shown; what they are sorted by
     "How many rows a table leaves out, in words; without a time they are not faster"
