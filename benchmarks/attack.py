@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import fasterbench
-from fasterbench.core import call_args
+from fasterbench.base.core import call_args
 from fasterbench.costs import count_costs
 from fasterbench.roofline import RooflineAnalyzer
 import attack_cases

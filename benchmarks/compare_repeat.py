@@ -15,7 +15,7 @@ import pandas as pd, torch, torchvision
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.peaks import HardwarePeaks
+from fasterbench.machine.peaks import HardwarePeaks
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer
 from report import here, write_result

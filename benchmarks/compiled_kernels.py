@@ -17,7 +17,7 @@ from torch import nn
 from report import write_result
 
 from fasterbench.roofline import RooflineAnalyzer
-from fasterbench.rows import beside_kernels
+from fasterbench.records.rows import beside_kernels
 
 def mlp(): return nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)), torch.randn(64, 512)
 

@@ -17,7 +17,7 @@ from tabulate import tabulate
 from torch import nn
 
 from architectures import kinds, small, words
-from fasterbench.core import leaves
+from fasterbench.base.core import leaves
 from published_counts import apart, build, by_fasterbench, others, published, sample_for
 from report import here, write_result
 from transformers_counts import by_hand, by_torch

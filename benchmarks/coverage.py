@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._pytree import tree_map
 
 from fasterbench import costs
-from fasterbench.core import device_name
+from fasterbench.base.core import device_name
 
 here = Path(__file__).parent
 reasons = {   # why an operation has no rule

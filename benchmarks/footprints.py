@@ -22,9 +22,9 @@ from torch import nn
 from torch.profiler import profile, record_function
 from torch.utils.checkpoint import checkpoint
 
-from fasterbench.core import call_args
+from fasterbench.base.core import call_args
 from fasterbench.operations import si
-from fasterbench.utilization import step_footprint, boundaries
+from fasterbench.counting.utilization import step_footprint, boundaries
 
 last_parts = dict(forward='loss', backward='backward', optimizer='optimizer')   # phase → the part that ends it
 

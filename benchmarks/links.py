@@ -20,8 +20,8 @@ from report import write_result
 
 code = """
 import json, os, socket, time
-from fasterbench.bandwidth import ProbeCall, check_collective_answer, exchange_s, link_probes
-from fasterbench.scope import bus_bytes
+from fasterbench.machine.bandwidth import ProbeCall, check_collective_answer, exchange_s, link_probes
+from fasterbench.session.scope import bus_bytes
 cpu, sizes, group = torch.device('cpu'), [16, 2**19, 2**21, 2**23], dist.group.WORLD
 
 def tensors(kind, n):

@@ -31,9 +31,9 @@ from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 import coverage, transformers_estimates
-from fasterbench.core import call_args
+from fasterbench.base.core import call_args
 from fasterbench.costs import CostMode
-from fasterbench.rules import rule_for
+from fasterbench.counting.rules import rule_for
 from report import write_result
 
 def words(s): return s.split()

@@ -16,8 +16,8 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from fasterbench.program import undisturbed
-from fasterbench.observe import Observer
+from fasterbench.session.program import undisturbed
+from fasterbench.sources.observe import Observer
 from report import write_result
 
 cpu = torch.device('cpu')

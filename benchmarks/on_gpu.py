@@ -27,12 +27,12 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fasterbench
-from fasterbench.core import DeviceError, device_name, model_device, resolve_device, synchronize
-from fasterbench.settings import float32_precision
+from fasterbench.base.core import DeviceError, device_name, model_device, resolve_device, synchronize
+from fasterbench.base.settings import float32_precision
 from fasterbench.costs import count_costs
 from fasterbench.ncu import kernel_bytes, kernel_flops, ncu_command, read_ncu
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks
-from fasterbench.system import device_clock, time_callable
+from fasterbench.base.system import device_clock, time_callable
 
 bf16, f32 = torch.bfloat16, torch.float32
 results = Path(__file__).parent/'results'

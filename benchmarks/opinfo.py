@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from tqdm import tqdm
 
 from fasterbench.costs import CostMode
-from fasterbench.traffic import covered_bytes
+from fasterbench.counting.traffic import covered_bytes
 from report import write_result
 
 here = Path(__file__).parent

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.profiler import profile
 
 from fasterbench.costs import CostMode
-from fasterbench.rules import rule_for
+from fasterbench.counting.rules import rule_for
 from report import write_result
 
 reasons = {   # why an operation is another

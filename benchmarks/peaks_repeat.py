@@ -7,12 +7,12 @@ import json, statistics, subprocess, sys
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.core import resolve_device
+from fasterbench.base.core import resolve_device
 from report import on_core, write_result
 
 code = """
 import json, time
-import fasterbench.peaks as P, torch
+import fasterbench.machine.peaks as P, torch
 if '{device}'!='cpu': torch.zeros(1, device='{device}')   # starting the device is not measuring it
 start = time.perf_counter()
 p = P.measure_peaks('{device}', {how})

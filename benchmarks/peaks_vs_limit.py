@@ -16,7 +16,7 @@ from report import here, on_core, write_result
 
 code = """
 import json
-from fasterbench.peaks import measure_peaks
+from fasterbench.machine.peaks import measure_peaks
 p = measure_peaks('cpu', dtype={dtypes})
 print(json.dumps(dict(flops=p.compute_peaks, kernels=p.kernels, disturbed=p.disturbed, clock=p.clock_hz)))
 """

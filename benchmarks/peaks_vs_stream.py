@@ -20,8 +20,8 @@ from fastcore.script import call_parse, store_true
 from tabulate import tabulate
 
 from fasterbench.operations import si
-from fasterbench.bandwidth import Memory, probe_rates, probes
-from fasterbench.peaks import measure_peaks
+from fasterbench.machine.bandwidth import Memory, probe_rates, probes
+from fasterbench.machine.peaks import measure_peaks
 from report import here, on_core, write_result
 
 @contextmanager

@@ -31,7 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models
 from torchvision.models import WeightsEnum
 
-from fasterbench.core import device_name, to_device
+from fasterbench.base.core import device_name, to_device
 from fasterbench.costs import count_costs
 
 results = Path(__file__).parent/'results'

@@ -31,7 +31,7 @@ whats = {'forward with an all-reduce': 'a.profile(warmup=2, steps=4, timeout={ti
 trial = """
 import json, os, signal, time
 from torch import nn
-from fasterbench.launch import RankError
+from fasterbench.session.launch import RankError
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
 
 made = 0

@@ -17,7 +17,8 @@ import torch
 from tabulate import tabulate
 from torch import nn
 
-from fasterbench import observe, system
+from fasterbench.sources import observe
+from fasterbench.base import system
 from fasterbench.results import project
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
 

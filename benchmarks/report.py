@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fasterbench.core import device_name
-from fasterbench.datasheets import find_core
-from fasterbench.system import processor_id
+from fasterbench.base.core import device_name
+from fasterbench.machine.datasheets import find_core
+from fasterbench.base.system import processor_id
 
 here = Path(__file__).parent
 

@@ -20,11 +20,11 @@ from fastcore.script import call_parse, store_true
 from tabulate import tabulate
 from torch.nn import functional as F
 
-from fasterbench.observe import Observer
-from fasterbench.peaks import HardwarePeaks
-from fasterbench.program import training
+from fasterbench.sources.observe import Observer
+from fasterbench.machine.peaks import HardwarePeaks
+from fasterbench.session.program import training
 from fasterbench.roofline import RooflineAnalyzer
-from fasterbench.system import median_interval
+from fasterbench.base.system import median_interval
 from report import write_result
 
 peaks = HardwarePeaks(1e12, 1e11)

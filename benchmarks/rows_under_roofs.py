@@ -21,7 +21,7 @@ from tabulate import tabulate
 from torchvision import models
 
 import fasterbench.subject
-from fasterbench.peaks import measure_peaks
+from fasterbench.machine.peaks import measure_peaks
 from fasterbench.roofline import RooflineAnalyzer
 from report import on_core, write_result
 

@@ -17,7 +17,7 @@ from tabulate import tabulate
 from torch.utils.flop_counter import FlopCounterMode
 
 from fasterbench.costs import CostMode, counted_step
-from fasterbench.program import training
+from fasterbench.session.program import training
 from report import write_result
 
 class Named(CostMode):

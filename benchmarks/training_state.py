@@ -20,7 +20,7 @@ from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fasterbench.program import training
+from fasterbench.session.program import training
 from report import write_result
 from snapshots import Snapshot, differences
 

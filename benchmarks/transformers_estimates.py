@@ -17,7 +17,7 @@ from tabulate import tabulate
 from torch import nn, randn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from fasterbench.core import held, tensors, walk
+from fasterbench.base.core import held, tensors, walk
 from fasterbench.operations import si
 from fasterbench.costs import count_costs
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer

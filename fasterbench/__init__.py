@@ -3,9 +3,9 @@ __version__ = "0.1.0"
 from importlib import import_module
 
 _home = dict(
-    measure_peaks='peaks', HardwarePeaks='roof', clear_peaks_cache='peaks', datasheet_peaks='roof',
+    measure_peaks='machine.peaks', HardwarePeaks='machine.roof', clear_peaks_cache='machine.peaks', datasheet_peaks='machine.roof',
     RooflineAnalyzer='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
-    Roofline='results', Comparison='results', Sweep='roofline', Call='core', load_model='models',
+    Roofline='results', Comparison='results', Sweep='roofline', Call='base.core', load_model='commands.models',
     roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
     sweep_batch='roofline', sweep_dtype='roofline', sweep_length='roofline', sweep_resolution='roofline', estimates='roofline',
 )

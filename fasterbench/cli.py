@@ -12,31 +12,33 @@ from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from fastcore.script import anno_parser, store_true
 from . import __version__
-from .core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device, dtype_name
+from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
+from .base.core import dtype_name
 from .operations import any_console, as_text, write_file, check_count
 from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
 from .language import unfit_ranks
-from .launch import divided, ending, launched, one_voice, own_device, own_rank, process_group, processes
-from .launch import plan_lines, plan_named
-from .estimates import MeshRun, run_lines
-from .models import ModelError, check_model, is_language, load_parts, run_model_code, contained, load_varied
+from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
+from .session.launch import processes, plan_lines, plan_named
+from .sources.estimates import MeshRun, run_lines
+from .commands.models import ModelError, check_model, is_language, load_parts, run_model_code, contained
+from .commands.models import load_varied
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
-from .options import announce, check_recipe, check_targets, check_threads, check_unused, either, floating
-from .options import forward_text, named_peaks, roofs, with_labels, with_shared, out_option, checked_view
-from .options import mesh_options, number_or_name, swept_values, print_figure, print_peaks, print_result
-from .options import write_out, print_sweep, though_unread, warnings_as_lines, check_divided, profile_options
-from .options import saved_in
-from .packages import Package
-from .roof import peaks_json, HardwarePeaks
+from .commands.options import announce, check_recipe, check_targets, check_threads, check_unused, either
+from .commands.options import floating, forward_text, named_peaks, roofs, with_labels, with_shared
+from .commands.options import out_option, checked_view, mesh_options, number_or_name, swept_values
+from .commands.options import print_figure, print_peaks, print_result, write_out, print_sweep, though_unread
+from .commands.options import warnings_as_lines, check_divided, profile_options, saved_in
+from .session.packages import Package
+from .machine.roof import peaks_json, HardwarePeaks
 from .roofline import RooflineAnalyzer, SweepError, estimates, sweep_batch, sweep_dtype, sweep_length
 from .roofline import sweep_resolution
-from .peaks import measure_peaks
-from .settings import num_threads
-from .swept import Sweep
-from .tables import terminal_width
+from .machine.peaks import measure_peaks
+from .base.settings import num_threads
+from .records.swept import Sweep
+from .views.tables import terminal_width
 from .results import Roofline
-from .codec import check_kind
-from .compare import Comparison
+from .base.codec import check_kind
+from .records.compare import Comparison
 
 # %% ../nbs/cli.ipynb #27e7a21c
 def _divider(name, built, sample, plan, device):

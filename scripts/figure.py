@@ -15,7 +15,7 @@ from torchvision.models import resnet18
 
 from fasterbench.plot import plot_comparison
 from fasterbench.operations import si
-from fasterbench.tables import figure_page
+from fasterbench.views.tables import figure_page
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer, measure_peaks
 

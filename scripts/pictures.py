@@ -11,10 +11,10 @@ from fastcore.script import call_parse
 from torchvision.models import resnet18, vit_b_16
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fasterbench.tables import figure_page
+from fasterbench.views.tables import figure_page
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer, sweep_batch
-from fasterbench.swept import Sweep
+from fasterbench.records.swept import Sweep
 
 image = torch.randn(1, 3, 224, 224)
 

@@ -37,8 +37,8 @@ def large(n):
     import torch
     from fasterbench.results import Roofline
     from fasterbench.roofline import HardwarePeaks, RooflinePoint
-    from fasterbench.grouping import Totals
-    from fasterbench.system import Timing
+    from fasterbench.records.grouping import Totals
+    from fasterbench.base.system import Timing
     rng, peaks, rows = random.Random(0), HardwarePeaks(1e12, 1e11), []
     for i in range(n):
         flops = rng.randrange(10**5, 10**9)
@@ -56,7 +56,7 @@ def large(n):
 def views(r, folder):
     "The name of each view and each file of a result, and what makes it"
     from fasterbench.plot import plot_roofline
-    from fasterbench.tables import row_table
+    from fasterbench.views.tables import row_table
     return {'summary_table': lambda: row_table(r).text(), 'save as JSON': lambda: r.save(folder/'large.json'),
         'load JSON': lambda: type(r).load(folder/'large.json'), 'save as HTML': lambda: r.save(folder/'large.html'),
         'plot_roofline': lambda: plot_roofline(r, r.peaks)}

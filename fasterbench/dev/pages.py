@@ -367,7 +367,7 @@ def pages_of_modules()->dict: # module → path of its page, from the folder of 
 def _fields(e): return re.findall(r'^    (?:def )?(\w+)', e.code, re.M) if e.kind=='class' else []
 
 # %% ../../nbs/dev/pages.ipynb #162f27cd
-_commands = 'cli', 'options', '__main__'
+_commands = 'cli', 'commands.options', '__main__'
 
 def _targets(module):
     "Name → anchor, of a module and its names"
