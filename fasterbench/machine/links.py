@@ -297,6 +297,15 @@ class ExchangeTimer:
         self.watch = watching_collectives(self.issued, self.waited)
         self.begin()
 
+# %% ../../nbs/machine/links.ipynb #fe72bb4d
+@patch
+def begin(self:ExchangeTimer):
+    "Forget what was noted"
+    self.made = []      # of `TimedExchange`
+    self.ends = {}      # position of one → mark of its end
+    self.unseen = None  # the mark from which on somebody may wait without being seen
+    self.watch.forget()
+
 # %% ../../nbs/machine/links.ipynb #0ba4315b
 @patch
 def issued(self:ExchangeTimer, collective, issue):
@@ -337,15 +346,6 @@ def on_device(self:ExchangeTimer, i:int, work):
     with module.stream(self.beside):
         self.watch.wait(work)
         self.ends[i] = self.clock.mark()
-
-# %% ../../nbs/machine/links.ipynb #fe72bb4d
-@patch
-def begin(self:ExchangeTimer):
-    "Forget what was noted"
-    self.made = []      # of `TimedExchange`
-    self.ends = {}      # position of one → mark of its end
-    self.unseen = None  # the mark from which on somebody may wait without being seen
-    self.watch.forget()
 
 # %% ../../nbs/machine/links.ipynb #43c7fc74
 @patch
