@@ -114,6 +114,30 @@ def count_on_paper(self:RooflineAnalyzer,
     "Count a forward without data"
     return forward_counted(self.model, self.sample, peaks, dtype, size, divide)
 
+# %% ../nbs/roofline.ipynb #eaeabdfd
+@patch
+def mesh_of(self:RooflineAnalyzer,
+    mesh, # sizes of groups, such as `dict(tp=8, dp=4)`
+    links, # over what they exchange data, as `links_of` takes it
+    peaks:HardwarePeaks, # of one device
+    train:bool=False, # is it a training step?
+)->tuple: # `Layout`, group → `Link`
+    "A mesh of devices that the model can be divided among"
+    return model_mesh(self.model, mesh, links, peaks, train)
+
+@patch
+def dividing(self:RooflineAnalyzer, layout:Layout):
+    "A context that gives what divides a copy of the model among the ranks of a mesh; `None`: it stays whole"
+    return tensor_parallel(layout.tp)
+
+@patch
+def on_mesh(self:RooflineAnalyzer,
+    rows:Roofline, costs, # of one rank: its estimate, and the `Costs` that it was made of
+    layout:Layout, links:dict, # of all ranks; group → `Link`
+)->MeshRun:
+    "What many ranks take that each do `rows`, counted as `costs`"
+    return mesh_run(self.model, rows, costs, layout, links)
+
 # %% ../nbs/roofline.ipynb #2edb02c2
 @patch
 def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple: # `None`: one device; peaks
@@ -193,30 +217,6 @@ def profile_step_kernels(self:RooflineAnalyzer,
 )->Roofline: # with a `phase` for each row
     "Measure every kernel of compiled regions in a training step, and what is outside of them"
     return self.profile_step(loss, optimizer, kernels=True, **options)
-
-# %% ../nbs/roofline.ipynb #eaeabdfd
-@patch
-def mesh_of(self:RooflineAnalyzer,
-    mesh, # sizes of groups, such as `dict(tp=8, dp=4)`
-    links, # over what they exchange data, as `links_of` takes it
-    peaks:HardwarePeaks, # of one device
-    train:bool=False, # is it a training step?
-)->tuple: # `Layout`, group → `Link`
-    "A mesh of devices that the model can be divided among"
-    return model_mesh(self.model, mesh, links, peaks, train)
-
-@patch
-def dividing(self:RooflineAnalyzer, layout:Layout):
-    "A context that gives what divides a copy of the model among the ranks of a mesh; `None`: it stays whole"
-    return tensor_parallel(layout.tp)
-
-@patch
-def on_mesh(self:RooflineAnalyzer,
-    rows:Roofline, costs, # of one rank: its estimate, and the `Costs` that it was made of
-    layout:Layout, links:dict, # of all ranks; group → `Link`
-)->MeshRun:
-    "What many ranks take that each do `rows`, counted as `costs`"
-    return mesh_run(self.model, rows, costs, layout, links)
 
 # %% ../nbs/roofline.ipynb #25f83964
 def circumstance(device:torch.device)->tuple:

@@ -123,6 +123,16 @@ def parted(self:Observer):
     told.nodes_done = self.exchanges and self.exchanges.nodes_done
     return told
 
+# %% ../../nbs/sources/observe.ipynb #06a1a0e9
+@patch
+def aside(self:Observer)->float: # seconds
+    "Time of the last forward in which hooks were set; 0 on an accelerator, which worked meanwhile"
+    return sum(end-start for name,start,end in self.calls if name is None) if isinstance(self.clock, HostClock) else 0.
+
+@patch
+def path(self:Observer)->Counter: # key of a row → calls in the last forward
+    return Counter(key for key,*_ in self.calls if type(key) in (str, Place))
+
 # %% ../../nbs/sources/observe.ipynb #9f1873a7
 @patch
 def meet(self:Observer):
@@ -152,16 +162,6 @@ def keys(self:Observer)->list:
     ends = [*(n for n,_ in self.begins[1:]), len(self.calls)]
     def of(phase, key): return Place(phase, key) if phase and type(key) is str else key
     return [of(phase, key) for (n,phase),end in zip(self.begins, ends) for key,*_ in self.calls[n:end]]
-
-# %% ../../nbs/sources/observe.ipynb #06a1a0e9
-@patch
-def aside(self:Observer)->float: # seconds
-    "Time of the last forward in which hooks were set; 0 on an accelerator, which worked meanwhile"
-    return sum(end-start for name,start,end in self.calls if name is None) if isinstance(self.clock, HostClock) else 0.
-
-@patch
-def path(self:Observer)->Counter: # key of a row → calls in the last forward
-    return Counter(key for key,*_ in self.calls if type(key) in (str, Place))
 
 # %% ../../nbs/sources/observe.ipynb #ob5e0002
 @patch
@@ -219,6 +219,13 @@ def device_idle_pct(self:Forwards)->float|None: # percent of a forward
 def overhead_interval(self:Forwards)->tuple: # percent, from and to
     return tuple(100*(o - 1) for o in median_interval(self.ratios))
 
+# %% ../../nbs/sources/observe.ipynb #af18adc5
+@patch(as_prop=True)
+def middle(self:Forwards)->list: return middle_half(self.totals) # positions of the forwards whose mean is shown
+
+@patch(as_prop=True)
+def mean_s(self:Forwards)->float|None: return mean_of(self.totals, self.middle) # seconds; `None`: none was timed
+
 # %% ../../nbs/sources/observe.ipynb #c21235d9
 @patch
 def of(self:Forwards,
@@ -228,13 +235,6 @@ def of(self:Forwards,
     "What a row took in each forward, and in which of them it was called as often as counted"
     ran = [] if calls is None else [path[key]==calls for path in self.paths]
     return Times([own.get(key, 0.) for own in self.owns], self.mean_s, ran, self.middle)
-
-# %% ../../nbs/sources/observe.ipynb #af18adc5
-@patch(as_prop=True)
-def middle(self:Forwards)->list: return middle_half(self.totals) # positions of the forwards whose mean is shown
-
-@patch(as_prop=True)
-def mean_s(self:Forwards)->float|None: return mean_of(self.totals, self.middle) # seconds; `None`: none was timed
 
 # %% ../../nbs/sources/observe.ipynb #449e3021
 def warm_up(
