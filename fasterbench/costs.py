@@ -56,6 +56,13 @@ def row(self:CostMode, name:str)->ModuleCost:
     "The row that the work of a module is added to now"
     return self.rows[name if self.phase is None else Place(self.phase, name)]
 
+# %% ../nbs/costs.ipynb #8f83aabb
+@patch(as_prop=True)
+def again(self:CostMode)->bool:
+    "Is the forward's work done again?"
+    node = torch._C._current_autograd_node() if torch.is_grad_enabled() else None
+    return self.phase=='backward' and node is not None
+
 # %% ../nbs/costs.ipynb #19b3acf0
 @patch
 def count(self:CostMode, func, rule, args, kwargs, out):
@@ -326,12 +333,6 @@ def begin_step(self:CostMode)->CostMode:
     "From here on a step is counted, which begins with its forward"
     self.phase, self.bounds = 'forward', PlacedMoves(lambda: Place(self.phase, self.at))
     return self
-
-@patch(as_prop=True)
-def again(self:CostMode)->bool:
-    "Is the forward's work done again?"
-    node = torch._C._current_autograd_node() if torch.is_grad_enabled() else None
-    return self.phase=='backward' and node is not None
 
 # %% ../nbs/costs.ipynb #53433f6e
 @contextmanager
