@@ -1,25 +1,26 @@
-"""How long are the lines and the cells of what the notebooks export?
+"""How long are the lines and the cells of what the notebooks export, and does another cell overwrite its names?
 
 A line has at most 120 characters, a cell at most 20 lines. What is read at a glance counts as one line: a signature
 with a parameter a line, a table, imports, the fields of a class.
+In `nbdev_test` all cells of a notebook share their names, so no demonstration gives another value to a name that an
+exported function looks up.
 
     python scripts/form.py
 """
-import ast, itertools, json, re, sys
-from pathlib import Path
+import ast, itertools, json, re, symtable, sys
 
-top = Path(__file__).resolve().parent.parent
+from IPython.core.inputtransformer2 import TransformerManager
+from notebooks import bound_names, notebooks
+
 most_characters, most_lines = 120, 20
 
-def notebooks():
-    "The notebooks of this project, as nbdev finds them"
-    return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
+def code_cells(path):
+    "Position and source of each cell of code"
+    return [(i, ''.join(c['source'])) for i,c in enumerate(json.loads(path.read_text())['cells']) if c['cell_type']=='code']
 
 def export_cells(path):
     "Position and source of each cell that is exported"
-    cells = json.loads(path.read_text())['cells']
-    texts = [''.join(c['source']) if c['cell_type']=='code' else '' for c in cells]
-    return [(i, t) for i,t in enumerate(texts) if re.match(r'#\|\s*exporti?\b', t)]
+    return [(i, t) for i,t in code_cells(path) if re.match(r'#\|\s*exporti?\b', t)]
 
 def folded(tree):
     "First and last line of what counts as one line: a signature, a table, imports, the fields of a class"
@@ -48,8 +49,28 @@ def too_long(path):
         n = cell_lines(text)
         if n>most_lines: yield f'{path.name}, cell {i}: {n} lines: {text.split(chr(10))[1][:60]} …'
 
+def symbols(text): return symtable.symtable(text, 'cell', 'exec')
+
+def looked_up(text):
+    "The names that functions of a piece of code look up in their module"
+    def of(table): return {o.get_name() for o in table.get_symbols() if o.is_global()}.union(*map(of, table.get_children()))
+    return set().union(*map(of, symbols(text).get_children()))
+
+def assigned(text):
+    "The names that a cell gives values to, other than by an import; a magic is a call"
+    found = symbols(TransformerManager().transform_cell(text)).get_symbols()
+    return {o.get_name() for o in found if o.is_assigned() and not o.is_imported()}
+
+def overwritten(path):
+    "Names that exported functions look up, and another cell overwrites, in words"
+    exported = dict(export_cells(path))
+    needed = {n for t in exported.values() for n in bound_names(t)} & set().union(*map(looked_up, exported.values()))
+    for i,text in code_cells(path):
+        found = needed & assigned(text) if i not in exported else ()
+        if found: yield f'{path.name}, cell {i}: overwrites what exported functions look up: {", ".join(sorted(found))}'
+
 if __name__=='__main__':
     wanted = sys.argv[1:]
-    found = [o for p in notebooks() if not wanted or p.stem in wanted for o in too_long(p)]
-    print(*found, f'{len(found)} too long', sep='\n')
+    found = [o for p in notebooks() if not wanted or p.stem in wanted for o in (*too_long(p), *overwritten(p))]
+    print(*found, f'{len(found)} to mend', sep='\n')
     sys.exit(bool(found))

@@ -3,7 +3,7 @@ import re, subprocess, sys
 
 import networkx as nx
 import pytest
-from form import too_long
+from form import overwritten, too_long
 from house import circles, code_lines, defined_twice, drawn, floors
 from notebooks import notebooks, top
 
@@ -104,7 +104,7 @@ def test_names_of_the_top_level_are_there():
     assert fresh('import fasterbench; print(all(getattr(fasterbench, o) for o in fasterbench.__all__))')=='True'
 
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
-def test_lines_and_cells_are_short(path): assert not [*too_long(path)]
+def test_lines_and_cells_are_short(path): assert not [*too_long(path), *overwritten(path)]
 
 def test_names_that_scripts_import_are_there():
     "Scripts that only other machines run, and code in their strings, import what the package defines"
