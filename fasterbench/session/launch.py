@@ -503,8 +503,6 @@ def own_device(device:str|None)->torch.device: # device: as it was asked for
     own = launched()>1 and d.type!='cpu' and ':' not in (device or '')
     return resolve_device(f"{d.type}:{os.environ.get('LOCAL_RANK', 0)}") if own else d
 
-_ended = [] # groups, each with a reference, so that torch does not wait for its threads
-
 @contextmanager
 def process_group(device:torch.device):
     "A group of all processes, which ends with the block; one that is there already stays"
@@ -512,10 +510,9 @@ def process_group(device:torch.device):
     processes().exchange(what='make a group')   # nobody waits for one that failed before
     if device.type!='cpu': torch.accelerator.set_device_index(device.index)
     dist.init_process_group(dist.get_default_backend_for_device(device))
+    processes().group = dist.group.WORLD   # as long as the process lasts
     try: yield
-    finally:
-        _ended.append(dist.group.WORLD)
-        dist.destroy_process_group()
+    finally: dist.destroy_process_group()
 
 # %% ../../nbs/session/launch.ipynb #399600e4
 def divided(model:nn.Module, name:str, device:torch.device)->nn.Module: # model: on `device`; name: of a plan
