@@ -11,3 +11,8 @@ def test_notebook(path):
     except RuntimeError as e: wrong = str(e)
     if wrong: pytest.fail(wrong, pytrace=False)
     assert seconds<most_seconds, f'{path.name} takes {seconds:.0f} s of the processor, and {most_seconds} are allowed'
+
+def test_as_nbdev_runs_them(whole, script):
+    "A notebook's own cells in the package's place, several notebooks in a process: what is shown before it is defined fails"
+    if not whole: pytest.skip('at night, with --all')
+    script('-c', 'from nbdev.test import nbdev_test; nbdev_test()', '--n_workers', '2')
