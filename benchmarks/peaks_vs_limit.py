@@ -1,9 +1,9 @@
 """Are the ceilings the machine's? `measure_peaks` in fresh processes, in turns with multiply-adds in registers, in C.
 
-benchmarks/fma.c is built with `gcc -O3 -march=native -fopenmp` and runs with the same number of threads, each on a
+benchmarks/shared/fma.c is built with `gcc -O3 -march=native -fopenmp` and runs with the same number of threads, each on a
 processor of its own. Of several instructions for a dtype the fastest counts.
 
-    python benchmarks/peaks_vs_limit.py [--rounds 5]
+    python -m benchmarks.peaks_vs_limit [--rounds 5]
 """
 import json, os, statistics, subprocess, sys, tempfile
 
@@ -12,7 +12,7 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 
 from fasterbench.operations import si
-from report import here, on_core, write_result
+from benchmarks.shared.report import on_core, top, write_result
 
 code = """
 import json
@@ -49,7 +49,7 @@ def main(
     "Hold the measured ceilings against the limit of the processor's arithmetic units"
     with tempfile.TemporaryDirectory() as d:
         program = f'{d}/fma'
-        subprocess.run(['gcc', '-O3', '-march=native', '-fopenmp', str(here/'fma.c'), '-o', program], check=True)
+        subprocess.run(['gcc', '-O3', '-march=native', '-fopenmp', str(top/'benchmarks'/'shared'/'fma.c'), '-o', program], check=True)
         c, ours, dtypes = [], [], [*limits(program)]
         for _ in range(rounds):
             c.append(limits(program))

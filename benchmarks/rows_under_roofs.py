@@ -9,7 +9,7 @@ itself, the ceiling is to be measured again with an operation of the network; wh
 are to be reported, and the peaks to stay as they are. The tables go to benchmarks/results/rows_under_roofs_<core>.txt and
 planted_ceiling_<core>.txt.
 
-    python benchmarks/rows_under_roofs.py [--rounds 3 | --planted]
+    python -m benchmarks.rows_under_roofs [--rounds 3 | --planted]
 """
 import json, subprocess, sys
 from dataclasses import replace
@@ -23,7 +23,7 @@ from torchvision import models
 import fasterbench.subject
 from fasterbench.machine.peaks import measure_peaks
 from fasterbench.roofline import RooflineAnalyzer
-from report import on_core, write_result
+from benchmarks.shared.report import on_core, write_result
 
 half = ['resnet18', 'convnext_tiny', 'vit_b_16', 'swin_t']
 networks = ['resnet18', 'resnet50', 'vgg11', 'convnext_tiny', 'regnet_y_8gf', 'vit_b_16', 'swin_t', 'mobilenet_v3_large', 'mobilenet_v3_small']
