@@ -119,6 +119,24 @@ def there(m, o): return hasattr(import_module(m), o) or find_spec(f'{{m}}.{{o}}'
 print([o for o in {names} if not there(*o[1:])])"""
     assert len(names)>100 and fresh(code)=='[]'
 
+@pytest.fixture(scope='module')
+def files_of_two(tmp_path_factory):
+    "Files of a sweep and of a comparison, by their classes, each with one pair of results"
+    paths = {k: str(tmp_path_factory.mktemp('files')/f'{k}.json') for k in ('Sweep', 'Comparison')}
+    fresh(f"""import torch
+from fasterbench import HardwarePeaks, RooflineAnalyzer, Sweep
+a = RooflineAnalyzer(torch.nn.Linear(8, 4), torch.ones(2, 8), HardwarePeaks(1e12, 1e11)).estimate()
+Sweep([a, a], [1, 2]).save({paths['Sweep']!r})
+a.compare(a).save({paths['Comparison']!r})""")
+    return paths
+
+@pytest.mark.parametrize('kind, home', [('Sweep', 'records.swept'), ('Comparison', 'records.compare')])
+def test_files_are_read_where_only_the_class_is_imported(kind, home, files_of_two):
+    "From the package; the module alone, which is below what reads results, says what is missing"
+    load = f"import {kind}\ntry: print(len({kind}.load({files_of_two[kind]!r})))\nexcept LookupError as e: print(e)"
+    assert int(fresh(f'from fasterbench {load}'))>0
+    assert fresh(f'from fasterbench.{home} {load}').startswith("'fasterbench roofline' is read by a module that is not imported yet; ")
+
 def bound(path):
     "The names that a script has at its top"
     nodes = [o for o in ast.walk(ast.parse(path.read_text(encoding='utf-8'))) if isinstance(o, (ast.stmt, ast.expr))]
