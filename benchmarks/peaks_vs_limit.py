@@ -65,7 +65,7 @@ def against_limit(rounds):
         got = in_turns(rounds, c=lambda: limits(program), ours=lambda: measured(dtypes))
     c, ours = got['c'], got['ours']
     table = [r for k in dtypes if all(k in p['flops'] for p in ours) for r in limit_rows(k, c, ours)]
-    table.append(('disturbed', *(p['disturbed'].removeprefix('others took ') or 'no' for p in ours), ''))
+    table.append(('disturbed', *(p['disturbed'].removeprefix('other processes used ') or 'no' for p in ours), ''))
     what = 'measure_peaks in fresh processes and multiply-adds in registers (fma.c), in turns; ratio of the two'
     write_result(on_core('peaks_vs_limit'), what, tabulate(table, headers=['', *(f'round {i+1}' for i in range(rounds)), 'median'], disable_numparse=True,
         colalign=['left', *['right']*(rounds+1)]))
