@@ -13,7 +13,7 @@ from statistics import median
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ..session.scope import Place, quoted, phases
-from ..operations import any_console, as_text, si, plural, check_count
+from ..operations import any_console, as_text, si, per_pass, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, more_rows, row_orders
 from ..records.grouping import group_key, joined, joined_in_parts
@@ -182,12 +182,12 @@ def result_answer(r)->str: # of a `Roofline`
     name, roof = as_text(r.about.get('model', 'the model')), r.roof_time_s
     if not r.totals:
         share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if roof else ''
-        return f"{name}: at least {si(roof, 's')} a {r.what} under this roof{share}{_phases_said(r)}."
+        return f"{name}: at least {si(roof, 's')} {per_pass(r.what)} under this roof{share}{_phases_said(r)}."
     took, each = r.totals.mean_s, _phases_said(r)
     allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
     if any(o.roof_time_s is None and (o.flops or o.bytes_moved or o.unknown) for o in r):
         allowed = f"; the roof of {_rows_at_roof(r)} allows {si(roof, 's')}, that of the others is not known"
-    said = [f"{name}: {si(took, 's')} a {r.what}{each}{allowed}"]
+    said = [f"{name}: {si(took, 's')} {per_pass(r.what)}{each}{allowed}"]
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
 
