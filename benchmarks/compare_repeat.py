@@ -6,31 +6,34 @@ two, and a round apart in one process or in two; both kinds of a round apart hav
 Prints a table and writes it, with the device, the versions and what other programs took, to benchmarks/results/compare_repeat.txt,
 and all pairs to benchmarks/results/compare_repeat.csv.
 
-    python benchmarks/compare_repeat.py [--rounds 8] [--models resnet18,vit_b_16] [--size 224]
+    python -m benchmarks.compare_repeat [--rounds 8] [--models resnet18,vit_b_16] [--size 224]
 """
-import os, statistics, subprocess, sys, tempfile
+import os, statistics, sys, tempfile
 from pathlib import Path
 
-import pandas as pd, torch, torchvision
+import pandas as pd, torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 
 from fasterbench.machine.peaks import HardwarePeaks
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer
-from report import here, write_result
+from benchmarks.shared.models import image
+from benchmarks.shared.report import results, write_result
+from benchmarks.shared.runs import in_process
 
 def analyzer(name, size):
     torch.manual_seed(0)
-    return RooflineAnalyzer(torchvision.models.get_model(name, weights=None).eval(), torch.randn(1, 3, size, size), HardwarePeaks(1e12, 1e11))
+    model, sample = image(name, side=size)
+    return RooflineAnalyzer(model.eval(), sample, HardwarePeaks(1e12, 1e11))
 
-code = "import sys; from compare_repeat import analyzer; analyzer(sys.argv[1], int(sys.argv[2])).profile().save(sys.argv[3])"
+code = "import sys; from benchmarks.compare_repeat import analyzer; analyzer(sys.argv[1], int(sys.argv[2])).profile().save(sys.argv[3])"
 
 def in_fresh_process(name, size):
     "A profile from a process of its own, as a file brings it"
     with tempfile.TemporaryDirectory() as d:
         path = Path(d)/'profile.json'
-        subprocess.run([sys.executable, '-c', code, name, str(size), str(path)], check=True, cwd=here, capture_output=True)
+        in_process('-c', code, name, size, path)
         return Roofline.load(path)
 
 def measured(models, size, rounds):
@@ -71,7 +74,7 @@ headers = ['model', 'two profiles', 'pairs', 'rows called\ndifferent', '%', '% o
 def others(got):
     "What other programs took of the processors during the forwards, of all profiles"
     taken = [100*p.totals.disturbance.others for rounds in got.values() for r in rounds for two in r for p in two if p.totals.disturbance]
-    return f'others took {statistics.median(taken):.0f} % of the processors (median of the profiles), at most {max(taken):.0f} %'
+    return f'other processes used {statistics.median(taken):.0f} % of the processors (median of the profiles), at most {max(taken):.0f} %'
 
 def load(): return ' '.join(f'{o:.1f}' for o in os.getloadavg())
 
@@ -86,6 +89,6 @@ def main(
     got = measured(models.split(','), size, rounds)
     what = f'batch 1, {size} pixels; {rounds} rounds, profiles of 20 forwards\nload {before} before, {load()} after; {others(got)}'
     found = pd.DataFrame([facts(m, *p) for m,r in got.items() for p in pairs(r)])
-    found.to_csv(here/'results'/'compare_repeat.csv', index=False, float_format='%.3f')
+    found.to_csv(results/'compare_repeat.csv', index=False, float_format='%.3f')
     lines = [line(*key, these) for key,these in found.groupby(['model', 'kind'], sort=False)]
     write_result('compare_repeat', what, tabulate(lines, headers=headers, disable_numparse=True, colalign=['left', 'left', *['right']*10]), 'torchvision')

@@ -5,32 +5,29 @@ held against that of the compiled region, and against forwards of the same compi
 between them. A kernel counts as above every roof if its time is shorter than its roof allows, that of the cache that holds its
 data too, by more than the interquartile range of its own samples.
 
-    python benchmarks/compiled_kernels.py [--only mlp,gpt2]
+    python -m benchmarks.compiled_kernels [--only mlp,gpt2]
 """
-import json, subprocess, sys
+import json
 
 import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch import nn
 
-from report import write_result
-
-from fasterbench.roofline import RooflineAnalyzer
 from fasterbench.records.rows import beside_kernels
+from fasterbench.roofline import RooflineAnalyzer
+from benchmarks.shared.models import image
+from benchmarks.shared.report import chosen, write_result
+from benchmarks.shared.runs import in_process
 
 def mlp(): return nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)), torch.randn(64, 512)
-
-def of_torchvision(name):
-    from torchvision import models
-    return getattr(models, name)(), torch.randn(1, 3, 224, 224)
 
 def gpt2():
     from transformers import GPT2Config, GPT2Model
     config = GPT2Config(n_layer=1, use_cache=False)
     return GPT2Model(config), dict(input_ids=torch.randint(config.vocab_size, (1, 128)))
 
-models = dict(mlp=mlp, resnet18=lambda: of_torchvision('resnet18'), vit_b_16=lambda: of_torchvision('vit_b_16'), gpt2=gpt2)
+models = dict(mlp=mlp, resnet18=lambda: image('resnet18'), vit_b_16=lambda: image('vit_b_16'), gpt2=gpt2)
 
 def measured(name, threads):
     "What a profile by kernels says of a model, in a process of its own"
@@ -50,8 +47,7 @@ def measured(name, threads):
         peaks=repr(r.peaks), disturbance=str(disturbance))
 
 def in_own_process(name, threads):
-    run = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--one', f'{name},{threads}'], check=True, capture_output=True, text=True)
-    return json.loads(run.stdout.splitlines()[-1])
+    return in_process('-m', 'benchmarks.compiled_kernels', '--one', f'{name},{threads}')[-1]
 
 heads = ['model', 'threads', 'kernels', 'in kernels', 'of the region %', 'of a forward without marks %', 'marks add %',
     'FLOPs of eager', 'outside of kernels', 'MB at the boundary', 'MB by kernels', 'MB one by one', 'highest %', 'above all', 'no module']
@@ -66,7 +62,7 @@ def row(name, threads, o):
 
 @call_parse
 def main(
-    only:str=','.join(models), # names with commas between
+    only:str='', # models, with commas; all of them by default
     threads:str='1,2', # numbers with commas between
     one:str=None, # a name and a number: measure in this process, and print JSON
 ):
@@ -74,7 +70,7 @@ def main(
     if one:
         name, n = one.split(',')
         return print(json.dumps(measured(name, int(n))))
-    found = {(k, n): in_own_process(k, n) for k in only.split(',') for n in threads.split(',')}
+    found = {(k, n): in_own_process(k, n) for k in chosen(models, only) for n in threads.split(',')}
     table = tabulate([row(*k, o) for k,o in found.items()], heads, disable_numparse=True, colalign=['left', *['right']*13, 'left'])
     notes = [f"{k}, {n}: {o['peaks']}; in the forwards {o['disturbance']}" for (k,n),o in found.items()]
     flops = sum(o['flops']!=o['eager_flops'] for o in found.values())

@@ -6,21 +6,22 @@ has no formula for by their shapes. Every counter sees the same model and input 
 process of its own, with fused attention. A counter that fails is shown by the name of its exception. The table goes to
 benchmarks/results/counters.txt and .csv.
 
-    python benchmarks/counters.py [--only vit_b_16,DeepseekV3ForCausalLM]
+    python -m benchmarks.counters [--only vit_b_16,DeepseekV3ForCausalLM]
 """
-import csv, logging, os, warnings
+import os
 os.environ['HF_HUB_OFFLINE'] = '1'
 
-import torch, transformers
+import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch import nn
 
-from architectures import kinds, small, words
 from fasterbench.base.core import leaves
-from published_counts import apart, build, by_fasterbench, others, published, sample_for
-from report import here, write_result
-from transformers_counts import by_hand, by_torch
+from benchmarks.checks.published_counts import build, by_fasterbench, others, published, sample_for
+from benchmarks.checks.transformers_counts import by_hand, by_torch
+from benchmarks.shared.architectures import kinds, small
+from benchmarks.shared.report import chosen, quiet, words, write_result
+from benchmarks.shared.runs import apart
 
 vision = words('resnet50 mobilenet_v3_large convnext_tiny vit_b_16 vit_l_32 swin_t swin_v2_t maxvit_t')
 language = words('''BertModel GPT2LMHeadModel LlamaForCausalLM T5Model WhisperModel MambaForCausalLM MixtralForCausalLM
@@ -69,14 +70,10 @@ def main(
     only:str='', # models, with commas; all of them by default
 ):
     "Compare six counters on seventeen models"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore'); transformers.logging.set_verbosity_error()
-    todo = [n for n in vision + language if not only or n in only.split(',')]
-    res = [one(n) for n in todo]
+    quiet()
+    res = [one(n) for n in chosen(vision + language, only)]
     table = tabulate([[r['model'], r['whose'], f"{r['independent']/1e6:,.2f}", *(percent(r[k], r['independent']) for k in counters)] for r in res],
         headers=['model', 'counted by', 'MMAC', *counters], disable_numparse=True, colalign=['left', 'left', *['right']*(1 + len(counters))])
     if only: return print(table)
     what = 'multiply-adds of one forward in evaluation and inference mode, in percent of an independent count; a name: the exception instead of a count'
-    write_result('counters', what, table, *words('torchvision transformers'))
-    with open(here/'results'/'counters.csv', 'w') as f:
-        w = csv.DictWriter(f, list(res[0]), lineterminator='\n')
-        w.writeheader(); w.writerows(res)
+    write_result('counters', what, table, *words('torchvision transformers fvcore torchinfo ptflops calflops'), rows=res)

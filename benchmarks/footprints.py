@@ -5,18 +5,17 @@ are held at any moment, also inside of kernels, which a dispatch mode doesn't se
 its three boundaries, for whole steps of models under two optimizers. What a kernel takes and gives back while it runs is named
 with its size. Writes benchmarks/results/footprints.txt.
 
-    python benchmarks/footprints.py
+    python -m benchmarks.footprints
 """
 import os
 os.environ.setdefault('KINETO_LOG_LEVEL', '99')
-import warnings
 from bisect import bisect_right
 from collections import Counter
 from contextlib import nullcontext
 from itertools import accumulate
-from pathlib import Path
 
-import torch, torch.nn.functional as F, torchvision
+import torch, torch.nn.functional as F
+from fastcore.script import call_parse
 from tabulate import tabulate
 from torch import nn
 from torch.profiler import profile, record_function
@@ -25,20 +24,20 @@ from torch.utils.checkpoint import checkpoint
 from fasterbench.base.core import call_args
 from fasterbench.operations import si
 from fasterbench.counting.utilization import step_footprint, boundaries
+from benchmarks.shared.models import classified, language
+from benchmarks.shared.report import quiet, write_result
 
 last_parts = dict(forward='loss', backward='backward', optimizer='optimizer')   # phase → the part that ends it
 
 def language_model():
     "A small GPT-2, its tokens, which are its labels too"
-    from transformers import GPT2Config, GPT2LMHeadModel, logging
-    logging.set_verbosity_error()
-    tokens = torch.arange(4*256).view(4, 256) % 2000
-    config = GPT2Config(vocab_size=2000, n_positions=256, n_embd=256, n_layer=4, n_head=4)
-    return GPT2LMHeadModel(config), dict(input_ids=tokens, labels=tokens, use_cache=False), lambda out: out.loss
+    model, sample, _ = language('GPT2LMHeadModel', 4, 256, vocab_size=2000, n_positions=256, n_embd=256, n_layer=4, n_head=4)
+    return model, dict(sample, use_cache=False), lambda out: out.loss
 
-def classified(model, sample, classes):
-    labels = torch.arange(len(sample)) % classes
-    return model, sample, lambda out: F.cross_entropy(out, labels)
+def perceptron():
+    labels = torch.arange(4096) % 10
+    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    return model, torch.randn(4096, 256), lambda out: F.cross_entropy(out, labels)
 
 class Again(nn.Module):
     "An encoder whose layers are computed again in the backward"
@@ -55,11 +54,9 @@ def squared(model, sample): return model, sample, lambda out: (out[0] if isinsta
 
 def models():
     "Name → function that makes a model, its sample and its loss"
-    def mlp(): return nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-    def images(name): return classified(torchvision.models.get_model(name), torch.randn(16, 3, 128, 128), 1000)
-    yield 'MLP, 4096 rows', lambda: classified(mlp(), torch.randn(4096, 256), 10)
-    yield 'ResNet-18, 16 images of 128²', lambda: images('resnet18')
-    yield 'ResNet-50, 16 images of 128²', lambda: images('resnet50')
+    yield 'MLP, 4096 rows', perceptron
+    yield 'ResNet-18, 16 images of 128²', lambda: classified('resnet18', 16, 128)
+    yield 'ResNet-50, 16 images of 128²', lambda: classified('resnet50', 16, 128)
     yield 'GPT-2 of 4 layers, 4×256 tokens', language_model
     yield 'encoder, computed again, 4×256', lambda: squared(Again(), torch.randn(4, 256, 256))
     yield 'LSTM of 2 layers, 64 of 50 steps', lambda: squared(nn.LSTM(128, 128, 2), torch.randn(50, 64, 128))
@@ -121,17 +118,16 @@ def compared(name, build, kind):
     return row, f"{name}, {kind}: {si(replay.peak - counted.peak, 'B', 4)} less, " \
         f"{si(replay.at_end('loss') - counted.total('forward'), 'B', 4)} after the forward; {held or 'no workspace'}"
 
-if __name__=='__main__':
-    warnings.simplefilter('ignore')
+@call_parse
+def main():
+    "Hold what a step holds, as it is counted, against what the allocator handed out"
+    quiet()
     torch.set_num_threads(1)
     found = [compared(name, build, kind) for name,build in models() for kind in optimizers]
     heads = ['model', 'optimizer', 'allocator: peak', 'in the', 'counted: peak', *boundaries.values()]
-    lines = ['What a step holds, counted, against the allocator that handed it out', '', tabulate([r for r,_ in found], headers=heads,
-        disable_numparse=True), '', "How much less is counted at the allocator's peak and after the forward, and what an operation holds at that peak and gives",
+    lines = [tabulate([r for r,_ in found], headers=heads, disable_numparse=True), '', "How much less is counted at the allocator's peak and after the forward, and what an operation holds at that peak and gives",
         'back before it ends: convolutions hold their weights in another layout (3·3·512·512 numbers are 9.437 MB), the LSTM a',
         'workspace. After the forward it is states of random generators that a checkpoint keeps (5056 B each), and numbers that',
         'autograd keeps as tensors (8 B each), which no operation makes.', '',
-        *(text for _,text in found), '', f'torch {torch.__version__}, one thread']
-    out = Path(__file__).parent/'results'/'footprints.txt'
-    out.write_text('\n'.join(lines) + '\n')
-    print(out.read_text())
+        *(text for _,text in found)]
+    write_result('footprints', 'What a step holds, counted, against the allocator that handed it out', '\n'.join(lines), 'torchvision', 'transformers')

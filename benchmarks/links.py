@@ -6,7 +6,7 @@ clock, the slowest rank's time, the best of several. In every round each collect
 the other, with the same messages: the smallest one, and three over which the best bandwidth is taken. Below them stand what the machine does without a library: a copy in memory, and bytes
 through a socket between the two processes (one way, TCP on this host), in the same rounds.
 
-    python benchmarks/links.py [--rounds 12]
+    python -m benchmarks.links [--rounds 12]
 """
 import json, os, statistics, time
 
@@ -16,7 +16,7 @@ from tabulate import tabulate
 
 from fasterbench.operations import si
 from fasterbench.dev.pages import run_ranks
-from report import write_result
+from benchmarks.shared.report import write_result
 
 code = """
 import json, os, socket, time

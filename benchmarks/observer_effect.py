@@ -5,20 +5,23 @@ more, under nothing, that is not: so what one of them leaves behind does not fal
 of their ratios to the plain forward of the same turn. DeepSpeed is left out where it is not installed. Prints a table and writes it, with the device and the
 versions, to benchmarks/results/observer_effect.txt.
 
-    python benchmarks/observer_effect.py [--rounds 15] [--models resnet50,swin_t]
+    python -m benchmarks.observer_effect [--rounds 15] [--models resnet50,swin_t]
 """
-import importlib.util, random
+import importlib.util
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from statistics import median, quantiles
 
-import torch, torchvision
+import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from fasterbench.session.program import undisturbed
 from fasterbench.sources.observe import Observer
-from report import write_result
+from benchmarks.shared.models import image
+from benchmarks.shared.report import write_result
+from benchmarks.shared.runs import in_turns
 
 cpu = torch.device('cpu')
 
@@ -44,27 +47,24 @@ def watchers(model, observer):
     return res
 
 def seconds(observer, watcher):
-    "One forward; starting and ending the watching, and what is made of it, is not in it"
+    "One forward, after one under nothing; starting and ending the watching, and what is made of it, is not in it"
+    observer.forward()
     with watcher(): return observer.forward()
 
 def line(name, rounds):
-    model, sample = torchvision.models.get_model(name, weights=None), torch.randn(1, 3, 224, 224)
+    model, sample = image(name)
     with undisturbed(model, sample, cpu) as run:
-        o, ratios, plain = Observer(model, run, cpu), {}, []
+        o = Observer(model, run, cpu)
         with o.marks: o.forward(); calls = len(o.calls)
         for _ in range(5): o.forward()
         watch = dict(plain=nullcontext, **watchers(model, o))
-        for _ in range(rounds):
-            took = {}
-            for k in random.sample(list(watch), len(watch)):
-                o.forward()
-                took[k] = seconds(o, watch[k])
-            plain.append(took.pop('plain'))
-            for k,s in took.items(): ratios.setdefault(k, []).append(s/plain[-1])
-    def cell(r):
+        took = in_turns(rounds, **{k: partial(seconds, o, w) for k,w in watch.items()})
+    plain = took.pop('plain')
+    def cell(times):
+        r = [s/p for s,p in zip(times, plain)]
         q = [100*(v-1) for v in quantiles(r, method='inclusive')]
         return f'{100*(median(r)-1):+.1f} ({q[0]:+.1f} … {q[2]:+.1f})'
-    return dict(model=name, **{'module\ncalls': calls, 'plain\nms': f'{1e3*median(plain):.1f}'}, **{k:cell(ratios[k]) for k in watch if k!='plain'})
+    return dict(model=name, **{'module\ncalls': calls, 'plain\nms': f'{1e3*median(plain):.1f}'}, **{k:cell(times) for k,times in took.items()})
 
 @call_parse
 def main(

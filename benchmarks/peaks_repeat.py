@@ -1,14 +1,15 @@
 """Do calls of `measure_peaks` agree, and how long does one take? Fresh processes, one after the other.
 
-    python benchmarks/peaks_repeat.py [--processes 10] [--device cpu]
+    python -m benchmarks.peaks_repeat [--processes 10] [--device cpu]
 """
-import json, statistics, subprocess, sys
+import statistics
 
 from fastcore.script import call_parse
 from tabulate import tabulate
 
 from fasterbench.base.core import resolve_device
-from report import on_core, write_result
+from benchmarks.shared.report import on_core, write_result
+from benchmarks.shared.runs import in_process
 
 code = """
 import json, time
@@ -20,9 +21,7 @@ print(json.dumps(dict(seconds=time.perf_counter()-start, flops=p.peak_flops, ban
 """
 ways = {'float32': ('', 1), 'bfloat16': ("dtype='bfloat16'", 1), 'all dtypes, hierarchy': ("dtype='all', hierarchy=True", 3)} # arguments; every which process
 
-def call(device, how):
-    run = subprocess.run([sys.executable, '-c', code.format(device=device, how=how)], check=True, capture_output=True, text=True)
-    return json.loads(run.stdout.splitlines()[-1])
+def call(device, how): return in_process('-c', code.format(device=device, how=how))[-1]
 
 def row(name, got):
     seconds, flops, bandwidth = ([c[k] for c in got] for k in ('seconds', 'flops', 'bandwidth'))

@@ -1,6 +1,6 @@
 """Is the peak bandwidth the peak, and why does it vary? `measure_peaks` and its kernels beside STREAM in C, in turns.
 
-STREAM's four kernels and a copy with non-temporal stores (benchmarks/stream.c) are built with
+STREAM's four kernels and a copy with non-temporal stores (benchmarks/shared/stream.c) are built with
 `gcc -O3 -march=native -fopenmp` and run with the same threads over the same working set as the kernels here.
 
 With `--causes` fresh processes go through rounds; in each round every kernel, with other buffers, pages and working sets,
@@ -8,11 +8,11 @@ runs once, in random order, within about a second, and the kernels in C run for 
 while the ratios within a round stay is the machine's doing; a variant whose ratio to the others varies, or is low, is the
 probe's. The tables go to benchmarks/results/peaks_vs_stream_<core>.txt and bandwidth_causes_<core>.txt.
 
-    python benchmarks/peaks_vs_stream.py [--rounds 5]
-    python benchmarks/peaks_vs_stream.py --causes [--processes 8] [--rounds 6]
+    python -m benchmarks.peaks_vs_stream [--rounds 5]
+    python -m benchmarks.peaks_vs_stream --causes [--processes 8] [--rounds 6]
 """
-import json, os, random, subprocess, sys, tempfile
-from contextlib import contextmanager
+import json, subprocess
+from functools import partial
 from statistics import median
 
 import torch
@@ -22,27 +22,18 @@ from tabulate import tabulate
 from fasterbench.operations import si
 from fasterbench.machine.bandwidth import Memory, probe_rates, probes
 from fasterbench.machine.peaks import measure_peaks
-from report import here, on_core, write_result
-
-@contextmanager
-def built():
-    "The path of the program in C"
-    with tempfile.TemporaryDirectory() as d:
-        program = f'{d}/stream'
-        subprocess.run(['gcc', '-O3', '-march=native', '-fopenmp', str(here/'stream.c'), '-o', program, '-lm'], check=True)
-        yield program
+from benchmarks.shared.report import on_core, write_result
+from benchmarks.shared.runs import built, in_process, in_turns, lines_of
 
 def stream(program, nbytes, times):
     "Byte/s of each kernel in C over `nbytes` bytes in three arrays"
-    env = dict(os.environ, OMP_NUM_THREADS=str(torch.get_num_threads()))
-    run = subprocess.run([program, str(nbytes//24), str(times)], env=env, check=True, capture_output=True, text=True)
-    return {k: float(v) for k,v in (l.split(',') for l in run.stdout.splitlines() if l)}
+    return {k: float(v) for k,v in lines_of(program, nbytes//24, times)}
 
 # is it the peak?
 
 def compare(rounds):
     ours, theirs = [], []
-    with built() as program:
+    with built('stream.c', '-lm') as program:
         for _ in range(rounds):
             ours.append(measure_peaks('cpu', matmul_size=64, cache=False))
             theirs.append(stream(program, ours[-1].working_set, 10))
@@ -76,10 +67,9 @@ def one_process(program, rounds):
     "One line of JSON for each round: name → byte/s"
     todo = variants()
     for _ in range(rounds):
-        order = random.sample([*todo], len(todo))
-        got = {n: max(probe_rates(probes[todo[n][0]], todo[n][1], seconds=0.04, least=2)) for n in order}
+        rates = in_turns(1, **{n: partial(probe_rates, probes[k], bufs, seconds=0.04, least=2) for n,(k,bufs) in todo.items()})
         in_c = {f'C: {k}': v for k,v in stream(program, size, 5).items()}
-        print(json.dumps({n: got[n] for n in todo} | in_c), flush=True)
+        print(json.dumps({n: max(r) for n,(r,) in rates.items()} | in_c), flush=True)
 
 def causes_table(rounds):
     "A row for each variant: its rate, and its ratio to the first kind of update in the same round"
@@ -98,9 +88,8 @@ def said(rounds):
             f"the middle 80 % of their ratios lie within a factor of {spread(ratios):.2f}")
 
 def find_causes(processes, rounds):
-    with built() as program:
-        call, got = [sys.executable, __file__, '--rounds', str(rounds), '--worker', program], []
-        for _ in range(processes): got += [json.loads(l) for l in subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()]
+    with built('stream.c', '-lm') as program:
+        got = [o for _ in range(processes) for o in in_process('-m', 'benchmarks.peaks_vs_stream', '--rounds', rounds, '--worker', program)]
     write_result(on_core('bandwidth_causes'), f'{processes} fresh processes, {rounds} rounds each; {said(got)}', causes_table(got))
 
 @call_parse

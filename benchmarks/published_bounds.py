@@ -17,11 +17,10 @@ below the model joined. An eager run below the first one has data that stay in a
 which are those of the torch named above: nest's attention, of five dimensions, is not fused, and torch 2.4 did it in fewer
 operations and in float16. A model that can't be counted is listed.
 
-    python benchmarks/published_bounds.py [--timm_models 300] [--names repghostnet_050,resnet50] [--resume]
+    python -m benchmarks.published_bounds [--timm_models 300] [--names repghostnet_050,resnet50] [--resume]
 """
-import csv, gc, logging, warnings
+import gc
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import timm, torch
@@ -33,10 +32,9 @@ from tqdm import tqdm
 from transformers import BertConfig, BertModel
 
 from fasterbench.roofline import RooflineAnalyzer
-from report import write_result
-from timm_counts import create, n_params
+from benchmarks.checks.timm_counts import create, n_params
+from benchmarks.shared.report import data, quiet, read_csv, results, write_csv, write_result
 
-here = Path(__file__).parent
 sheets = {'rtx3090': 'RTX-3090', '4090': 'RTX-4090', '5090': 'RTX-5090'}   # how timm's files end, `-dynamo` aside
 fields = 'source model batch size dtype mixed device ran published_ms eager_ms rows_ms model_ms'.split()
 
@@ -111,14 +109,7 @@ def failing(row):
     try: return [*of_timm(row)]
     except Exception as e: return [dict(source=f'{type(e).__name__}: {str(e).splitlines()[0][:150]}', model=row['model'], size=row['img_size'])]
 
-def save(name, lines):
-    with open(here/'results'/name, 'w') as f:
-        w = csv.DictWriter(f, fields, lineterminator='\n')
-        w.writeheader(); w.writerows(lines)
-
-def load(name):
-    path = here/'results'/name
-    return [*csv.DictReader(open(path))] if path.exists() else []
+def kept(): return read_csv(results/'published_bounds.csv')
 
 # The report
 
@@ -164,17 +155,17 @@ def main(
     resume:bool=False, # keep what the last run counted
 ):
     "Hold published times against both bounds"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore')
+    quiet()
     torch.set_num_threads(1)
-    rows = [r for r in csv.DictReader(open(here/'data'/'timm_infer_times.csv')) if not names or r['model'] in names.split(',')]
-    lines = [r for r in load('published_bounds.csv') if 'timm ' in r['source'] or not r['published_ms']] if resume else []
+    rows = [r for r in read_csv(data/'timm_infer_times.csv') if not names or r['model'] in names.split(',')]
+    lines = [r for r in kept() if 'timm ' in r['source'] or not r['published_ms']] if resume else []
     done = {(r['source'], r['model'], r['size']) for r in lines}
     def counted(row): return all((f'timm {r[0]}', row['model'], row['img_size']) in done for r in told(row))
-    tables = [*from_tables([*csv.DictReader(open(here/'data'/'published_times.csv'))])]
+    tables = [*from_tables(read_csv(data/'published_times.csv'))]
     for i,row in enumerate(tqdm([r for r in spread(rows, timm_models) if not counted(r)])):
         lines += failing(row)
         gc.collect()
-        if not i%25: save('published_bounds.csv', tables + lines)
-    save('published_bounds.csv', tables + lines)
-    lines = load('published_bounds.csv')
+        if not i%25: write_csv('published_bounds', tables + lines, fields)
+    write_csv('published_bounds', tables + lines, fields)
+    lines = kept()
     write_result('published_bounds', __doc__.split('\n\n')[1].replace('\n', ' '), report(lines[:len(tables)], lines[len(tables):]), 'timm', 'transformers')

@@ -1,7 +1,7 @@
 """Do the rows add up to a forward or a training step, also beside other programs, and how much does watching slow it down?
 
 - Forwards: `profile` itself makes plain ones between those with marks. Table: benchmarks/results/rows_add_up.txt.
-- `--train`: training steps with marks and without alternate. What a pair says is the ratio of the step with marks, without
+- `--train`: training steps with marks and without, in turns. What a pair says is the ratio of the step with marks, without
   the time in which hooks are set, to the plain one. Table: benchmarks/results/training_steps.txt.
 - `--beside 2`: ResNet-50 is profiled again and again while so many loops keep the processors busy: the rows' means over the
   middle half of the forwards are held against that half's mean, and the sum of the rows' medians against the median forward.
@@ -10,22 +10,23 @@
 `largest gap` and `off by` are the greatest relative difference of rows and the time outside of them to any one forward or
 step: it is rounding. Prints the table and writes it, with the device and the versions.
 
-    python benchmarks/rows_add_up.py [--train | --beside 2] [--rounds 5] [--models resnet18,resnet50]
+    python -m benchmarks.rows_add_up [--train | --beside 2] [--rounds 5] [--only resnet18,resnet50]
 """
 import os, subprocess, sys, time
 from statistics import median
 
-import torch, torchvision
+import torch
 from fastcore.script import call_parse, store_true
 from tabulate import tabulate
-from torch.nn import functional as F
 
 from fasterbench.sources.observe import Observer
 from fasterbench.machine.peaks import HardwarePeaks
 from fasterbench.session.program import training
 from fasterbench.roofline import RooflineAnalyzer
 from fasterbench.base.system import median_interval
-from report import write_result
+from benchmarks.shared.models import classified, image, language
+from benchmarks.shared.report import chosen, write_result
+from benchmarks.shared.runs import in_turns
 
 peaks = HardwarePeaks(1e12, 1e11)
 
@@ -40,9 +41,11 @@ def write(name, what, lines, headers, after='', *packages):
 
 # forwards
 
+profiled_models = 'resnet18 resnet50 vit_b_16 swin_t mobilenet_v3_small'.split()
+
 def profiled(name, rounds):
     "Profiles, and how many plain forwards each took as long as"
-    model, sample = torchvision.models.get_model(name, weights=None), torch.randn(1, 3, 224, 224)
+    model, sample = image(name)
     for _ in range(rounds):
         start = time.perf_counter()
         r = RooflineAnalyzer(model, sample, peaks).profile(warmup=5, steps=20)
@@ -62,38 +65,25 @@ def forwards(rounds, models):
 
 # training steps
 
-def image(name, batch=8):
-    y = torch.randint(1000, (batch,))
-    return torchvision.models.get_model(name), torch.randn(batch, 3, 128, 128), lambda out: F.cross_entropy(out, y)
-
-def text(cls, config, batch=2, **kw):
-    import transformers
-    model = getattr(transformers, cls)(getattr(transformers, config)(vocab_size=8000, **kw))
-    ids = torch.randint(model.config.vocab_size, (batch, 128))
-    return model, dict(input_ids=ids, labels=ids), None
-
 trained = dict(
-    resnet18=lambda: image('resnet18'), mobilenet_v3_small=lambda: image('mobilenet_v3_small'),
-    gpt2_4_layers=lambda: text('GPT2LMHeadModel', 'GPT2Config', n_layer=4, n_embd=256, n_head=8),
-    bert_4_layers=lambda: text('BertForMaskedLM', 'BertConfig', num_hidden_layers=4, hidden_size=256, num_attention_heads=8, intermediate_size=1024))
+    resnet18=lambda: classified('resnet18', 8, 128), mobilenet_v3_small=lambda: classified('mobilenet_v3_small', 8, 128),
+    gpt2_4_layers=lambda: language('GPT2LMHeadModel', 2, vocab_size=8000, n_layer=4, n_embd=256, n_head=8),
+    bert_4_layers=lambda: language('BertForMaskedLM', 2, vocab_size=8000, num_hidden_layers=4, hidden_size=256, num_attention_heads=8, intermediate_size=1024))
 
-def alternating(model, sample, loss, optimizer, n):
+def pairs_of(model, sample, loss, optimizer, n):
     "Seconds of `n` steps with marks, each beside one without"
     with training(model, sample, loss, optimizer) as step:
         o = Observer(step.model, step, torch.device('cpu'))
         for _ in range(3): o.forward()
-        pairs = []
-        for i in range(n):
-            first = i%2   # which of the two comes first alternates
-            if first: plain = o.forward()
-            with o.marks, o.backward(): marked = o.forward() - o.aside()
-            pairs.append((marked, plain if first else o.forward()))
-    return pairs
+        def marked():
+            with o.marks, o.backward(): return o.forward() - o.aside()
+        took = in_turns(n, marked=marked, plain=o.forward)
+    return [*zip(took['marked'], took['plain'])]
 
 def step_line(name, n):
     model, sample, loss = trained[name]()
     optimizer = torch.optim.AdamW(model.train().parameters())
-    pairs = alternating(model, sample, loss, optimizer, n)
+    pairs = pairs_of(model, sample, loss, optimizer, n)
     ratios = [a/b for a,b in pairs]
     low, high = median_interval(ratios)
     r = RooflineAnalyzer(model, sample, peaks).profile_step(loss, optimizer, warmup=2, steps=8)
@@ -121,7 +111,7 @@ def parts(analyzer, steps):
 
 def disturbed(loops, rounds, steps=12):
     torch.manual_seed(0)
-    analyzer = RooflineAnalyzer(torchvision.models.resnet50(weights=None), torch.randn(1, 3, 224, 224), peaks)
+    analyzer = RooflineAnalyzer(*image('resnet50'), peaks)
     busy = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(loops)]
     try: got = [parts(analyzer, steps) for _ in range(rounds)]
     finally:
@@ -135,11 +125,11 @@ def disturbed(loops, rounds, steps=12):
 @call_parse
 def main(
     rounds:int=0, # profiles of each model (default: 5, beside loops 20), or pairs of steps (default: 30)
-    models:str='', # with commas; torchvision's, or of `trained` with --train
+    only:str='', # models, with commas; all of them by default
     train:store_true=False, # training steps
     beside:int=0, # busy loops, beside which ResNet-50 is profiled
 ):
     "Measure how the rows add up and what watching costs"
     if beside: return disturbed(beside, rounds or 20)
-    if train: return training_steps(rounds or 30, models.split(',') if models else trained)
-    forwards(rounds or 5, (models or 'resnet18,resnet50,vit_b_16,swin_t,mobilenet_v3_small').split(','))
+    if train: return training_steps(rounds or 30, chosen(trained, only))
+    forwards(rounds or 5, chosen(profiled_models, only))

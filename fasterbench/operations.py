@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
-           'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'as_text',
-           'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
+           'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'per_pass',
+           'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
            'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_text', 'roofline_analysis',
            'element_bytes', 'estimate_layer']
 
@@ -126,6 +126,13 @@ def plural(
 )->str:
     "A number of things, in words"
     return f"{n:,} {what}{'s'*(n!=1)}"
+
+# %% ../nbs/operations.ipynb #e3ce33f1
+def per_pass(
+    what:str, # that was run: `'forward'` or `'step'`
+)->str:
+    "What a number is per, in words"
+    return f"per {'forward pass' if what=='forward' else what}"
 
 # %% ../nbs/operations.ipynb #6391ed3f
 def as_text(

@@ -21,7 +21,7 @@ from .views.marks import bar_text, bar_traces, drawable, legend_traces, link_pla
 from .views.marks import quartiles, rate, strip, without_flops, add_button, legend, name_mark, name_marks
 from .views.marks import name_strip, placer_of, said_of, short_label, strip_line, subtitle
 from .views.tables import columns, kind_of, row_seconds, html_text
-from .operations import as_text, attainable_flops, plain, si, is_number, value_text
+from .operations import as_text, attainable_flops, per_pass, plain, si, is_number, value_text
 from .records.grouping import group_key, joined
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
@@ -441,11 +441,11 @@ def panels(go, s, top:int)->list: # of (title, pixels, traces, x axis, y axis)
     def over_values(title, traces, unit): return title, 220, traces, _values_axis(s), _powers(traces, unit)
     def of(key): return [getattr(p, key) for p in s.points]
     times = value_lines(go, s, 'time', 's', of('time_s'), of('roof_time_s'), of('noise_s'))
-    found = [over_values(f'time of a {s.what}', times, 's')]
+    found = [over_values(f'time {per_pass(s.what)}', times, 's')]
     if any(of('throughput')):
         roof, unit = [p.per/p.roof_time_s if p.per and p.roof_time_s else None for p in s.points], f'{s.items}/s'
         rates = value_lines(go, s, unit, unit, of('throughput'), roof)
-        found.append(over_values(f'{html_text(s.items)} a second', rates, '/s'))
+        found.append(over_values(f'{html_text(s.items)} per second', rates, '/s'))
     if len({r.peaks.peak_bandwidth for r in s})>1: return found   # no slope of memory holds for all
     traces, xr, yr = roof_panel(go, s, top)
     x = log_axis(xr, title=dict(text='arithmetic intensity (FLOP/B)', standoff=6))

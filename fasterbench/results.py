@@ -20,7 +20,7 @@ from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text
 from .views.tables import framed, html_text
 from .session.scope import above, inside, Place, phases
-from .operations import si, as_text, plural
+from .operations import si, as_text, per_pass, plural
 from .base.core import resolve_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
@@ -65,7 +65,7 @@ def what(self:Roofline)->str: # `'forward'` or `'step'`
 
 @patch
 def __repr__(self:Roofline):
-    took = f", {si(self.totals.mean_s, 's')} a {self.what}" if self.totals else ''
+    took = f", {si(self.totals.mean_s, 's')} {per_pass(self.what)}" if self.totals else ''
     what = f", {self.about['model']}" if 'model' in self.about else ''
     return f"Roofline({self.kind}{what}: {len(self)} rows{took})"
 

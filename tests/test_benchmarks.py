@@ -5,15 +5,26 @@ import pytest
 from notebooks import top
 from test_made import copied, within
 
-checks = '''opinfo opinfo_backward marks paths coverage training_counts step_counts transformers_counts transformers_estimates
-    timm_counts vision_estimates training_state rank_faults'''.split()
+def commands(folder):
+    "The scripts of a folder that are called, by the names of their modules"
+    paths = sorted((top/'benchmarks'/folder).glob('*.py'))
+    return ['.'.join(p.relative_to(top).with_suffix('').parts) for p in paths if '@call_parse' in p.read_text(encoding='utf-8')]
+
+checks = [o for o in commands('checks') if o!='benchmarks.checks.attack']   # which is below
+options = {'benchmarks.checks.published_counts': ['--peers', '0']}   # the other tools' counts are no matter of the check
 
 @pytest.mark.parametrize('name', checks)
 def test_check(name, whole, tmp_path):
     "Each holds counts or state against something else, and ends with 1 where they differ; in a copy, since it writes its tables"
     if not whole: pytest.skip('at night, with --all')
-    if name.startswith('opinfo'): pytest.importorskip('expecttest')   # torch's own tests need it
-    within(copied(tmp_path), sys.executable, '-W', 'ignore', f'benchmarks/{name}.py')
+    if 'opinfo' in name: pytest.importorskip('expecttest')   # torch's own tests need it
+    within(copied(tmp_path), sys.executable, '-W', 'ignore', '-m', name, *options.get(name, []))
+
+@pytest.mark.parametrize('name', commands('.'))
+def test_measurement_starts(name, whole, script):
+    "What it imports is there, and it says what it measures"
+    if not whole: pytest.skip('at night, with --all')
+    assert 'usage:' in script('-W', 'ignore', '-m', name, '--help')
 
 def test_gpu_script_runs_on_a_cpu(script, tmp_path):
     script('benchmarks/on_gpu.py', '--small', '--device', 'cpu', '--out', tmp_path/'on_cpu')
@@ -21,12 +32,12 @@ def test_gpu_script_runs_on_a_cpu(script, tmp_path):
 
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"
-    script('-W', 'ignore', 'benchmarks/attack.py', '--sample', '400' if whole else '2', '--verbose')
+    script('-W', 'ignore', '-m', 'benchmarks.checks.attack', '--sample', '400' if whole else '2', '--verbose')
 
 @pytest.mark.skipif(not shutil.which('gcc'), reason='there is no gcc here')
 def test_multiply_adds_in_c(tmp_path):
     "The kernels that ceilings are held against compile without a warning and give the right answers"
-    built = subprocess.run(['gcc', '-O3', '-Wall', '-Werror', '-march=native', '-fopenmp', 'benchmarks/fma.c', '-o', tmp_path/'fma'],
+    built = subprocess.run(['gcc', '-O3', '-Wall', '-Werror', '-march=native', '-fopenmp', 'benchmarks/shared/fma.c', '-o', tmp_path/'fma'],
         cwd=top, capture_output=True, text=True)
     assert built.returncode==0, built.stderr
     done = subprocess.run([tmp_path/'fma', '0.01'], capture_output=True, text=True)

@@ -1,5 +1,5 @@
 "Which module needs which: no circles, no private names of others, views without sources; what has to stay light does"
-import re, subprocess, sys
+import ast, re, subprocess, sys
 
 import networkx as nx
 import pytest
@@ -108,11 +108,46 @@ def test_lines_and_cells_are_short(path): assert not [*too_long(path), *overwrit
 
 def test_names_that_scripts_import_are_there():
     "Scripts that only other machines run, and code in their strings, import what the package defines"
-    texts = {p: p.read_text(encoding='utf-8') for o in ('benchmarks', 'scripts', 'tests') for p in sorted((top/o).glob('*.py'))}
+    texts = {p: p.read_text(encoding='utf-8') for o in ('benchmarks', 'scripts', 'tests') for p in sorted((top/o).rglob('*.py'))}
     said = {(p.name, *m) for p,t in texts.items() for m in re.findall(r'^\s*from (fasterbench[\w.]*) import (\w[\w ,]*)$', t, re.M)}
-    names = sorted({(p, m, o.split(' as ')[0].strip()) for p,m,some in said for o in some.split(',')})
+    names = {(p, m, o.split(' as ')[0].strip()) for p,m,some in said for o in some.split(',')}
+    wholes = {(p.name, *m) for p,t in texts.items() for m in re.findall(r'^import (fasterbench)[.](\w[\w.]*)$', t, re.M)}
+    names = sorted(names | wholes)
     code = f"""from importlib import import_module
 from importlib.util import find_spec
 def there(m, o): return hasattr(import_module(m), o) or find_spec(f'{{m}}.{{o}}')
 print([o for o in {names} if not there(*o[1:])])"""
     assert len(names)>100 and fresh(code)=='[]'
+
+@pytest.fixture(scope='module')
+def files_of_two(tmp_path_factory):
+    "Files of a sweep and of a comparison, by their classes, each with one pair of results"
+    paths = {k: str(tmp_path_factory.mktemp('files')/f'{k}.json') for k in ('Sweep', 'Comparison')}
+    fresh(f"""import torch
+from fasterbench import HardwarePeaks, RooflineAnalyzer, Sweep
+a = RooflineAnalyzer(torch.nn.Linear(8, 4), torch.ones(2, 8), HardwarePeaks(1e12, 1e11)).estimate()
+Sweep([a, a], [1, 2]).save({paths['Sweep']!r})
+a.compare(a).save({paths['Comparison']!r})""")
+    return paths
+
+@pytest.mark.parametrize('kind, home', [('Sweep', 'records.swept'), ('Comparison', 'records.compare')])
+def test_files_are_read_where_only_the_class_is_imported(kind, home, files_of_two):
+    "From the package; the module alone, which is below what reads results, says what is missing"
+    load = f"import {kind}\ntry: print(len({kind}.load({files_of_two[kind]!r})))\nexcept LookupError as e: print(e)"
+    assert int(fresh(f'from fasterbench {load}'))>0
+    assert fresh(f'from fasterbench.{home} {load}').startswith("'fasterbench roofline' is read by a module that is not imported yet; ")
+
+def bound(path):
+    "The names that a script has at its top"
+    nodes = [o for o in ast.walk(ast.parse(path.read_text(encoding='utf-8'))) if isinstance(o, (ast.stmt, ast.expr))]
+    defined = {o.name for o in nodes if isinstance(o, (ast.FunctionDef, ast.ClassDef)) and not o.col_offset}
+    return defined | {o.id for o in nodes if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+
+def test_scripts_import_what_others_have():
+    "A measurement may take a name from another script, in the file where it is defined"
+    said = [(p.name, *m) for p in sorted((top/'benchmarks').rglob('*.py'))
+        for m in re.findall(r'^from (benchmarks[\w.]*) import ([\w ,]+)$', p.read_text(encoding='utf-8'), re.M)]
+    homes = {m: (top/m.replace('.', '/')).with_suffix('.py') for _,m,_ in said}
+    scripts = {m: {o.stem for o in (top/m.replace('.', '/')).glob('*.py')} for m in homes}
+    lacking = [(p, m, n) for p,m,names in said for n in names.split(', ') if n not in (bound(homes[m]) if homes[m].exists() else scripts[m])]
+    assert len(said)>40 and not lacking

@@ -211,7 +211,9 @@ def kept_as(
 )->Callable: # place, plain JSON → object
     "A reader of a part of a file that is written as a file of that format is"
     def read(d):
-        if name not in readers: raise LookupError(f"{name!r} is read by a module that is not imported yet")
+        if name not in readers:
+            raise LookupError(f"{name!r} is read by a module that is not imported yet; "
+                "classes that are imported from `fasterbench` itself bring it")
         return readers[name](d)
     return part(read)
 

@@ -223,7 +223,7 @@ class Disturbance(NamedTuple):
         return self.others*self.processors - self.room > max(1/6, self.processors/100)
     def __str__(self):
         stolen = f', {100*self.stolen:.0f} % stolen by the hypervisor' if self.stolen>=0.01 else ''
-        return f"others took {100*self.others:.0f} % of the processors{stolen}"
+        return f"other processes used {100*self.others:.0f} % of the processors{stolen}"
 
 
 # %% ../../nbs/base/system.ipynb #b2a958f5

@@ -130,8 +130,8 @@ def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens
     known = bool(r.peaks.ceiling(main_dtype(r)))
     mfu = f'MFU {r.mfu():.1f} %, ' if known and 'attention' in r.about else ''
     used = f"; {mfu}HFU {r.hfu():.1f} %" if known else ''
-    rate = f"{r.tokens_per_s():,.0f} a second{'' if r.totals else ' at most'}"
-    return [f"tokens       {rate}, {r.about['tokens']:,} a step{used}"]
+    rate = f"{r.tokens_per_s():,.0f} per second{'' if r.totals else ' at most'}"
+    return [f"tokens       {rate}, {r.about['tokens']:,} per step{used}"]
 
 # %% ../../nbs/counting/utilization.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import html_text, shown_formats, text_or_file
-from ..operations import any_console, as_text, si, plural
+from ..operations import any_console, as_text, si, per_pass, plural
 from ..session.scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, hows, taken
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
@@ -100,7 +100,7 @@ def _forwards(c):
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
     within = dict(same=same, unknown=': the noise is not known').get(c.change, '')
     ratio = f' ({short_ratio(c.ratio)}×{from_to})' if c.ratio is not None else ''
-    each = ['in all' if c.a.kind==c.b.kind=='kernels' else f'a {o.what}' for o in (c.a, c.b)]
+    each = ['in all' if c.a.kind==c.b.kind=='kernels' else per_pass(o.what) for o in (c.a, c.b)]
     before = '' if each[0]==each[1] else f' {each[0]}'
     return f'{took(a)}{before} → {took(b)} {each[1]}{ratio}{within if ratio else ""}'
 

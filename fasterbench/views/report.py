@@ -13,7 +13,7 @@ from statistics import median
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ..session.scope import Place, quoted, phases
-from ..operations import any_console, as_text, si, plural, check_count
+from ..operations import any_console, as_text, si, per_pass, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, more_rows, row_orders
 from ..records.grouping import group_key, joined, joined_in_parts
@@ -73,12 +73,13 @@ def _memory_lines(r):
 
 # %% ../../nbs/views/report.ipynb #3a05e752
 def _overhead_line(t):
-    "What the timestamps add to a forward, if that can be told"
+    "What the timestamps add to a forward pass, or that the noise hides it"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
     beside = f"{plural(n, t.what)} without it beside, median {si(t.plain.median, 's')}"
     if lo==hi: return f"overhead     of the instrumentation {t.overhead_pct:.1f} %, of unknown noise ({beside})"
-    if lo<=0<=hi: return f"overhead     of the instrumentation cannot be told from 0: {lo:.1f} to {hi:.1f} % ({beside})"
+    hidden = f"overhead     instrumentation overhead not measurable: within noise, {lo:.1f} to {hi:.1f} % ({beside})"
+    if lo<=0<=hi: return hidden
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {lo:.1f} to {hi:.1f} %"
     # no timestamp takes a tenth of a millisecond
     if t.overhead_pct<=5 or t.plain.median>1e-4*t.module_calls: return f'{known} ({beside})'
@@ -92,7 +93,7 @@ def _time_lines(t, unknown):
     "How long a forward or a step takes, and what that is made of"
     undefined = (f"undefined    {_timed(t, t.undefined_s)} in rows with operations of unknown cost: "
         f"{', '.join(unknown)}")
-    whole = f"{t.what:13}{si(t.mean_s, 's')}, mean of the middle half; {t.forward!r}"
+    whole = f"{t.what:13}{si(t.mean_s, 's')}, interquartile mean; {t.forward!r}"
     remainder = f"remainder    {_timed(t, t.remainder_s)} outside of the rows (Python, dispatch)"
     lines = [whole, f"rows         {_timed(t, t.rows_s)}"]
     lines += [undefined]*(not t.complete) + [remainder, _overhead_line(t)]
@@ -181,12 +182,12 @@ def result_answer(r)->str: # of a `Roofline`
     name, roof = as_text(r.about.get('model', 'the model')), r.roof_time_s
     if not r.totals:
         share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if roof else ''
-        return f"{name}: at least {si(roof, 's')} a {r.what} under this roof{share}{_phases_said(r)}."
+        return f"{name}: at least {si(roof, 's')} {per_pass(r.what)} under this roof{share}{_phases_said(r)}."
     took, each = r.totals.mean_s, _phases_said(r)
     allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
     if any(o.roof_time_s is None and (o.flops or o.bytes_moved or o.unknown) for o in r):
         allowed = f"; the roof of {_rows_at_roof(r)} allows {si(roof, 's')}, that of the others is not known"
-    said = [f"{name}: {si(took, 's')} a {r.what}{each}{allowed}"]
+    said = [f"{name}: {si(took, 's')} {per_pass(r.what)}{each}{allowed}"]
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
 
@@ -429,7 +430,7 @@ def _on(o): return f'{len(o.rows)} of {o.ranks}'
 rank_columns = {c.key: c for c in (   # key, heading, unit, what it means
     name_column,
     Column('type', 'type', '', 'class of the module'),
-    Column('median_s', 'median', 's', 'time in a forward or step, median over the ranks that it is on'),
+    Column('median_s', 'median', 's', 'time per forward pass or step, median over the ranks that it is on'),
     Column('least_s', 'least', 's', 'time on the fastest of them'),
     Column('most_s', 'most', 's', 'time on the slowest of them'),
     Column('spread_s', 'spread', 's', 'from the least to the most'),

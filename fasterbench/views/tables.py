@@ -102,10 +102,10 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('name', 'name', '', 'qualified name of the module; empty: the model itself', _name_cell),
     Column('phase', 'phase', '', 'of a training step: forward, backward or optimizer'),
     Column('type', 'type', '', 'class of the module'),
-    Column('calls', 'calls', 'calls', 'calls in a forward, launches of a kernel'),
-    Column('flops', 'FLOPs', 'FLOP', 'work of a forward; a multiply-add is two', _flops_cell),
+    Column('calls', 'calls', 'calls', 'calls per forward pass, launches of a kernel'),
+    Column('flops', 'FLOPs', 'FLOP', 'work per forward pass; a multiply-add is two', _flops_cell),
     Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'the part of the FLOPs in matrix products'),
-    Column('bytes_moved', 'bytes', 'B', 'inputs read and outputs written in a forward, each once an operation'),
+    Column('bytes_moved', 'bytes', 'B', 'inputs read and outputs written per forward pass, each once per operation'),
     Column('eager_bytes', 'eager bytes', 'B', 'bytes of the operations of compiled code, one by one'),
     Column('boundary_bytes', 'boundary', 'B', 'the least that the work can move if its operations are joined'),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
@@ -116,8 +116,8 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('roof', 'roof', '', 'what sets the roof: a dtype or a level of memory', roof_cell),
     Column('roof_time_s', 'time at the roof', 's', 'time that the roof allows, with all data from memory'),
     Column('fused_roof_time_s', 'fused at the roof', 's', 'time that the roof allows for the bytes at the boundary'),
-    Column('time_s', 'time', 's', 'time in a forward, mean of the middle half of the forwards', _time_cell),
-    Column('time_pct', 'time %', '%', 'part of the time of a forward'),
+    Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
+    Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
     Column('over_s', 'over', 's', 'time above the roof; negative: faster than the memory allows'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold them'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
@@ -134,8 +134,8 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('moving_s', 'moving', 's', 'of the time of collectives: the rest, in which data moves'),
     Column('hidden_s', 'hidden', 's', 'time that collectives ran beside other work, not in the time'),
     Column('waits_for', 'waits for', '', 'the rank that was waited for most', of=_waits_for),
-    Column('rank_s', 'on ranks', '', 'time in a forward on the fastest and the slowest rank', of=_rank_s),
-    Column('noise_s', 'IQR', 's', "interquartile range of the forwards' times", of=_noise),
+    Column('rank_s', 'on ranks', '', 'time per forward pass on the fastest and the slowest rank', of=_rank_s),
+    Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes', of=_noise),
 )}
 
 # %% ../../nbs/views/tables.ipynb #59fecf99
@@ -153,8 +153,8 @@ optional = 'phase', 'modules', 'operations', 'eager_bytes', 'link_bytes', *_rank
 
 # %% ../../nbs/views/tables.ipynb #f21f6eb9
 def of_step(c:Column, step:bool)->Column:
-    "The column of a training step, or of a forward"
-    return replace(c, what=c.what.replace('a forward', 'a step').replace('the forwards', 'the steps')) if step else c
+    "The column of a training step, or of a forward pass"
+    return replace(c, what=c.what.replace('forward passes', 'steps').replace('forward pass', 'step')) if step else c
 
 def kind_of(
     rows:list, # a `Roofline`, or rows from elsewhere

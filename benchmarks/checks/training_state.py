@@ -4,11 +4,11 @@ Eight optimizers, each one parameter after the other, several at a time and in o
 forms, fifty times each. Drawn each time: a small network with running statistics, dropout, and perhaps a frozen
 parameter and hooks; steps that were made before; clipping, a scaler, autocast, a scheduler; and how the steps end: by
 themselves, by an error in one of their operations, or by an interrupt in a forward, in a backward or in the optimizer.
-All that can be reached, bit for bit, is read by benchmarks/snapshots.py before and afterwards. Then ten steps of
+All that can be reached, bit for bit, is read by benchmarks/checks/snapshots.py before and afterwards. Then ten steps of
 training follow, whose losses are held against those of a twin that nothing was done to. Prints the table and writes
 it, with the device and the versions, to benchmarks/results/training_state.txt. The exit code is 1 if anything differs.
 
-    python benchmarks/training_state.py [--only AdamW] [--n 50]
+    python -m benchmarks.checks.training_state [--only AdamW] [--n 50]
 """
 import inspect, random, signal, sys
 from collections import Counter
@@ -21,8 +21,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fasterbench.session.program import training
-from report import write_result
-from snapshots import Snapshot, differences
+from benchmarks.checks.snapshots import Snapshot, differences
+from benchmarks.shared.report import chosen, write_result
 
 optimizers = { # name → options
     'SGD': {}, 'SGD with momentum': dict(momentum=0.9, nesterov=True), 'Adam': dict(amsgrad=True), 'AdamW': {},
@@ -168,14 +168,14 @@ headers = ['optimizer', 'form', 'trials', 'bits\ncompared', 'bits that\nare diff
 
 @call_parse
 def main(
-    only:str='', # an optimizer
+    only:str='', # optimizers, with commas; all of them by default
     n:int=50, # trials of each form
 ):
     "Hold what training steps leave behind against what was there before"
     signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without
     torch.set_num_threads(1)
     rows, ways, found = [], Counter(), []
-    for name in optimizers if not only else [only]:
+    for name in chosen(optimizers, only):
         for form in forms:
             if made(name, form, Net(random.Random(0)).parameters()) is None: continue
             row, some_ways, more = trials(name, form, n)

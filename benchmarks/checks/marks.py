@@ -14,29 +14,28 @@ marks ≤ rows ≤ whole ≤ plain. Fused operations (attention, encoder layers,
 Then each model's calls, FLOPs and bytes in `torch.no_grad()` are held against those in `torch.inference_mode()`, operation by
 operation. Prints tables and writes them, with the device and the versions, to benchmarks/results/marks.txt.
 
-    python benchmarks/marks.py [--only torchvision,recurrent]
+    python -m benchmarks.checks.marks [--only torchvision,recurrent]
 """
-import copy, gc, logging, os, warnings
+import copy, gc, os
 from collections import Counter, defaultdict
 from itertools import groupby
 from math import gcd
 from typing import NamedTuple
 os.environ['HF_HUB_OFFLINE'] = '1'
 
-import numpy as np, torch, torch.nn.functional as F, transformers
+import numpy as np, torch, torch.nn.functional as F
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch import nn, randn
 from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
-import coverage, transformers_estimates
+from benchmarks.checks import coverage
 from fasterbench.base.core import call_args
 from fasterbench.costs import CostMode
 from fasterbench.counting.rules import rule_for
-from report import write_result
-
-def words(s): return s.split()
+from benchmarks.shared.architectures import kinds, shown, small
+from benchmarks.shared.report import quiet, words, write_result
 
 # marks
 
@@ -333,8 +332,8 @@ def timm_models():
         if n in timm_names: yield n, make, x
 
 def transformers_small():
-    for kind,models in transformers_estimates.kinds.items():
-        for n,config,sample in models: yield ', '.join([n, *(v for k,v in config.items() if k=='experts_implementation')]), lambda n=n, config=config: transformers_estimates.small(n, **config), sample
+    for models in kinds.values():
+        for n,config,sample in models: yield shown(n, config), lambda n=n, config=config: small(n, **config), sample
 
 class Updates(nn.Module):
     "What models do in place: parts of a tensor, caches, masks, indices"
@@ -444,7 +443,7 @@ def main(
     only:str='', # groups or models, with commas; all by default
 ):
     "Hold counted bytes against marks, and counts without gradients against those in inference mode"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore'); transformers.logging.set_verbosity_error()
+    quiet()
     torch.set_num_threads(1)   # small operations; two threads wait for each other beside other programs
     wanted, res, failed = only.split(',') if only else [], [], []
     for group,models in groups.items():

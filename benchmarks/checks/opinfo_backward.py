@@ -6,18 +6,18 @@ same gradients, that counts are whole numbers and not negative, and that each op
 it creates and no more than it is given and gives back. Prints the tables and writes them, with the device and the
 versions, to benchmarks/results/opinfo_backward.txt.
 
-    python benchmarks/opinfo_backward.py [--only conv] [--samples 10]
+    python -m benchmarks.checks.opinfo_backward [--only conv] [--samples 10]
 """
-import logging, warnings
 from collections import Counter
 
 import torch
 from fastcore.script import call_parse
-from opinfo import Listed, elements, most_elements, place, reason, same, section, tensors, told
-from report import write_result
 from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
 from tqdm import tqdm
+
+from benchmarks.checks.opinfo import Listed, elements, most_elements, place, reason, same, section, tensors, told
+from benchmarks.shared.report import quiet, write_result
 
 dtypes = torch.float32, torch.complex64
 
@@ -86,7 +86,7 @@ def main(
     samples:int=0, # of each operation and dtype at most; 0: all
 ):
     "Count the gradients of every operation of torch's own database and list what has no rule"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore')
+    quiet()
     ops = [op for op in op_db if only in op.full_name and op.supports_autograd]
     torch.set_num_threads(1)   # a few elements each: a second thread only waits
     recs = [records(op, samples or 10**9) for op in tqdm(ops)]

@@ -7,7 +7,7 @@ leave nothing behind: no watched module, no kernel or method in the place of tor
 fault is tried twenty times with each of the two. Prints the table and writes it, with the device and the versions, to
 benchmarks/results/rank_faults.txt. The exit code is 1 if a rank hung, named nobody or another, or left something.
 
-    python benchmarks/rank_faults.py [--n 20] [--jobs 4]
+    python -m benchmarks.checks.rank_faults [--n 20] [--jobs 4]
 """
 import json, random, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 
 from fasterbench.dev.pages import ended_ranks
-from report import write_result
+from benchmarks.shared.report import write_result
 
 timeout = 4   # seconds, in a collective; a rank whose collective failed waits as long for word of others
 

@@ -6,7 +6,7 @@ and in every operation that torch dispatches; and after forwards of odd models. 
 beside untouched twins, and the memory that putting back takes is held against a bound. The exit code is 1 if anything
 was different. A run of everything writes its table, with the device and the versions, to benchmarks/results/attack.txt.
 
-    python benchmarks/attack.py [--only pending,lines,body,dispatch,timer,cases,training,memory] [--sample 40]
+    python -m benchmarks.checks.attack [--only pending,lines,body,dispatch,timer,cases,training,memory] [--sample 40]
         [--verbose] [--buffers] [--idle]
 """
 import ast, ctypes, dis, json, os, random, re, signal, sys, time, warnings
@@ -25,13 +25,13 @@ import fasterbench
 from fasterbench.base.core import call_args
 from fasterbench.costs import count_costs
 from fasterbench.roofline import RooflineAnalyzer
-import attack_cases
-from attack_cases import peaks
-from attack_isolated import apart, in_child, isolated
-from attack_memory import memory_attempt, memory_items
-from attack_training import training_attempt
-from report import write_result
-from snapshots import Snapshot, differences
+from benchmarks.checks import attack_cases
+from benchmarks.checks.attack_cases import peaks
+from benchmarks.checks.attack_isolated import apart, in_child, isolated
+from benchmarks.checks.attack_memory import memory_attempt, memory_items
+from benchmarks.checks.attack_training import training_attempt
+from benchmarks.checks.snapshots import Snapshot, differences
+from benchmarks.shared.report import chosen, write_result
 
 operations = dict(
     profile=lambda model, sample: RooflineAnalyzer(model, sample, peaks).profile(warmup=1, steps=2),
@@ -373,7 +373,7 @@ headers = ['attack', 'operation', 'attacks', 'different\nafterwards']
 
 @call_parse
 def main(
-    only:str=','.join(parts), # parts
+    only:str='', # parts, with commas; all of them by default
     sample:int=0, # attacks of each part, drawn in the same way each time; 0: all
     verbose:bool=False, # print all that was found
     buffers:bool=False, # interrupts and errors: in forwards that write to buffers and the sample only
@@ -387,11 +387,11 @@ def main(
     if buffers: plain.append(True)
     if idle: operations.update(dict.fromkeys(operations, lambda model, sample: []))
     rows, wrong = [], 0
-    for name in only.split(','):
+    for name in chosen(parts, only):
         new, found = run_part(name, sample)
         show(name, found, verbose)
         rows, wrong = rows + new, wrong + len(found)
     table = tabulate(rows, headers=headers)
-    if sample or idle or buffers or only!=','.join(parts): print(table)
+    if sample or idle or buffers or only: print(table)
     else: write_result('attack', 'each attack in a process of its own, on one thread', table)
     sys.exit(wrong>0)

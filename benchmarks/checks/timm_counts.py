@@ -13,11 +13,10 @@ Where a model differs, fvcore counts it on the CPU. It is 'explained' only if
 what is left of the difference is what fvcore counts besides products: normalization, pooling, resizing. Prints a table and
 writes it, with the device and the versions, to benchmarks/results/timm_counts.txt and .csv.
 
-    python benchmarks/timm_counts.py [--models efficientnet_b0,swin_tiny_patch4_window7_224]
+    python -m benchmarks.checks.timm_counts [--only efficientnet_b0,swin_tiny_patch4_window7_224]
 """
-import csv, gc, logging, warnings
+import gc
 from collections import Counter
-from pathlib import Path
 
 import timm, torch
 from fastcore.script import call_parse
@@ -31,9 +30,8 @@ from torch.overrides import TorchFunctionMode
 from tqdm import tqdm
 
 from fasterbench.costs import count_costs
-from report import TorchCounter, write_result
+from benchmarks.shared.report import TorchCounter, chosen, data, quiet, read_csv, write_result
 
-here = Path(__file__).parent
 products = {'conv', 'linear', 'matmul', 'addmm', 'bmm', 'baddbmm', 'einsum'}
 
 def n_params(model): return round(sum(p.numel() for p in model.parameters())/1e6, 2)
@@ -126,22 +124,20 @@ def write(rows, res):
         table([r for r in res if r['verdict']=='differs'], *'model published counted diff_pct fvcore difference explained'.split()),
         'All', table(res, *'family model size published counted diff_pct verdict form'.split())]
     write_result('timm_counts', 'batch 1, evaluation mode, on the meta device, attention fused for the count and not for fvcore; GMAC in matrix products; published: '
-        + ', '.join(sorted({r['source'] for r in rows})), '\n\n'.join(parts), 'timm', 'fvcore')
-    with open(here/'results'/'timm_counts.csv', 'w') as f:
-        w = csv.DictWriter(f, list(res[0]), lineterminator='\n')
-        w.writeheader(); w.writerows(res)
+        + ', '.join(sorted({r['source'] for r in rows})), '\n\n'.join(parts), 'timm', 'fvcore', rows=res)
 
 @call_parse
 def main(
-    models:str='', # names, with commas; all rows of the csv by default
+    only:str='', # models, with commas; all rows of the csv by default; then nothing is written
 ):
     "Hold counted GMAC against timm's published ones"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore')
-    rows, res = list(csv.DictReader(open(here/'data'/'timm_infer_gmacs.csv'))), []
-    for r in tqdm([r for r in rows if not models or r['model'] in models.split(',')]):
+    quiet()
+    rows, res = read_csv(data/'timm_infer_gmacs.csv'), []
+    names = chosen(dict.fromkeys(r['model'] for r in rows), only)
+    for r in tqdm([r for r in rows if r['model'] in names]):
         res.append(line(r))
-        if models: tqdm.write(' | '.join(map(str, res[-1].values())))
+        if only: tqdm.write(' | '.join(map(str, res[-1].values())))
         gc.collect()
-    if models: print(summary(res))
+    if only: print(summary(res))
     else: write(rows, res)
     if any(r['explained']=='not explained' or r['unknown'] for r in res): raise SystemExit(1)

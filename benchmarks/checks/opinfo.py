@@ -8,13 +8,13 @@ more than it is given and gives back. Prints the tables and writes them, with th
 benchmarks/results/opinfo.txt, and one line for each operation and variant to benchmarks/results/opinfo.csv. The exit code is 1
 if a count crashes or cannot be.
 
-    python benchmarks/opinfo.py [--only linalg] [--samples 10]
+    python -m benchmarks.checks.opinfo [--only linalg] [--samples 10]
 """
-import copy, csv, logging, traceback, warnings
+import copy, traceback
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import torch
+import fasterbench, torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
@@ -23,9 +23,8 @@ from tqdm import tqdm
 
 from fasterbench.costs import CostMode
 from fasterbench.counting.traffic import covered_bytes
-from report import write_result
+from benchmarks.shared.report import quiet, write_result
 
-here = Path(__file__).parent
 dtypes = torch.float32, torch.complex64, torch.int64, torch.bool, torch.bfloat16
 modes = {'no_grad':torch.no_grad, 'inference_mode':torch.inference_mode}
 most_elements, first_samples = 10**6, 3   # of a sample and its result; of a variant, for each dtype
@@ -104,7 +103,8 @@ def home(t): return t.untyped_storage()._cdata if t.layout is torch.strided and 
 
 def place(e):
     "Where in this package an error comes from"
-    names = [f'{Path(f.filename).stem}.{f.name}' for f in traceback.extract_tb(e.__traceback__) if Path(f.filename).parent.name=='fasterbench']
+    own = Path(fasterbench.__file__).parent
+    names = [f'{Path(f.filename).stem}.{f.name}' for f in traceback.extract_tb(e.__traceback__) if own in Path(f.filename).parents]
     return names[-1] if names else ''
 
 def copied(s):
@@ -235,14 +235,11 @@ def tables(recs):
     yield section('Plain runs that fail, which is no matter of the count', [(what, ns.total(), some(ns))
         for what,ns in sorted(failed.items(), key=lambda o: -o[1].total())], ['error', 'samples', 'in'], [60, None, 80])
 
-def write_csv(recs):
-    with open(here/'results'/'opinfo.csv', 'w') as f:
-        w = csv.writer(f, lineterminator='\n')
-        names = [str(d).removeprefix('torch.') for d in dtypes]
-        w.writerow(['operation', 'variant', *names, 'fail_plainly', 'too_large', 'flops', 'bytes', 'unknown', 'crashes', 'results_differ', 'odd_counts', 'modes_differ'])
-        for r in recs:
-            w.writerow([r.name, r.variant, *(r.samples[n] for n in names), r.n(r.failed), r.large, r.flops, r.bytes, ' '.join(sorted(r.unknown)),
-                        *(r.n(o) for o in (r.crashes, r.differs, r.odd, r.between))])
+def facts(r):
+    "A record's line of the CSV"
+    names = [str(d).removeprefix('torch.') for d in dtypes]
+    return dict(operation=r.name, variant=r.variant, **{n: r.samples[n] for n in names}, fail_plainly=r.n(r.failed), too_large=r.large, flops=r.flops, bytes=r.bytes,
+        unknown=' '.join(sorted(r.unknown)), crashes=r.n(r.crashes), results_differ=r.n(r.differs), odd_counts=r.n(r.odd), modes_differ=r.n(r.between))
 
 @call_parse
 def main(
@@ -250,13 +247,11 @@ def main(
     samples:int=0, # of each operation and dtype at most; 0: all
 ):
     "Count every operation of torch's own database and list what has no rule"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore')
+    quiet()
     ops = [op for op in op_db if only in op.full_name]
     torch.set_num_threads(1)   # a few elements each: a second thread only waits
     recs = [r for op in tqdm(ops) for r in records(op, samples or 10**9)]
     text = '\n\n'.join(tables(recs))
     if only or samples: print(text)
-    else:
-        write_csv(recs)
-        write_result('opinfo', f"torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text)
+    else: write_result('opinfo', f"torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text, rows=[*map(facts, recs)])
     if any(r.crashes or r.odd for r in recs): raise SystemExit(1)

@@ -1,8 +1,10 @@
 """How much memory does it take to put everything back? Peaks of processes of their own, above those of a plain forward
 
-    python benchmarks/attack_memory.py parameters profile
+    python -m benchmarks.checks.attack_memory parameters profile
 """
-import resource, subprocess, sys
+import resource, sys
+
+from benchmarks.shared.runs import in_process
 
 MB = 10**6
 margin = 50*MB        # for what Python, torch and the rows need
@@ -33,7 +35,7 @@ def model_of(kind, size):
 def peak(kind, size, op)->int: # bytes
     "The peak memory of this process after `op`"
     import torch
-    from attack import operations, victim
+    from benchmarks.checks.attack import operations, victim
     torch.set_num_threads(1)
     for f in operations.values(): f(*victim())   # all that is imported
     model, x = model_of(kind, size)
@@ -43,9 +45,8 @@ def peak(kind, size, op)->int: # bytes
     return 1024*resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 def alone(kind, size, op):
-    done = subprocess.run([sys.executable, __file__, kind, str(size), op], capture_output=True, text=True)
-    if done.returncode: raise RuntimeError(done.stderr[-500:])
-    return int(done.stdout.split()[-1])
+    (bytes,), = in_process('-m', __name__, kind, size, op)
+    return bytes
 
 def memory_items(): return [(op, kind, size, against, buffers) for kind,size,op,against,buffers in rows]
 
@@ -56,4 +57,4 @@ def memory_attempt(item):
     if over<=bound: return []
     return [f'{op} of {size} MB in {kind}: {over/MB:.0f} MB over {against}, at most {bound/MB:.0f}']
 
-if __name__=='__main__': print(peak(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
+if __name__=='__main__': print([peak(sys.argv[1], int(sys.argv[2]), sys.argv[3])])

@@ -3,15 +3,16 @@
 Small models of many architectures, with random weights (no downloads) and a padded batch. Each is estimated under the roof
 of a machine that is not there, counted in a real forward on the CPU, and looked at before and after: every tensor of it and
 of the sample has to be the one it was, with its memory, values and flags. An estimate that is refused has to say why in words.
-Then tensors that wrap others (torchao's, DTensor), TorchScript, and the memory that an estimate takes. Prints a table and
+Then tensors that wrap others (torchao's where it is installed, DTensor), TorchScript, and the memory that an estimate takes. Prints a table and
 writes it, with the device and the versions, to benchmarks/results/transformers_estimates.txt.
 
-    python benchmarks/transformers_estimates.py [--only Llama,Bert]
+    python -m benchmarks.checks.transformers_estimates [--only Llama,Bert]
 """
-import gc, logging, os, subprocess, sys, warnings
+import gc, os
+from importlib.util import find_spec
 os.environ['HF_HUB_OFFLINE'] = '1'
 
-import torch, transformers
+import torch
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch import nn, randn
@@ -21,8 +22,9 @@ from fasterbench.base.core import held, tensors, walk
 from fasterbench.operations import si
 from fasterbench.costs import count_costs
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
-from architectures import kinds, small
-from report import write_result
+from benchmarks.shared.architectures import asked, shown, small
+from benchmarks.shared.report import quiet, write_result
+from benchmarks.shared.runs import in_process
 
 peaks = HardwarePeaks(1e12, 1e11)
 
@@ -59,10 +61,16 @@ def in_place():
     (m := perceptron())[0].compile(backend='eager')
     return m
 
-def wrapped():
+has_torchao = find_spec('torchao') is not None
+
+def quantized():
+    "Weights of torchao; where it is not installed, none"
+    if not has_torchao: return {}
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig
-    return {'torchao, int8 weights': torchao(Int8WeightOnlyConfig), 'torchao, int8 weights and activations': torchao(Int8DynamicActivationInt8WeightConfig),
-        'DTensors, tensor parallel': tensor_parallel, 'DTensors, FSDP2': fsdp, 'DistributedDataParallel': data_parallel,
+    return {'torchao, int8 weights': torchao(Int8WeightOnlyConfig), 'torchao, int8 weights and activations': torchao(Int8DynamicActivationInt8WeightConfig)}
+
+def wrapped():
+    return quantized() | {'DTensors, tensor parallel': tensor_parallel, 'DTensors, FSDP2': fsdp, 'DistributedDataParallel': data_parallel,
         'compiled in place': in_place, 'compiled': lambda: torch.compile(perceptron(), backend='eager'),
         'TorchScript': lambda: torch.jit.trace(perceptron(), randn(1, 256)), 'a TorchScript child': lambda: nn.Sequential(torch.jit.trace(nn.Linear(256, 256), randn(1, 256)), perceptron()),
         'dynamically quantized': lambda: torch.ao.quantization.quantize_dynamic(perceptron())}
@@ -113,9 +121,8 @@ def peak(make):
         open('/proc/self/clear_refs', 'w').write('5')
         before = most()
         RooflineAnalyzer(model, sample, HardwarePeaks(1e12, 1e11)).estimate()
-        print(sum(p.nbytes for p in model.parameters()), most() - before)"""
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
-    return [int(o) for o in done.stdout.split()[-2:]]
+        print([sum(p.nbytes for p in model.parameters()), most() - before])"""
+    return in_process('-c', code)[-1]
 
 def summary(res):
     good = [r for _,_,r in res if 'refused' not in r]
@@ -131,22 +138,19 @@ def write(res):
         return tabulate(cells, headers=['kind', 'model', 'estimate', 'FLOPs in products', 'of a forward', '', ''], disable_numparse=True, maxcolwidths=[None]*6 + [90])
     text = [summary(res), table(res), 'Wrapped tensors, compiled models, TorchScript', table(others),
         'Memory that an estimate takes at most, besides the model and the imports', tabulate(memory, headers=['model', 'parameters', 'more'])]
-    write_result('transformers_estimates', 'small models with random weights, two sequences of 32 and 24 tokens padded to 32, on the CPU; every tensor of model and sample was after each estimate what it was before', '\n\n'.join(text), 'transformers', 'torchao')
+    write_result('transformers_estimates', 'small models with random weights, two sequences of 32 and 24 tokens padded to 32, on the CPU; every tensor of model and sample was after each estimate what it was before', '\n\n'.join(text), 'transformers', *['torchao']*has_torchao)
 
 @call_parse
 def main(
     only:str='', # classes, with commas; all of them, and the other tables, by default
 ):
     "Estimate Hugging Face's architectures and hold them against real forwards"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore'); transformers.logging.set_verbosity_error()
+    quiet()
     res = []
-    for k,models in kinds.items():
-        for name,config,sample in models:
-            if only and name not in only.split(','): continue
-            torch.manual_seed(0)
-            shown = name + (f", {config['experts_implementation']}" if 'experts_implementation' in config else '')
-            res.append((k, shown, one(small(name, **config), sample)))
-            print(k, shown, *line(res[-1][2]), sep=' | ', flush=True)
-            gc.collect()
+    for k,name,config,sample in asked(only):
+        torch.manual_seed(0)
+        res.append((k, shown(name, config), one(small(name, **config), sample)))
+        print(*res[-1][:2], *line(res[-1][2]), sep=' | ', flush=True)
+        gc.collect()
     if not only: write(res)
     if any(r['paper']!=r['real'] for _,_,r in res if 'refused' not in r): raise SystemExit(1)

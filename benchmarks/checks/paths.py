@@ -5,9 +5,9 @@ gradients. Each case is counted without gradients and in inference mode, and run
 have to agree: FLOPs and bytes of the two counts, and the operations with the shapes of their inputs, those that were counted
 against those that C++ ran. Prints the table and writes it, with device and versions, to benchmarks/results/paths.txt.
 
-    python benchmarks/paths.py [--only einsum]
+    python -m benchmarks.checks.paths [--only einsum]
 """
-import itertools, warnings
+import itertools
 from collections import Counter
 from functools import cache
 
@@ -20,7 +20,7 @@ from torch.profiler import profile
 
 from fasterbench.costs import CostMode
 from fasterbench.counting.rules import rule_for
-from report import write_result
+from benchmarks.shared.report import chosen, quiet, write_result
 
 reasons = {   # why an operation is another
     '(3, 6, 8) @ (1, 8, 5)': 'under a dispatch mode torch multiplies by the one matrix, without one a batch of views of it; FLOPs and bytes are the same',
@@ -131,13 +131,12 @@ def main(
     only:str='', # families to run, separated by commas
 ):
     "Count each case in two modes, and hold it against what C++ ran"
-    warnings.filterwarnings('ignore')
+    quiet()
     torch.manual_seed(0)
     rows, wrong = [], []
-    for name,cases_of in cases.items():
-        if only and name not in only.split(','): continue
+    for name in chosen(cases, only):
         agree = n = 0
-        for case,call in cases_of():
+        for case,call in cases[name]():
             (cost, seen), (inference, _) = counted(call, torch.no_grad), counted(call, torch.inference_mode)
             wanted = {k for k in seen} | products
             theirs = [ran(call, c, wanted) for c in (torch.no_grad, torch.inference_mode)]

@@ -5,11 +5,10 @@ operations that have no rule, each with its reason. Then holds the products of t
 hand. Prints the tables and writes them, with the device and the versions, to benchmarks/results/coverage.txt, and one
 line for each model to benchmarks/results/coverage.csv.
 
-    python benchmarks/coverage.py [--only huggingface,quantized]
+    python -m benchmarks.checks.coverage [--only huggingface,quantized]
 """
-import csv, gc, logging, os, platform, warnings
+import gc, os
 from collections import Counter, defaultdict
-from pathlib import Path
 from unittest.mock import patch
 os.environ['HF_HUB_OFFLINE'] = '1'
 
@@ -23,9 +22,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._pytree import tree_map
 
 from fasterbench import costs
-from fasterbench.base.core import device_name
+from benchmarks.shared.report import chosen, quiet, write_result
 
-here = Path(__file__).parent
 reasons = {   # why an operation has no rule
     'aten.matmul.default': 'of nested tensors: whole operations, and their products have no rule',
 }
@@ -424,32 +422,24 @@ def tables(res, hands):
     yield 'Failed\n\n' + (tabulate(failed, headers=['model', 'error'], maxcolwidths=[40, 100]) if failed else 'none')
     yield 'Matrix-product FLOPs of language models, counted and by hand\n\n' + tabulate(hands, headers=['model', 'counted', 'by hand'], intfmt=',')
 
-def write(text, res):
-    "Write the tables"
-    (here/'results'/'coverage.txt').write_text(text)
-    with open(here/'results'/'coverage.csv', 'w') as f:
-        w = csv.writer(f, lineterminator='\n')
-        w.writerow('family model operations calls matmul_flops flops bytes unknown error'.split())
-        for r in res:
-            ops = r.get('ops', Counter())
-            w.writerow([r['family'], r['model'], len(ops), ops.total(), *(r.get(k, '') for k in ('matmul_flops', 'flops', 'bytes')),
-                        ' '.join(r.get('unknown', ())), message(r)])
+def facts(r):
+    "A model's line of the CSV"
+    ops = r.get('ops', Counter())
+    return dict(family=r['family'], model=r['model'], operations=len(ops), calls=ops.total(), **{k: r.get(k, '') for k in ('matmul_flops', 'flops', 'bytes')},
+        unknown=' '.join(r.get('unknown', ())), error=message(r))
 
 @call_parse
 def main(
     only:str='', # families, with commas; all of them by default
 ):
     "Count models of many families and list the operations without a rule"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore'); transformers.logging.set_verbosity_error()
+    quiet()
     res = []
-    for fam,models in families.items():
-        if only and fam not in only.split(','): continue
-        for name,make,sample in models():
+    for fam in chosen(families, only):
+        for name,make,sample in families[fam]():
             res.append(one(fam, name, make, sample))
             print(fam, name, *res[-1].get('unknown', [res[-1].get('error', '')[:100]]), sep=' | ', flush=True)
-    text = (f"{device_name(torch.device('cpu'))}, {torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, "
-            f"torchvision {torchvision.__version__}, timm {timm.__version__}, transformers {transformers.__version__}\n"
-            f"one real forward on the CPU, eval and inference mode, random weights\n\n" + '\n\n'.join(tables(res, list(by_hand()))) + '\n')
-    print(text)
-    if not only: write(text, res)
+    text = '\n\n'.join(tables(res, list(by_hand())))
+    if only: print(text)
+    else: write_result('coverage', 'one real forward on the CPU, eval and inference mode, random weights', text, 'torchvision', 'timm', 'transformers', rows=[*map(facts, res)])
     if any('error' in r for r in res): raise SystemExit(1)

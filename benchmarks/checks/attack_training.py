@@ -5,8 +5,8 @@ from functools import lru_cache
 import torch
 from torch import nn
 
-from attack_cases import Box
-from snapshots import Snapshot
+from benchmarks.checks.attack_cases import Box
+from benchmarks.checks.snapshots import Snapshot
 
 @lru_cache
 def waves(n, device): return torch.arange(n, device=device).float().cos()

@@ -7,9 +7,9 @@ the difference; models with experts are built once more with a loop over their e
 have to count the same. Prints a table and writes it, with the device and the versions, to
 benchmarks/results/transformers_counts.txt and .csv.
 
-    python benchmarks/transformers_counts.py [--only LlamaForCausalLM,BertModel]
+    python -m benchmarks.checks.transformers_counts [--only LlamaForCausalLM,BertModel]
 """
-import csv, gc, logging, os, warnings
+import gc, os
 from collections import Counter
 from contextlib import contextmanager
 from math import prod
@@ -24,8 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tqdm import tqdm
 
 from fasterbench.costs import count_costs
-from architectures import ids, image, kind, kinds, small, t5g, text, vision, words
-from report import TorchCounter, here, write_result
+from benchmarks.shared.architectures import asked, ids, image, kind, shown, small, t5g, text, vision
+from benchmarks.shared.report import TorchCounter, quiet, words, write_result
 
 # more kinds
 
@@ -130,21 +130,17 @@ def write(res):
     "Write the tables"
     def table(rows, *names): return tabulate([[f'{r[n]:,}' if isinstance(r[n], int) else r[n] for n in names] for r in rows], headers=names, disable_numparse=True, maxcolwidths=[None]*(len(names)-1) + [90])
     text = [summary(res), 'Those that differ\n\n' + table([r for r in res if r['why']], *words('model counted torch verdict why')), table(res, *words('kind model model_type counted torch verdict'))]
-    write_result('transformers_counts', 'FLOPs in matrix products of one forward on the CPU: counted, and by torch.utils.flop_counter.FlopCounterMode; small models with random weights', '\n\n'.join(text), 'transformers')
-    with open(here/'results'/'transformers_counts.csv', 'w') as f:
-        w = csv.DictWriter(f, list(res[0]), lineterminator='\n')
-        w.writeheader(); w.writerows(res)
+    write_result('transformers_counts', 'FLOPs in matrix products of one forward on the CPU: counted, and by torch.utils.flop_counter.FlopCounterMode; small models with random weights', '\n\n'.join(text), 'transformers', rows=res)
 
 @call_parse
 def main(
     only:str='', # classes, with commas; all of them by default
 ):
     "Hold the products of Hugging Face's architectures against another counter"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore'); transformers.logging.set_verbosity_error()
-    todo, res = [(k, *m) for k,models in kinds.items() for m in models if not only or m[0] in only.split(',')], []
-    for k,name,config,sample in tqdm(todo):
-        shown = name + (f", {config['experts_implementation']}" if 'experts_implementation' in config else '')
-        res.append(dict(kind=k, model=shown, **one(name, config, sample)))
+    quiet()
+    res = []
+    for k,name,config,sample in tqdm(asked(only)):
+        res.append(dict(kind=k, model=shown(name, config), **one(name, config, sample)))
         gc.collect()
     if only: print(summary(res), *res, sep='\n')
     else: write(res)

@@ -6,19 +6,18 @@ where every product of the forward has two in the backward; it is less where an 
 and more where attention computes its weights again in a fused kernel (5 products for 2).
 The table goes to benchmarks/results/step_counts.txt.
 
-    python benchmarks/step_counts.py [--models resnet50,gpt2]
+    python -m benchmarks.checks.step_counts [--only resnet50,gpt2]
 """
-import warnings
 from collections import Counter
 
-import torch, torchvision, transformers
 from fastcore.script import call_parse
 from tabulate import tabulate
 from torch.utils.flop_counter import FlopCounterMode
 
 from fasterbench.costs import CostMode, counted_step
 from fasterbench.session.program import training
-from report import write_result
+from benchmarks.shared.models import image, language
+from benchmarks.shared.report import chosen, quiet, write_result
 
 class Named(CostMode):
     "Counts a step, and knows the products of each operation"
@@ -31,16 +30,10 @@ class Named(CostMode):
         super().count(func, rule, args, kwargs, out)
         self.products[str(func._overloadpacket)] += row.matmul_flops - before
 
-def image(name): return torchvision.models.get_model(name), torch.randn(1, 3, 224, 224), lambda out: out.sum()
+def summed(name): return *image(name), lambda out: out.sum()
 
-def words(model):
-    ids = torch.randint(model.config.vocab_size, (1, 128))
-    return model, dict(input_ids=ids, labels=ids), None
-
-models = dict(
-    resnet50=lambda: image('resnet50'), vit_b_16=lambda: image('vit_b_16'),
-    bert=lambda: words(transformers.BertForMaskedLM(transformers.BertConfig())),
-    gpt2=lambda: words(transformers.GPT2LMHeadModel(transformers.GPT2Config())))
+models = dict(resnet50=lambda: summed('resnet50'), vit_b_16=lambda: summed('vit_b_16'),
+    bert=lambda: language('BertForMaskedLM'), gpt2=lambda: language('GPT2LMHeadModel'))
 
 def counts(name):
     model, sample, loss = models[name]()
@@ -60,11 +53,12 @@ headers = ['model', 'forward, FLOP', 'backward, FLOP', 'backward\n/ forward', 'F
 
 @call_parse
 def main(
-    models:str='resnet50,vit_b_16,bert,gpt2',
+    only:str='', # models, with commas; all of them by default; then nothing is written
 ):
     "Count training steps"
-    warnings.filterwarnings('ignore', message='.*loss_type.*')
-    rows = [counts(m) for m in models.split(',')]
+    quiet()
+    rows = [counts(m) for m in chosen(models, only)]
     table = tabulate(rows, headers=headers, disable_numparse=True, stralign='right')
-    write_result('step_counts', 'batch 1; 224 pixels or 128 tokens; in matrix products', table, 'torchvision', 'transformers')
+    if only: print(table)
+    else: write_result('step_counts', 'batch 1; 224 pixels or 128 tokens; in matrix products', table, 'torchvision', 'transformers')
     if any(r[-2:]!=['none', 0] for r in rows): raise SystemExit(1)

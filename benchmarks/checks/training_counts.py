@@ -7,10 +7,8 @@ into a layer, except in the first one: about twice the forward's. torch's formul
 weight lets each group meet the channels of all: where a model has convolutions in groups, torch's number is larger.
 Prints the table and writes it, with the device and the versions, to benchmarks/results/training_counts.txt.
 
-    python benchmarks/training_counts.py [--only resnet]
+    python -m benchmarks.checks.training_counts [--only resnet]
 """
-import logging, warnings
-
 import timm, torch, transformers
 from fastcore.script import call_parse
 from tabulate import tabulate
@@ -19,7 +17,7 @@ from torchvision import models as tv
 from tqdm import tqdm
 
 from fasterbench.costs import CostMode
-from report import TorchCounter, write_result
+from benchmarks.shared.report import TorchCounter, quiet, write_result
 
 # losses
 
@@ -109,7 +107,7 @@ def main(
     only:str='', # part of the names of the models
 ):
     "Count a training step of many models and list what has no rule"
-    logging.disable(logging.WARNING); warnings.simplefilter('ignore')
+    quiet()
     torch.set_num_threads(1)
     rows = [row(*o) for o in tqdm([*every()]) if only in o[0]]
     headers = ['model', 'step, MFLOP', 'backward / forward', 'of products', 'torch / products here', 'groups', 'without a rule']

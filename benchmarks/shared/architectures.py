@@ -6,6 +6,8 @@ text is padded: two sequences of 32 and 24 tokens.
 import torch, transformers
 from torch import randn
 
+from benchmarks.shared.report import chosen, words
+
 sizes = dict(vocab_size=1000, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=128, head_dim=16, pad_token_id=0, bos_token_id=1, eos_token_id=2,
     d_model=64, n_embd=64, n_layer=2, n_head=4, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128,
     num_layers=2, num_heads=4, d_kv=16, d_ff=128, ffn_dim=128, n_heads=4, n_layers=2, dim=64, hidden_dim=128, decoder_start_token_id=1, max_position_embeddings=512, n_positions=512,
@@ -20,6 +22,16 @@ def small(cls, **config):
     made = kind(**{k:v for k,v in sizes.items() if k in names and kind.attribute_map.get(k, k) not in config} | config)
     return getattr(transformers, cls)(made).eval()
 
+def shown(cls, config):
+    "What a model is called in tables: one with its experts called in another way has that in its name"
+    return ', '.join([cls, *(v for k,v in config.items() if k=='experts_implementation')])
+
+def asked(only):
+    "Kind, class, config and sample of the classes that are asked for"
+    every = [(k, *m) for k,models in kinds.items() for m in models]
+    names = chosen(dict.fromkeys(m[1] for m in every), only)
+    return [m for m in every if m[1] in names]
+
 ids = torch.randint(3, 900, (2, 32), generator=torch.Generator().manual_seed(0))
 mask = torch.ones_like(ids)
 mask[1, 24:] = 0
@@ -31,8 +43,6 @@ kinds = {}   # kind → list of (class, config)
 def kind(name, sample, *models):
     "Models of one kind: names, or pairs of a name and what their config needs besides"
     kinds[name] = [(m, {}, sample) if isinstance(m, str) else (*m, sample)[:3] for m in models]
-
-def words(s): return s.split()
 
 kind('encoder', text, *words('''BertModel RobertaModel XLMRobertaModel AlbertModel DistilBertModel ElectraModel CamembertModel MPNetModel DebertaModel DebertaV2Model
     LongformerModel BigBirdModel FunnelModel NystromformerModel RemBertModel MegatronBertModel SqueezeBertModel MobileBertModel ModernBertModel EsmModel IBertModel

@@ -11,16 +11,14 @@ resizes images to. How much a two-stage detector does depends on how many region
 `implied` is how many proposals and detections the published value amounts to, and `at implied` the count with so many.
 
 A counter that fails is shown by the name of its exception. Each count is made in a process of its own. The table goes to
-benchmarks/results/published_counts.txt and .csv.
+benchmarks/results/published_counts.txt and .csv. The exit code is 1 if a published value is not the count on the CPU, nor that
+of a detector with as many regions as it amounts to, or if a count on the meta device is another one.
 
-    python benchmarks/published_counts.py [--models resnet18,swin_t] [--peers 0] [--resume 1]
+    python -m benchmarks.checks.published_counts [--only resnet18,swin_t] [--peers 0] [--resume 1]
 """
-import csv, os, platform, re, warnings
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from importlib.metadata import version
+import re
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
-from multiprocessing import get_context
-from pathlib import Path
 from unittest.mock import patch
 
 import calflops, fvcore.nn, ptflops, torch, torchinfo
@@ -31,11 +29,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models
 from torchvision.models import WeightsEnum
 
-from fasterbench.base.core import device_name, to_device
+from fasterbench.base.core import to_device
 from fasterbench.costs import count_costs
+from benchmarks.shared.report import chosen, quiet, read_csv, results, write_csv, write_result
+from benchmarks.shared.runs import apart
 
-results = Path(__file__).parent/'results'
-fork = get_context('fork')
 tolerance = 0.0005e9 + 1 # MAC: published values have three decimals
 torch.set_num_threads(1)   # here; a process that counts sets its own
 
@@ -147,23 +145,6 @@ def two_stage(row, model, sample):
     if there: res.update(implied_proposals=there[0], implied_detections=there[1], at_implied=by_fasterbench(at_most(row, *there), sample)/1e9)
     return res
 
-def apart(f, *args, threads):
-    "What `f` returns in a process of its own, where the arithmetic has `threads` threads; the name of what it raises"
-    get, put = fork.Pipe(duplex=False)
-    def run():
-        torch.set_num_threads(threads)
-        warnings.simplefilter('ignore')
-        with open(os.devnull, 'w') as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere), torch.inference_mode():
-            try: res = f(*args)
-            except Exception as e: res = type(e).__name__
-        put.send(res)
-    p = fork.Process(target=run)
-    p.start()
-    put.close()
-    try: return get.recv()
-    except EOFError: return 'killed'
-    finally: p.join()
-
 # The table
 
 fields = ['model', 'weights', 'task', 'input', 'published', 'fasterbench', 'meta', *others,
@@ -190,18 +171,12 @@ def count_peers(row, threads, after):
         row[name] = gmac(apart(count, model, sample, threads=threads))
         after()
 
-def read(path):
+def kept():
+    "The rows of the last run, with numbers where they are"
     def value(k, v):
         try: return int(v) if k in ('proposals', 'detections', 'implied_proposals', 'implied_detections') else float(v)
         except ValueError: return v
-    if not path.exists(): return []
-    with open(path) as f: return [{k:value(k, v) for k,v in r.items() if v!=''} for r in csv.DictReader(f)]
-
-def write(path, rows):
-    with open(path, 'w', newline='') as f:
-        w = csv.DictWriter(f, fields, lineterminator='\n')
-        w.writeheader()
-        w.writerows(rows)
+    return [{k:value(k, v) for k,v in r.items() if v!=''} for r in read_csv(results/'published_counts.csv')]
 
 def cell(row, name):
     v = row.get(name, '')
@@ -226,37 +201,40 @@ def summary(rows):
     if two: lines.append(f"two-stage detectors, with the proposals and detections that the published value amounts to: equal in {sum(equal(r, 'at_implied') for r in two)} of {len(two)}")
     return lines
 
-def report(rows, threads):
-    packages = ', '.join(f'{n} {version(n)}' for n in ('torch', 'torchvision', 'fvcore', 'torchinfo', 'ptflops', 'calflops'))
+def right(row):
+    "Is the published value counted, on the CPU (of a two-stage detector, with as many regions as it amounts to) and on the meta device?"
+    return (equal(row, 'fasterbench') or equal(row, 'at_implied')) and (not isinstance(row['meta'], float) or equal(row, 'meta'))
+
+def report(rows):
+    "The table, a line for each counter, and the causes of differences"
     names = ['model', 'weights', 'input', 'published', 'fasterbench', 'meta', *(p for p in others if any(p in r for r in rows))]
     table = tabulate([[cell(r, n) for n in names] for r in rows], headers=names, disable_numparse=True, colalign=['left']*3 + ['right']*(len(names)-3))
     left = [r['published'] for r in rows if any(n not in r for n in names)]
     some = f"; the other tools counted forwards below {min(left):g} GMAC" if left else ''
     odd = [cause(r) for r in rows if not equal(r, 'fasterbench')]
-    return (f"{device_name(torch.device('cpu'))}, {threads} threads; Python {platform.python_version()}, {packages}\n"
-            "batch 1, random weights, eval and inference mode; GMAC; *: not equal to the published value within its rounding; a name: the exception instead of a count"
-            f"{some}\n\n{table}\n\n" + '\n'.join(summary(rows)) + ('\n\nNot equal on the CPU:\n' + '\n'.join(odd) if odd else '') + '\n')
+    what = f'batch 1, random weights, eval and inference mode; GMAC; *: not equal to the published value within its rounding; a name: the exception instead of a count{some}'
+    return what, f'{table}\n\n' + '\n'.join(summary(rows)) + ('\n\nNot equal on the CPU:\n' + '\n'.join(odd) if odd else '')
 
 @call_parse
 def main(
-    models:str='', # only these torchvision models; the results are printed, not kept
+    only:str='', # models, with commas; all of them by default; then nothing is written
     peers:float=10000, # the other tools count forwards of up to so many GMAC; 0: none
     resume:int=0, # keep what the last run counted, and count what is missing?
     threads:int=2, # of the arithmetic
 ):
     "Hold counts against torchvision's published ones"
-    warnings.simplefilter('ignore')
-    only, path = set(filter(None, models.split(','))), results/'published_counts.csv'
-    kept = {(r['model'], r['weights']):r for r in (read(path) if resume else [])}
-    rows = [kept.get((r['model'], r['weights']), r) for r in published() if not only or r['model'] in only]
-    if missing := only - {r['model'] for r in rows}: raise SystemExit(f"no published value: {', '.join(sorted(missing))}")
+    quiet()
+    old, rows = {(r['model'], r['weights']):r for r in (kept() if resume else [])}, [*published()]
+    names = chosen(dict.fromkeys(r['model'] for r in rows), only)
+    rows = [old.get((r['model'], r['weights']), r) for r in rows if r['model'] in names]
     def keep():
-        if not only: write(path, rows)
+        if not only: write_csv('published_counts', rows, fields)
     ordered = sorted(rows, key=lambda r: r['published'])   # so that a run that is stopped has most of the table
     for r in ordered:
         if 'fasterbench' not in r: count_ours(r, threads); keep()
     for r in ordered:
         if r['published']<=peers and any(n not in r for n in others): count_peers(r, threads, keep)
-    text = report(rows, threads)
-    print(text)
-    if not only: (results/'published_counts.txt').write_text(text)
+    what, text = report(rows)
+    if only: print(text)
+    else: write_result('published_counts', what, text, 'torchvision', 'fvcore', 'torchinfo', 'ptflops', 'calflops', threads=threads)
+    if not all(map(right, rows)): raise SystemExit(1)
