@@ -45,8 +45,10 @@ class Paper(TorchDispatchMode):
     def _should_skip_dynamo(cls): return False
     def __init__(self,
         kept=(), # tensors that are not to be written to
+        device:str|None=None, # type of the device whose kernels are counted; `None`: the CPU
     ):
         super().__init__()
+        self.device = device
         self.fake, self.unknown, self.where = FakeTensorMode(allow_fallback_kernels=False), {}, lambda: 'the model'
         self.kept = {s._cdata: s for t in kept for s in _storages(t)}
     def known(self, t):
@@ -114,6 +116,16 @@ def _passes_on(func):
     "Does `func` give the memory that it was given, as a collective that is waited for?"
     return func.namespace=='_c10d_functional' and func._opname in ('wait_tensor', '_wrap_tensor_autograd')
 
+# %% ../../nbs/session/paper.ipynb #9756e6e9
+_norms = '_batch_norm_with_update', '_native_batch_norm_legit', 'native_batch_norm', 'native_layer_norm'
+
+@patch
+def with_statistics(self:Paper, func, out):
+    "What `func` gives, with a norm's statistics in float32 where the device that is counted keeps them so"
+    if self.device!='cuda' or func._opname not in _norms: return out
+    def wide(t): return t.float() if t.dtype in (torch.bfloat16, torch.float16) else t
+    with self.fake: return out[0], *map(wide, out[1:3]), *out[3:]
+
 # %% ../../nbs/session/paper.ipynb #f1e52536
 @patch
 def shapes(self:Paper, func, args, kwargs):
@@ -124,7 +136,7 @@ def shapes(self:Paper, func, args, kwargs):
     fakes = {id(t): self.faked(t) for t in flat if isinstance(t, torch.Tensor)}
     back = {id(fakes[id(t)]): t for t in flat if isinstance(t, torch.Tensor)}
     args, kwargs = tree_unflatten([fakes.get(id(o), o) for o in flat], spec)
-    out = self.faking(func, args, kwargs)
+    out = self.with_statistics(func, self.faking(func, args, kwargs))
     return tree_map(lambda o: back.get(id(o), o), out)
 
 # %% ../../nbs/session/paper.ipynb #0cbf4c5f
@@ -358,11 +370,12 @@ def readable_errors(paper:Paper):
     finally: del FakeTensor.__dlpack__
 
 # %% ../../nbs/session/paper.ipynb #f3f2bdcf
-def _without_data(model, sample, dtype, more, divide):
+def _without_data(model, sample, dtype, more, divide, device):
     "Copies of a model and a sample without data, what is put back after a forward, and the mode that they run in"
     found, given = reachable(model, sample, *more), reachable(sample)
     ts = [t for t in found if isinstance(t, torch.Tensor)]
-    paper = Paper([*ts, *(t.grad for t in ts if t.is_leaf and t.grad is not None)])   # and the gradients beside them
+    kept = [*ts, *(t.grad for t in ts if t.is_leaf and t.grad is not None)]   # and the gradients beside them
+    paper = Paper(kept, device)
     memo = paper.memo = Memo(found, OnPaper(paper, held(model), given, dtype))
     new = model_copy(model, memo)
     if divide is not None: divided_copy(new, divide, memo)
@@ -382,11 +395,12 @@ def on_paper(
     grad:bool=False, # with gradients, and every module in the mode that it is in?
     more:tuple=(), # what else may lead to tensors of the model
     divide=None, # a function that divides a model among ranks, in place; `None`: it stays whole
+    device:str|None=None, # type of the device whose kernels are counted; `None`: the CPU
 ):
     "A copy of `model` without data, in evaluation mode, a function that gives arguments of a call, and a `Paper`"
     check_copyable(model)
     with same_process() as interrupts:
-        with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide)
+        with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide, device)
         _prepare(new, grad)
         paper.interrupts = interrupts
         with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), readable_errors(paper),
