@@ -470,23 +470,22 @@ def declared_kernels()->dict: # name of an operation → names of the dispatch k
     "What torch's operations are declared with, whatever devices this build is for"
     text = (Path(torchgen.__file__).parent/'packaged/ATen/native/native_functions.yaml').read_text(encoding='utf-8')
     blocks, found = {o.partition('(')[0]: o for o in re.split(r'^- func: ', text, flags=re.M)[1:]}, {}
-    delegated, kernels = r'^  structured_delegate: (\S+)', r'^  dispatch:\n((?:    .*\n?)+)'
+    delegated, keys = r'^  structured_delegate: (\S+)', r'^    ([A-Z][\w, ]*):'   # these are indented so deep alone
     for name,block in blocks.items():
         whole = block + ''.join(blocks[o] for o in re.findall(delegated, block, re.M))   # and whose kernels these are
-        lines = ''.join(re.findall(kernels, whole, re.M))
-        found[f'aten::{name}'] = {k for keys in re.findall(r'^    (\w[\w, ]*):', lines, re.M) for k in keys.split(', ')}
+        found[f'aten::{name}'] = {k for line in re.findall(keys, whole, re.M) for k in line.split(', ')}
     return found
 
 # %% ../../nbs/counting/rules.ipynb #a24884b8
-def _dispatches(name, key): return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+def _dispatches(name, key):
+    return hasattr(torch._C.DispatchKey, key) and torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
 
 @cache
 def has_kernel(func, device:str)->bool:
     "Has a composite operation a kernel of its own on a type of device? (`_fused_rms_norm` has one on CUDA)"
-    key = device.upper()
-    if not hasattr(torch._C.DispatchKey, key): return False
-    if _dispatches('aten::empty.memory_format', key): return _dispatches(func.name(), key)   # this build is for it
-    return _dispatches(func.name(), key) or key in declared_kernels().get(func.name(), ())
+    key, name = device.upper(), func.name()
+    here = _dispatches('aten::empty.memory_format', key)   # is this build for it?
+    return _dispatches(name, key) or not here and key in declared_kernels().get(name, ())
 
 # %% ../../nbs/counting/rules.ipynb #ba8344dd
 def whole_rule(
