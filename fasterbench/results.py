@@ -18,7 +18,7 @@ from .views.report import OverRanks, rank_lines, Phases, side_by_side, print_sum
 from .views.report import result_text, fact_lines, note_lines, rank_facts
 from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text
-from .views.tables import framed, html_text
+from .views.tables import framed, html_text, run_kinds
 from .session.scope import above, inside, Place, phases
 from .operations import si, as_text, plural
 from .base.core import resolve_dtype
@@ -276,7 +276,7 @@ def _with_lines(about, lines):
 # %% ../nbs/results.ipynb #5c8f049f
 def heading(r)->str: # of a `Roofline`
     "The model and the device, as far as they are known"
-    run, peaks = r.kind in ('measured', 'kernels'), r.peaks
+    run, peaks = r.kind in run_kinds, r.peaks
     device = run and r.about.get('device_name') or peaks and (peaks.device_name or peaks.device)
     how = 'on' if run else 'under the roof of'
     return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')

@@ -15,7 +15,7 @@ from functools import cached_property
 from ..session.scope import Place, quoted, phases
 from ..operations import any_console, as_text, si, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
-from .tables import html_cell, kind_of, more_rows, row_orders
+from .tables import html_cell, kind_of, more_rows, row_orders, run_kinds
 from ..records.grouping import group_key, joined, joined_in_parts
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, RooflinePoint
 from ..counting.utilization import token_lines
@@ -362,7 +362,7 @@ phase_columns = {c.key: c for c in (   # key, heading, unit, what it means
 # %% ../../nbs/views/report.ipynb #19cabd3b
 def _shown_phases(kind):
     "The columns of a kind of result, those of phases with headings in two lines"
-    keys = ['time_s', 'flops', 'bytes_moved', 'utilization_pct'] if kind in ('measured', 'kernels') else \
+    keys = ['time_s', 'flops', 'bytes_moved', 'utilization_pct'] if kind in run_kinds else \
         ['roof_time_s', 'flops', 'bytes_moved']
     each = [phase_columns[f'{k}_{p}'] for k in keys for p in (*phases, 'sum')]
     each = [replace(c, name='\n'.join(c.name.rsplit(' ', 1))) for c in each]
