@@ -19,6 +19,11 @@ def test_gpu_script_runs_on_a_cpu(script, tmp_path):
     script('benchmarks/on_gpu.py', '--small', '--device', 'cpu', '--out', tmp_path/'on_cpu')
     assert sorted(p.name for p in tmp_path.iterdir())==['on_cpu.json', 'on_cpu.txt']
 
+def test_estimates_beside_a_trace(script):
+    "What ran on a GPU has the products that an estimate has; the table is of a file in the repository"
+    said = script('-W', 'ignore', 'benchmarks/trace_estimates.py', 'nbs/data/h100_bert_small.json.gz')
+    assert said.count('8,192,059,392')==2
+
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"
     script('-W', 'ignore', 'benchmarks/attack.py', '--sample', '400' if whole else '2', '--verbose')
