@@ -257,7 +257,7 @@ def opening(r)->str: # of a `Roofline`
     if r.time_s is None:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
         return f'Estimated: a {r.what} takes at least {_roof_of(r)}{memory}.'
-    if r.totals: return r.answer
+    if r.totals or r.kind=='traced': return r.answer
     allowed = f'the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}'
     return f"These {len(r)} rows take {si(r.time_s, 's')}; {allowed}."
 
@@ -283,9 +283,10 @@ def heading(r)->str: # of a `Roofline`
 
 def facts(r)->dict: # of a `Roofline`: name → words
     "The circumstances of a result"
-    res = dict(kind=r.kind) | {k.replace('_', ' '): _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
+    known = {k: si(v, 's') if k.endswith('_s') else _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
+    res = dict(kind=r.kind) | {k.removesuffix('_s').replace('_', ' '): v for k,v in known.items()}
     if r.peaks: res['peaks'] = repr(r.peaks)
-    if r.totals: return _with_lines(res, fact_lines(r))
+    if r.totals or r.kind=='traced': return _with_lines(res, fact_lines(r))
     return res | rank_facts(r) | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/results.ipynb #82dbd330

@@ -195,42 +195,40 @@ def link_backward(
         if o.name.endswith(accumulates): o.forward = o.forward or last.get(o.thread)
         last[o.thread] = o.forward
 
-# %% ../../nbs/sources/traces.ipynb #4e3ac3ae
+# %% ../../nbs/sources/traces.ipynb #b24551b6
 def module_class(o:Span)->str: return o.name.removeprefix(module_mark).rpartition('_')[0] # o: a call of a module
 
-def _family(calls):
+def _family(keys):
     "Module → the one that first called it, and module → its class, in the order of first calls"
     parents, classes = {}, {}
-    for o in calls:
-        if o.name in parents: continue
+    for o,key in keys.items():
+        if key in parents: continue
         outer = o.above and o.above.module
-        parents[o.name], classes[o.name] = outer and outer.name, module_class(o)
+        parents[key], classes[key] = keys.get(outer), module_class(o)
     return parents, classes
 
-def _main(calls, parents):
+def _main(keys, parents):
     "The model: the outermost module that takes longest"
     spent = defaultdict(float)
-    for o in calls:
-        if parents[o.name] is None: spent[o.name] += o.time_us
+    for o,key in keys.items():
+        if parents[key] is None: spent[key] += o.time_us
     return max(spent, key=spent.get, default=None)
 
-# %% ../../nbs/sources/traces.ipynb #4e272f95
+# %% ../../nbs/sources/traces.ipynb #bd1213ca
 def name_modules(
-    calls:list, # of `Span`, of modules, in their order
+    *calls # lists of `Span`, of modules, in their order; of several files, which number modules alike
 ):
     "Say of each call what its module is called"
-    parents, classes = _family(calls)
-    main, siblings, paths = _main(calls, parents), defaultdict(list), {}
-    for name,parent in parents.items():
-        if name!=main: siblings[parent or main, classes[name]].append(name)
-    paths[main] = ''
-    for name in parents:
-        if name==main: continue
-        outer = parents[name] or main
-        alike, own = siblings[outer, classes[name]], classes[name]
-        part = own if len(alike)==1 else f'{own}.{alike.index(name)}'
-        paths[name] = f'{paths[outer]}.{part}' if paths[outer] else part
-    for o in calls: o.path = paths[o.name]
+    keys = {o: (i, o.name) for i,of in enumerate(calls) for o in of}
+    parents, classes = _family(keys)
+    main, siblings = _main(keys, parents), defaultdict(list)
+    paths, others = {main: ''}, {k: v or main for k,v in parents.items() if k!=main}
+    for key,outer in others.items(): siblings[outer, classes[key]].append(key)
+    for key,outer in others.items():
+        alike = siblings[outer, classes[key]]
+        part = classes[key] if len(alike)==1 else f'{classes[key]}.{alike.index(key)}'
+        paths[key] = f'{paths[outer]}.{part}' if paths[outer] else part
+    for o,key in keys.items(): o.path = paths[key]
 
 # %% ../../nbs/sources/traces.ipynb #ecfb3bf7
 device_kinds = dict(kernel='kernel', gpu_memcpy='copy', gpu_memset='fill') # category of an event → what it is
@@ -251,7 +249,7 @@ class DeviceWork:
     @property
     def module(self)->Span|None: return self.launch and self.launch.module # in which it was launched
 
-# %% ../../nbs/sources/traces.ipynb #835bbdca
+# %% ../../nbs/sources/traces.ipynb #37abd1a0
 @patch(as_prop=True)
 def replayed(self:DeviceWork)->bool:
     "Was it launched by a graph?"
@@ -262,7 +260,8 @@ def to_host(self:DeviceWork)->bool:
     "Is it a copy between the device and the host?"
     return self.kind=='copy' and any(o in self.name for o in ('HtoD', 'DtoH'))
 
-_collective = re.compile(r'_*(nccl|rccl|oneccl|c10d::)', re.I)
+_exchange = r'all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'
+_collective = re.compile(rf'_*(nccl|rccl|oneccl)|(_?c10d\w*|symm_mem)::|\w+::\w*({_exchange})', re.I)
 
 @patch(as_prop=True)
 def collective(self:DeviceWork)->bool:
@@ -369,9 +368,9 @@ def busy(
     none, one, several = (fsum(o)*1e-6 for o in spent)
     return Busy(fsum(w.time_us for w in works)*1e-6, one + several, none, several)
 
-# %% ../../nbs/sources/traces.ipynb #cb8b30d5
+# %% ../../nbs/sources/traces.ipynb #24d22c80
 def _says(operations, field):
-    return any(o.args is not None and bytes(getattr(o.args, field)).strip(b'[]", ') for o in operations)
+    return any(o.args is not None and bytes(getattr(o.args, field)) for o in operations)
 
 def check_trace(
     t:Trace,
@@ -414,7 +413,7 @@ def captured_graphs(
             (loose if now is None else now).append(o)
     return [g for g in (*graphs, loose) if g]
 
-# %% ../../nbs/sources/traces.ipynb #6ac52a4d
+# %% ../../nbs/sources/traces.ipynb #4bbb0634
 def _of_call(o): return [(s.name, s.args and bytes(s.args.dims)) for s in o.operations[:1]] # what a launch is of
 
 def _graph_for(works, graphs, source):
@@ -437,6 +436,7 @@ def place_replays(
     for w in t.works:
         if w.replayed: replays[w.correlation].append(w)
     if not replays: raise ValueError(f"capture={source}: no graph is replayed in the trace")
+    name_modules(t.calls, capture.calls)
     for number,works in replays.items():
         works = sorted(works, key=lambda w: w.start)
         for w,o in zip(works, _graph_for(works, graphs, source)): w.launch, w.replay = o, number
