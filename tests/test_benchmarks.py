@@ -24,6 +24,10 @@ def test_estimates_beside_a_trace(script):
     said = script('-W', 'ignore', 'benchmarks/trace_estimates.py', 'nbs/data/h100_bert_small.json.gz')
     assert said.count('8,192,059,392')==2
 
+def test_trace_cost(tmp_path):
+    "Every step of a long trace is counted"
+    within(copied(tmp_path), sys.executable, 'benchmarks/trace_cost.py', '--mb', '2')
+
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"
     script('-W', 'ignore', 'benchmarks/attack.py', '--sample', '400' if whole else '2', '--verbose')

@@ -363,7 +363,7 @@ def _work_of(r, peaks, dtype): # as `ModuleCost` has it
     nbytes = r.bytes_moved if other is r.dtype else r.bytes_moved*other.itemsize/r.dtype.itemsize
     edge = None if r.boundary_bytes is None else r.boundary_bytes*(nbytes/r.bytes_moved if r.bytes_moved else 1)
     return SimpleNamespace(flops=r.flops, matmul_flops=r.matmul_flops, bytes_moved=nbytes, own_boundary=edge,
-        dtype=other, sizes=None, unknown=r.unknown or r.exchanges,
+        dtype=other, sizes=None, unknown=r.unknown or r.exchanges or r.type==not_counted,
         collectives=_messages(r, peaks) if r.exchanges else Counter())
 
 # %% ../../nbs/records/rows.ipynb #4b712202

@@ -7,7 +7,7 @@ __all__ = ['element_types', 'uncounted', 'RecordedInput', 'recorded_inputs', 'No
            'kernel_dtype', 'only_dtype', 'RecordedCosts', 'why_uncounted', 'PlacedWork', 'Places', 'traced_rows',
            'qualified', 'trace_peaks', 'known_sheet', 'read_trace']
 
-# %% ../../nbs/sources/traced.ipynb #8959de7b
+# %% ../../nbs/sources/traced.ipynb #2a25f8d1
 import ast, json, re, torch
 from collections import Counter, defaultdict
 from math import fsum
@@ -27,7 +27,7 @@ from ..machine.datasheets import find_sheet
 from ..machine.roof import HardwarePeaks, datasheet_peaks, peaks_of
 from ..records.rows import RooflinePoint, main_dtype, not_counted, roofline_point, warn_no_ceiling
 from ..results import Roofline
-from ..session.paper import on_paper
+from ..session.paper import on_paper, own_shapes, Paper
 from ..session.scope import key_of, own_params, phase_and_name, phases, quoted, watching
 from .traces import DeviceWork, Span, Trace, busy, load_trace, module_class, place_replays
 
@@ -146,7 +146,7 @@ def only_dtype(t:Trace)->torch.dtype|None: # `None`: there are several
     floats = {o for o in found if o.is_floating_point}
     return floats.pop() if len(floats)==1 else None
 
-# %% ../../nbs/sources/traced.ipynb #fa0aac57
+# %% ../../nbs/sources/traced.ipynb #92aad636
 class RecordedCosts:
     "What recorded operations cost"
     def __init__(self,
@@ -163,20 +163,23 @@ class RecordedCosts:
     )->ModuleCost|None: # `None`: its parts may be known, it is not
         a = o.args
         if a is None or not bytes(a.types): return None
-        dtype = (kernel_dtype(kernel) if kernel else self.list_dtype) if b'TensorList' in bytes(a.types) else None
+        dtype = kernel_dtype(kernel) or self.list_dtype if b'TensorList' in bytes(a.types) else None
         key = o.name, innermost, dtype, *map(bytes, (a.types, a.dims, a.strides, a.values))
         if key not in self.known: self.known[key] = self.counted(o, innermost, dtype)
         return self.known[key]
 
-# %% ../../nbs/sources/traced.ipynb #a870b493
+# %% ../../nbs/sources/traced.ipynb #0a0b3953
 def _count(device, func, rule, args, kwargs):
     "The cost of one call"
     mode, returns = CostMode(device), [str(r.type) for r in func._schema.returns]
-    numbers = bool(returns) and not any('Tensor' in o for o in returns)   # which only data would tell
     with torch.no_grad():
-        if rule is rule_for(func) and not numbers:
+        if func in own_shapes: out = own_shapes[func](Paper(), func, *args, **kwargs)
+        elif returns and not any('Tensor' in o for o in returns): out = None   # a number, that only data would tell
+        elif rule is rule_for(func):
             with mode: func(*args, **kwargs)
-        else: mode.count(func, rule, args, kwargs, None if numbers else func(*args, **kwargs))
+            return mode.row('')
+        else: out = func(*args, **kwargs)
+    mode.count(func, rule, args, kwargs, out)
     return mode.row('')
 
 # %% ../../nbs/sources/traced.ipynb #504ad63c
@@ -422,7 +425,7 @@ def _about(t, places, works, path, step):
         **steps, **spent, not_counted=why)
     return {k: v for k,v in told.items() if v not in (None, '', {})}
 
-# %% ../../nbs/sources/traced.ipynb #d56af567
+# %% ../../nbs/sources/traced.ipynb #0fadd717
 def read_trace(
     path, # of a file that `torch.profiler` wrote, gzipped or not
     peaks=None, # `HardwarePeaks`, the name of a datasheet or the path of a file; `None`: the datasheet of its device
@@ -434,7 +437,7 @@ def read_trace(
     "Rows by module of a run that `torch.profiler` recorded, with the time of its kernels on the device"
     t = load_trace(path)
     if peaks is None: known_sheet(t)
-    if capture is not None: place_replays(t, load_trace(capture), repr(str(capture)))
+    if capture is not None: place_replays(t, load_trace(capture, ran=False), repr(str(capture)))
     works = t.of_step(step)
     places = Places(t, works, RecordedCosts(None if t.on_host else 'cuda', only_dtype(t)))
     peaks = trace_peaks(t, peaks, [o.cost for o in places.places.values()])

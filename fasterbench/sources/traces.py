@@ -19,8 +19,8 @@ from pathlib import Path
 from fastcore.basics import patch
 from ..operations import plural, progress, read_bytes
 
-# %% ../../nbs/sources/traces.ipynb #e3cf03b3
-class TraceArguments(msgspec.Struct, rename={'sequence': 'Sequence number', 'dims': 'Input Dims',
+# %% ../../nbs/sources/traces.ipynb #b3ef10ce
+class TraceArguments(msgspec.Struct, gc=False, rename={'sequence': 'Sequence number', 'dims': 'Input Dims',
     'strides': 'Input Strides', 'types': 'Input type', 'values': 'Concrete Inputs'}):
     "What is read of the arguments of an event"
     correlation:int|None = None # number of a launch, and of what it launched
@@ -32,7 +32,7 @@ class TraceArguments(msgspec.Struct, rename={'sequence': 'Sequence number', 'dim
     types:msgspec.Raw = msgspec.Raw(b'')   # likewise
     values:msgspec.Raw = msgspec.Raw(b'')  # likewise, of what is no tensor
 
-class TraceEvent(msgspec.Struct):
+class TraceEvent(msgspec.Struct, gc=False):
     "What is read of an event"
     ph:str = ''               # phase: `X` is an interval, `s` and `f` are the ends of an arrow
     cat:str|None = None       # category, such as `kernel`
@@ -368,21 +368,23 @@ def busy(
     none, one, several = (fsum(o)*1e-6 for o in spent)
     return Busy(fsum(w.time_us for w in works)*1e-6, one + several, none, several)
 
-# %% ../../nbs/sources/traces.ipynb #24d22c80
+# %% ../../nbs/sources/traces.ipynb #b256bef3
 def _says(operations, field):
     return any(o.args is not None and bytes(getattr(o.args, field)) for o in operations)
 
 def check_trace(
     t:Trace,
     source:str, # its file, for errors
+    ran:bool=True, # is it of a run, and not of the capture of graphs alone?
 ):
     "Refuse a trace that doesn't say what its operations were called with, or what ran"
     if not t.operations:
         what = f"{plural(len(t.works), 'kernel')} and " if t.works else ''
         raise ValueError(f"{source} has {what}no operations (cpu_op), so what its kernels are of is not known: "
             "profile(activities=[ProfilerActivity.CPU, …]) records them")
-    if t.on_host and t.devices: raise ValueError(f"{source} has operations and no kernels of the "
-        f"{t.device_name or 'device'}: profile(activities=[…, ProfilerActivity.CUDA]) records them")
+    if ran and t.on_host and (t.devices or t.first_launch):
+        raise ValueError(f"{source} has operations and no kernels of the {t.device_name or 'device'}: "
+            "profile(activities=[…, ProfilerActivity.CUDA]) records them")
     if not _says(t.operations, 'dims'): raise ValueError(f"{source} has no shapes of operations (Input Dims), "
         "so what they cost is not known: profile(record_shapes=True) records them")
     if not _says(t.operations, 'values'): raise ValueError(f"{source} has no values that operations were called "
@@ -390,10 +392,11 @@ def check_trace(
 
 def load_trace(
     path, # of a file that `torch.profiler` wrote, gzipped or not
+    ran:bool=True, # is it of a run, and not of the capture of graphs alone?
 )->Trace:
     "Read a trace; one that says too little is refused"
     t = Trace(decoded_trace(path))
-    check_trace(t, repr(str(path)))
+    check_trace(t, repr(str(path)), ran)
     return t
 
 # %% ../../nbs/sources/traces.ipynb #2358aae5

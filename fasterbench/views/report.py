@@ -193,7 +193,8 @@ def result_answer(r)->str: # of a `Roofline`
     allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
     if any(o.roof_time_s is None and (o.flops or o.bytes_moved or o.unknown) for o in r):
         allowed = f"; the roof of {_rows_at_roof(r)} allows {si(roof, 's')}, that of the others is not known"
-    said = [f"{name}: {si(took, 's')} {f'a {r.what}' if r.totals else 'on the device'}{each}{allowed}"]
+    where = f'a {r.what}' if r.totals else 'on the device' if 'busy_s' in r.about else 'in operations'
+    said = [f"{name}: {si(took, 's')} {where}{each}{allowed}"]
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
 
@@ -275,7 +276,7 @@ def _busy_lines(about):
 
 def _trace_lines(r):
     "What is to be said of a trace: what the device did, and what of that is of no operation that is counted"
-    left = [f"not counted  {_part_of(r.time_s, o.time_s)}: {o.label}" for o in r if o.type==not_counted]
+    left = [f"not counted  {_part_of(r.time_s, o.time_s)}: {o.label}" for o in r if o.type==not_counted!=o.name]
     roof = f"roof         {si(r.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other"
     return [*_busy_lines(r.about), *left, *phase_lines(r), _work_line(r), roof, *ceiling_lines(r)]
 
