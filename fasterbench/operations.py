@@ -6,8 +6,8 @@
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
            'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'per_pass',
            'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
-           'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_text', 'roofline_analysis',
-           'element_bytes', 'estimate_layer']
+           'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text',
+           'roofline_analysis', 'element_bytes', 'estimate_layer']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -259,17 +259,28 @@ def progress(items, label:str): # label: what stands before the bar
 # %% ../nbs/operations.ipynb #5e485a65
 text_limit = 2**28 # bytes that an archive may hold
 
+def read_bytes(
+    path, # of a file, gzipped or not
+    limit:int=text_limit, # bytes, once unpacked
+    label:str='reading', # what stands before a progress bar, in pieces of 16 MB
+)->bytearray:
+    "What a file holds"
+    with open(path, 'rb') as f: packed, data = f.read(2)==b'\x1f\x8b', bytearray()
+    try:
+        with (gzip.open if packed else open)(path, 'rb') as f:
+            for piece in progress(iter(lambda: f.read(2**24), b''), label):
+                data += piece
+                if packed and len(data)>limit: raise ValueError(f"{str(path)!r} unpacks to more than {limit} bytes")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+        raise ValueError(f"{str(path)!r} is a broken gzip: {e}") from e
+    return data
+
 def read_text(
     path, # of a file in UTF-8 or UTF-16, gzipped or not
     limit:int=text_limit, # bytes, once unpacked
 )->str:
     "The text of a file"
-    with open(path, 'rb') as f: packed = f.read(2)==b'\x1f\x8b'
-    try:
-        with (gzip.open if packed else open)(path, 'rb') as f: data = f.read(limit + 1 if packed else -1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
-        raise ValueError(f"{str(path)!r} is a broken gzip: {e}") from e
-    if packed and len(data)>limit: raise ValueError(f"{str(path)!r} unpacks to more than {limit} bytes")
+    data = read_bytes(path, limit)
     try: return data.decode('utf-16' if data[:2] in (b'\xff\xfe', b'\xfe\xff') else 'utf-8-sig')
     except UnicodeDecodeError as e: raise ValueError(f"{str(path)!r} is no text: {e}") from e
 

@@ -162,7 +162,7 @@ def plot_result(
     "Draw the rows of a result under its roof"
     if not isinstance(title, (str, type(None))): raise TypeError(f"title={title!r:.60}: the title is text")
     if r.peaks is None: raise ValueError(f"{r!r}: it has no peaks, and so no roof to be drawn")
-    ran = r.totals or r.kind=='measured'
+    ran = r.totals or r.kind in ('measured', 'traced')
     where = f"on {r.about.get('device_name', r.peaks.device)}" if ran else 'estimated'
     title = title or html_text(f"{r.about.get('model', '')} {where}")
     return plot_roofline(r, r.peaks, title, **options)

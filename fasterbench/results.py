@@ -18,7 +18,7 @@ from .views.report import OverRanks, rank_lines, Phases, side_by_side, print_sum
 from .views.report import result_text, fact_lines, note_lines, rank_facts
 from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text
-from .views.tables import framed, html_text
+from .views.tables import framed, html_text, run_kinds
 from .session.scope import above, inside, Place, phases
 from .operations import si, as_text, per_pass, plural
 from .base.core import resolve_dtype
@@ -257,7 +257,7 @@ def opening(r)->str: # of a `Roofline`
     if r.time_s is None:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
         return f'Estimated: a {r.what} takes at least {_roof_of(r)}{memory}.'
-    if r.totals: return r.answer
+    if r.totals or r.kind=='traced': return r.answer
     allowed = f'the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}'
     return f"These {len(r)} rows take {si(r.time_s, 's')}; {allowed}."
 
@@ -276,16 +276,17 @@ def _with_lines(about, lines):
 # %% ../nbs/results.ipynb #5c8f049f
 def heading(r)->str: # of a `Roofline`
     "The model and the device, as far as they are known"
-    run, peaks = r.kind in ('measured', 'kernels'), r.peaks
+    run, peaks = r.kind in run_kinds, r.peaks
     device = run and r.about.get('device_name') or peaks and (peaks.device_name or peaks.device)
     how = 'on' if run else 'under the roof of'
     return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')
 
 def facts(r)->dict: # of a `Roofline`: name → words
     "The circumstances of a result"
-    res = dict(kind=r.kind) | {k.replace('_', ' '): _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
+    known = {k: si(v, 's') if k.endswith('_s') else _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
+    res = dict(kind=r.kind) | {k.removesuffix('_s').replace('_', ' '): v for k,v in known.items()}
     if r.peaks: res['peaks'] = repr(r.peaks)
-    if r.totals: return _with_lines(res, fact_lines(r))
+    if r.totals or r.kind=='traced': return _with_lines(res, fact_lines(r))
     return res | rank_facts(r) | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/results.ipynb #82dbd330

@@ -15,7 +15,7 @@ commands = [   # arguments, files that they write
     ('sweep torch.nn:ReLU --input 1024 --batch 1,2 --peaks T4 --paper --out r.csv', ('r.csv',)),
     ('roofline torch.nn:ReLU --input 64 --steps 2 --device cpu --peaks EPYC-9654 --html r.html', ('r.html',)),
     ('roofline torch.nn:Linear --help', ())]
-names = 'torch numpy plotly fastcore tabulate tqdm psutil'.split()
+names = 'torch numpy plotly fastcore tabulate tqdm psutil msgspec'.split()
 
 def modules():
     "The names of all modules, each imported once"

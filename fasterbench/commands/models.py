@@ -12,7 +12,6 @@ __all__ = ['libraries', 'sample_dims', 'model_sources', 'ModelError', 'contained
 import difflib, importlib.util, inspect, sys, sysconfig, traceback, torch
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from importlib import import_module
 from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
@@ -24,6 +23,7 @@ from ..base.core import Call, held, model_dtype, resolve_dtype, tensors, to_dtyp
 from ..session.program import own_error
 from ..base.codec import check_kind
 from ..session.packages import drawn, known_sample, load_file
+from ..session.paper import loaded_in
 from ..sources.architectures import config_sample, id_range, the_transformers, load_config
 
 # %% ../../nbs/commands/models.ipynb #c9f31f5d
@@ -82,7 +82,7 @@ libraries = dict(   # where a bare name is looked for, in this order → its mod
     torchvision=('torchvision.models', lambda m, name: m.get_model_builder(name)),
     timm=('timm', lambda m, name: partial(m.create_model, name)))
 
-def _names(library): return import_module(libraries[library][0]).list_models()
+def _names(library): return importlib.import_module(libraries[library][0]).list_models()
 
 # %% ../../nbs/commands/models.ipynb #04a5b74b
 def _near(name, known):
@@ -115,7 +115,7 @@ def _library_builder(library, name):
         raise ValueError(f"{name!r} is a model of {library}, which is not installed: pip install {library}")
     if not _in(library, name): raise ValueError(f"{name!r} is not a model of {library}{_near(name, _names(library))}")
     module, builder = libraries[library]
-    return builder(import_module(module), name)
+    return builder(importlib.import_module(module), name)
 
 # %% ../../nbs/commands/models.ipynb #a1c6bce5
 @contextmanager
@@ -129,7 +129,7 @@ def _beside(where):
 
 def _module(where):
     "A module by its name or the path of its file, which is run anew"
-    if not where.endswith('.py'): return run_model_code(f'loading {where}', import_module, where)
+    if not where.endswith('.py'): return run_model_code(f'loading {where}', importlib.import_module, where)
     spec = importlib.util.spec_from_file_location(f'fasterbench_own_{Path(where).stem}', where)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)   # dataclasses look for it there
     run_model_code(f'loading {where}', spec.loader.exec_module, module)
@@ -409,7 +409,7 @@ def _loaded(name, source, short, device, counts, dtype):
     if dtype is None: return model, *beside
     if source=='pt2' and not held(model): raise ValueError(
         f"dtype={str(dtype).removeprefix('torch.')} does not apply to {name}: it has no parameters that can be reached")
-    return model.to(dtype), *beside
+    return loaded_in(model, dtype), *beside
 
 # %% ../../nbs/commands/models.ipynb #ebe989bd
 def _with_size(sample, option, value, name):

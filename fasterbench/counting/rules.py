@@ -7,11 +7,12 @@ __all__ = ['aten', 'product_rule', 'counted_as', 'byte_rules', 'chunked', 'packe
            'onednn_linear', 'registered', 'functional_libraries', 'free_libraries', 'sdpa_rule', 'recurrent_rule',
            'linear_rule', 'torch_flops', 'torch_rule', 'matrices_flops', 'grouped_bytes', 'bias_bytes',
            'packed_linear_bytes', 'packed_conv_bytes', 'packed_transposed_bytes', 'row_bytes', 'packed_rows_bytes',
-           'rule_for', 'is_fused', 'has_kernel', 'whole_rule', 'nested_rule', 'register_cost']
+           'rule_for', 'is_fused', 'declared_kernels', 'has_kernel', 'whole_rule', 'nested_rule', 'register_cost']
 
 # %% ../../nbs/counting/rules.ipynb #e650687c
+import re, torch, torchgen
 from functools import cache, partial
-import torch
+from pathlib import Path
 from math import prod
 from torch.utils.flop_counter import flop_registry
 from . import elementwise, formulas
@@ -465,10 +466,26 @@ _recurrent_ops = {getattr(getattr(aten, n), o) for n in 'lstm gru rnn_tanh rnn_r
 
 # %% ../../nbs/counting/rules.ipynb #7dca0a17
 @cache
+def declared_kernels()->dict: # name of an operation → names of the dispatch keys that it has a kernel of its own for
+    "What torch's operations are declared with, whatever devices this build is for"
+    text = (Path(torchgen.__file__).parent/'packaged/ATen/native/native_functions.yaml').read_text(encoding='utf-8')
+    blocks, found = {o.partition('(')[0]: o for o in re.split(r'^- func: ', text, flags=re.M)[1:]}, {}
+    delegated, keys = r'^  structured_delegate: (\S+)', r'^    ([A-Z][\w, ]*):'   # these are indented so deep alone
+    for name,block in blocks.items():
+        whole = block + ''.join(blocks[o] for o in re.findall(delegated, block, re.M))   # and whose kernels these are
+        found[f'aten::{name}'] = {k for line in re.findall(keys, whole, re.M) for k in line.split(', ')}
+    return found
+
+# %% ../../nbs/counting/rules.ipynb #a24884b8
+def _dispatches(name, key):
+    return hasattr(torch._C.DispatchKey, key) and torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+
+@cache
 def has_kernel(func, device:str)->bool:
     "Has a composite operation a kernel of its own on a type of device? (`_fused_rms_norm` has one on CUDA)"
-    key = device.upper()
-    return hasattr(torch._C.DispatchKey, key) and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+    key, name = device.upper(), func.name()
+    here = _dispatches('aten::empty.memory_format', key)   # is this build for it?
+    return _dispatches(name, key) or not here and key in declared_kernels().get(name, ())
 
 # %% ../../nbs/counting/rules.ipynb #ba8344dd
 def whole_rule(

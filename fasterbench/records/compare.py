@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import html_text, shown_formats, text_or_file
-from ..operations import any_console, as_text, si, per_pass, plural
+from ..operations import any_console, as_text, si, per_pass, plural, is_number
 from ..session.scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, hows, taken
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
@@ -100,7 +100,8 @@ def _forwards(c):
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
     within = dict(same=same, unknown=': the noise is not known').get(c.change, '')
     ratio = f' ({short_ratio(c.ratio)}×{from_to})' if c.ratio is not None else ''
-    each = ['in all' if c.a.kind==c.b.kind=='kernels' else per_pass(o.what) for o in (c.a, c.b)]
+    whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forwards
+    each = ['in all' if whole else per_pass(o.what) for o in (c.a, c.b)]
     before = '' if each[0]==each[1] else f' {each[0]}'
     return f'{took(a)}{before} → {took(b)} {each[1]}{ratio}{within if ratio else ""}'
 
@@ -189,7 +190,9 @@ def answer(self:Comparison)->str:
 # %% ../../nbs/records/compare.ipynb #2c9bc7a9
 _held = dict(weight_bytes='weights', cache_bytes='cache') # bytes among the circumstances → what they are
 
-def _fact(k, v): return (_held[k], f'{v:,.0f} B') if k in _held and v is not None else (k, str(v))
+def _fact(k, v):
+    if k.endswith('_s') and is_number(v): return k.removesuffix('_s'), si(v, 's')
+    return (_held[k], f'{v:,.0f} B') if k in _held and v is not None else (k, str(v))
 
 def _facts(r):
     "The circumstances of a result, one by one, as words"
@@ -202,6 +205,7 @@ def _facts(r):
     others = r.totals and r.totals.disturbance
     return facts | (dict(disturbed=str(others)) if others and others.notable else {})
 
+# %% ../../nbs/records/compare.ipynb #fda1e1e2
 def _roof(r): return r.peaks and (r.peaks.device_name, r.peaks.compute_peaks, r.peaks.peak_bandwidth)
 
 @patch

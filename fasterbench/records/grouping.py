@@ -24,7 +24,7 @@ from ..operations import check_count, arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, ceiling_for, fused_s
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
-from ..views.tables import kind_of
+from ..views.tables import kind_of, run_kinds
 
 # %% ../../nbs/records/grouping.ipynb #dfb9f7c9
 def common(values):
@@ -266,7 +266,7 @@ def taken(
     kind:str='measured', # of the result that they are from
 )->Took:
     "What some rows took; what their roof allows, where they were not measured"
-    exact = bool(rows) and kind not in ('measured', 'kernels')
+    exact = bool(rows) and kind not in run_kinds
     known = [s for r in rows if (s := r.roof_time_s if exact else r.time_s) is not None]
     samples = [] if exact else samples_of(rows)
     return Took(sum(known) if known else None, samples, exact, len(known)==len(rows))

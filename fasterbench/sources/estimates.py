@@ -186,7 +186,7 @@ def step_on_paper(
     "A training step of a copy of `model` without data, and its `Paper`"
     check_paper(model, loss, optimizer, clip)
     fused = FusedDropout() if device=='cuda' else nullcontext()
-    given = on_paper(model, sample, dtype, True, (loss, optimizer, clip), divide)
+    given = on_paper(model, sample, dtype, True, (loss, optimizer, clip), divide, device)
     with (_own_gradients(model), given as (twin, calls, paper),
           _foreach_on_paper(), _autocast_as_on(device), fused):
         loss, clip = (_leading_to(model, paper.memo, o) for o in (loss, clip))
@@ -227,9 +227,10 @@ def forward_counted(
     divide=None, # of `on_paper`
 )->Estimated:
     "What a forward costs, counted without data"
-    with on_paper(model, sample, dtype, divide=divide) as (twin, call, paper), weights_in(twin, size):
+    device = counted_device(peaks)
+    with on_paper(model, sample, dtype, divide=divide, device=device) as (twin, call, paper), weights_in(twin, size):
         things, kept = visible(twin), weight_bytes(twin)
-        costs = counted_on_paper(twin, call, paper, things, counted_device(peaks))
+        costs = counted_on_paper(twin, call, paper, things, device)
     return Estimated(costs, things, dict(weight_bytes=kept))
 
 # %% ../../nbs/sources/estimates.ipynb #653ee1e1

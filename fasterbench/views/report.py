@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['name_column', 'quantities', 'phase_columns', 'rank_columns', 'rank_orders', 'ceiling_lines', 'unfit', 'unfit_result',
-           'by_phase', 'phase_lines', 'result_answer', 'rank_facts', 'fact_lines', 'note_lines', 'print_summary',
-           'result_text', 'ModulePhases', 'Phases', 'side_by_side', 'RankedRow', 'OverRanks', 'rank_lines']
+           'whole_s', 'by_phase', 'phase_lines', 'result_answer', 'rank_facts', 'fact_lines', 'note_lines',
+           'print_summary', 'result_text', 'ModulePhases', 'Phases', 'side_by_side', 'RankedRow', 'OverRanks',
+           'rank_lines']
 
 # %% ../../nbs/views/report.ipynb #4ff4eaf6
 from collections import Counter
@@ -15,9 +16,9 @@ from functools import cached_property
 from ..session.scope import Place, quoted, phases
 from ..operations import any_console, as_text, si, per_pass, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
-from .tables import html_cell, kind_of, more_rows, row_orders
+from .tables import html_cell, kind_of, more_rows, row_orders, run_kinds
 from ..records.grouping import group_key, joined, joined_in_parts
-from ..records.rows import beside_kernels, memory_pct, no_ceiling, RooflinePoint
+from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted, RooflinePoint
 from ..counting.utilization import token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
@@ -87,7 +88,12 @@ def _overhead_line(t):
     return f'{known} ({beside}): much, since {t.module_calls} module calls take {each} each'
 
 # %% ../../nbs/views/report.ipynb #1baa5bc4
-def _timed(t, seconds): return f"{si(seconds, 's')} ({100*seconds/t.mean_s:.1f} %)" # and part of the whole
+def whole_s(r)->float|None: # of a `Roofline`: seconds; `None`: nothing was run as a whole
+    "What its rows are a part of: a timed forward or step, or in a trace all that the device did"
+    return r.totals.mean_s if r.totals else r.time_s if r.kind=='traced' else None
+
+def _part_of(whole, seconds): return f"{si(seconds, 's')} ({100*seconds/whole:.1f} %)"
+def _timed(t, seconds): return _part_of(t.mean_s, seconds) # and part of the whole
 
 def _time_lines(t, unknown):
     "How long a forward or a step takes, and what that is made of"
@@ -115,7 +121,8 @@ def by_phase(r)->list: # of a `Roofline`; empty: it is of no training step, or i
     return [*r.by('phase')] if r and all(o.phase for o in r) else []
 
 def _phase_line(o, r):
-    took = _timed(r.totals, o.time_s) if r.totals else f"{si(o.roof_time_s, 's')} at least"
+    whole = whole_s(r)
+    took = _part_of(whole, o.time_s) if whole else f"{si(o.roof_time_s, 's')} at least"
     used = f', at {o.utilization_pct:.1f} % of its roof' if o.utilization_pct is not None else ''
     flops = f"{'at least ' if o.unknown else ''}{si(o.flops, 'FLOP')}"
     return f"{o.name:13}{took}: {flops}, {si(o.bytes_moved, 'B')}{used}"
@@ -168,7 +175,7 @@ def _side(r, bound):
     rows = [o for o in r if o.bound==bound and o.time_s]
     if not rows: return []
     spent, least = sum(o.time_s for o in rows), sum(o.time_s*o.utilization_pct for o in rows)
-    return [f"{bound}-bound rows: {100*spent/r.totals.mean_s:.0f} % of the time at {least/spent:.0f} % of their roof"]
+    return [f"{bound}-bound rows: {100*spent/whole_s(r):.0f} % of the time at {least/spent:.0f} % of their roof"]
 
 # %% ../../nbs/views/report.ipynb #5b1e9196
 def _phases_said(r):
@@ -179,15 +186,16 @@ def _phases_said(r):
 
 def result_answer(r)->str: # of a `Roofline`
     "What a result says, in a sentence or two"
-    name, roof = as_text(r.about.get('model', 'the model')), r.roof_time_s
-    if not r.totals:
+    name, roof, took = as_text(r.about.get('model', 'the model')), r.roof_time_s, whole_s(r)
+    if not took:
         share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if roof else ''
-        return f"{name}: at least {si(roof, 's')} {per_pass(r.what)} under this roof{share}{_phases_said(r)}."
-    took, each = r.totals.mean_s, _phases_said(r)
+        return f"{name}: at least {si(roof, 's')} a {r.what} under this roof{share}{_phases_said(r)}."
+    each = _phases_said(r)
     allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
     if any(o.roof_time_s is None and (o.flops or o.bytes_moved or o.unknown) for o in r):
         allowed = f"; the roof of {_rows_at_roof(r)} allows {si(roof, 's')}, that of the others is not known"
-    said = [f"{name}: {si(took, 's')} {per_pass(r.what)}{each}{allowed}"]
+    where = f'a {r.what}' if r.totals else 'on the device' if 'busy_s' in r.about else 'in operations'
+    said = [f"{name}: {si(took, 's')} {where}{each}{allowed}"]
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
 
@@ -260,9 +268,23 @@ def _kernel_lines(r):
     breaks = [f"graph break  {o}" for o in r.about.get('graph_breaks', ())]
     return [said, *breaks]
 
+# %% ../../nbs/views/report.ipynb #cf26fa12
+def _busy_lines(about):
+    "How a device spent its time in a trace"
+    if 'busy_s' not in about: return []
+    busy, idle, several = (si(about[f'{k}_s'], 's') for k in ('busy', 'idle', 'overlap'))
+    return [f"device       busy for {busy}, for {several} of that with several kernels; idle for {idle} in between"]
+
+def _trace_lines(r):
+    "What is to be said of a trace: what the device did, and what of that is of no operation that is counted"
+    left = [f"not counted  {_part_of(r.time_s, o.time_s)}: {o.label}" for o in r if o.type==not_counted!=o.name]
+    roof = f"roof         {si(r.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other"
+    return [*_busy_lines(r.about), *left, *phase_lines(r), _work_line(r), roof, *ceiling_lines(r)]
+
 # %% ../../nbs/views/report.ipynb #3309508e
 def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and words
-    "What is to be said of a profile as a whole"
+    "What is to be said of a profile or a trace as a whole"
+    if r.kind=='traced': return _trace_lines(r)
     t = r.totals
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {t.what}")
@@ -285,13 +307,13 @@ def _paper_lines(r):
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
     return [total, *_fused_lines(r), *known, *undefined]
 
-def _lines(r): return [r.answer, '', *fact_lines(r), *note_lines(r)] if r.totals else _paper_lines(r)
+def _lines(r): return [r.answer, '', *fact_lines(r), *note_lines(r)] if whole_s(r) else _paper_lines(r)
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _where(r):
     "What a result is of, in words"
     a, dtype = r.about, [r.about['dtype']] if 'dtype' in r.about else []
-    if not r.totals and r.kind!='measured':
+    if not r.totals and r.kind not in ('measured', 'traced'):
         return ', '.join(['estimated', *dtype, f'under the roof of {r.peaks.device_name or r.peaks.device}'])
     name = f" ({a['device_name']})" if 'device_name' in a else ''
     device = [f"on {a['device']}{name}"] if 'device' in a else []
@@ -363,7 +385,7 @@ phase_columns = {c.key: c for c in (   # key, heading, unit, what it means
 # %% ../../nbs/views/report.ipynb #19cabd3b
 def _shown_phases(kind):
     "The columns of a kind of result, those of phases with headings in two lines"
-    keys = ['time_s', 'flops', 'bytes_moved', 'utilization_pct'] if kind in ('measured', 'kernels') else \
+    keys = ['time_s', 'flops', 'bytes_moved', 'utilization_pct'] if kind in run_kinds else \
         ['roof_time_s', 'flops', 'bytes_moved']
     each = [phase_columns[f'{k}_{p}'] for k in keys for p in (*phases, 'sum')]
     each = [replace(c, name='\n'.join(c.name.rsplit(' ', 1))) for c in each]

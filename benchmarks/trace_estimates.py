@@ -1,0 +1,124 @@
+"""Does an estimate for a GPU count the operations that ran on it?
+
+Each trace of torch.profiler is read, and a model of transformers of the shapes that are recorded in it is estimated, with
+random weights and nothing run. Both are lists of operations, each with its calls, the FLOPs of matrix products and the bytes.
+Prints the tables, and what differs; ends with 1 where products do. Which operations a model calls is a matter of the version
+of transformers: the class names in a trace say which are near. With --out the tables are written to
+benchmarks/results/trace_estimates.txt, with the versions.
+
+    python benchmarks/trace_estimates.py nbs/data/h100_bert_small.json.gz FILE...
+"""
+import argparse, warnings
+from collections import defaultdict
+from pathlib import Path
+
+import torch, transformers
+from tabulate import tabulate
+
+from fasterbench.base.core import visible
+from fasterbench.costs import CostMode, count_forward
+from fasterbench.session.paper import on_paper
+from fasterbench.sources.traced import Places, RecordedCosts, element_types, recorded_inputs
+from fasterbench.sources.traces import load_trace, module_class
+from report import write_result
+
+# models of the shapes of a trace
+
+def dims(t, op):
+    "The sizes of the inputs of each call of an operation"
+    return [[i.dims for i in recorded_inputs(o)] for o in t.operations if o.name==f'aten::{op}']
+
+def common(t, layer):
+    "What a transformer's config says of its layers"
+    calls = {o.name for o in t.calls if module_class(o)==layer}
+    queries, inner = dims(t, 'scaled_dot_product_attention')[0][0], max(o[0][-1] for o in dims(t, 'gelu'))
+    return dict(num_hidden_layers=len(calls), num_attention_heads=queries[1], intermediate_size=inner)
+
+def bert(t):
+    (words, ids, *_), (kinds, *_), (positions, *_) = dims(t, 'embedding')
+    config = transformers.BertConfig(vocab_size=words[0], hidden_size=words[1], type_vocab_size=kinds[0],
+        max_position_embeddings=positions[0], **common(t, 'BertLayer'))
+    ids = torch.ones(ids, dtype=torch.long)
+    return transformers.BertLMHeadModel(config), dict(input_ids=ids, attention_mask=ids, token_type_ids=ids*0)
+
+def vit(t):
+    images, weight = dims(t, 'conv2d')[0][:2]
+    config = transformers.ViTConfig(hidden_size=weight[0], num_channels=weight[1], patch_size=weight[2], image_size=images[2],
+        **common(t, 'ViTLayer'))
+    return transformers.ViTModel(config), dict(pixel_values=torch.rand(images))
+
+def dtype_of(t):
+    "The dtype of weights and activations: of the first matrix product"
+    return element_types[next(recorded_inputs(o)[0].type for o in t.operations if o.name=='aten::addmm')]
+
+models = dict(BertLMHeadModel=bert, ViTModel=vit)   # class of the model in the trace → a model like it, and a sample
+
+def model_like(t):
+    "A model of the shapes of a trace, and a sample"
+    main = next((module_class(o) for o in t.calls if o.path==''), None)
+    if main in models: return models[main](t)
+    raise ValueError(f"the trace is of a {main}; models of the same shapes are there for {', '.join(models)}")
+
+# two lists of operations
+
+def numbers(): return [0, 0, 0] # calls, FLOPs in products, bytes
+
+class Listing(CostMode):
+    "Counts a forward, and notes each operation"
+    def __init__(self, device):
+        super().__init__(device)
+        self.noted = defaultdict(numbers)
+    def count(self, func, rule, args, kwargs, out):
+        super().count(func, rule, args, kwargs, out)
+        cost = rule.cost(func, args, kwargs, out)
+        self.noted[func._opname] = [a+b for a,b in zip(self.noted[func._opname], (1, cost.matmul_flops, cost.bytes))]
+
+def estimated(model, sample, dtype):
+    "Operation → what it would do on a GPU"
+    with on_paper(model, sample, dtype, device='cuda') as (twin, call, _):
+        for _ in range(2):   # the first forward may build what others use
+            mode = Listing('cuda')
+            count_forward(twin, *call(), visible(twin), mode)
+    return dict(mode.noted)
+
+def recorded(t, known):
+    "Operation → what it did; by its name in `known`, if it or one that called it has such a name"
+    places, found = Places(t, t.works, RecordedCosts('cuda', dtype_of(t))), defaultdict(numbers)
+    done = {o: cost for (o,_),cost in places.done.items()}
+    to_host = {w.operations[0]: None for w in t.works if w.to_host and w.operations}   # copies, whose bytes are no traffic of the device
+    for o,cost in {**to_host, **done}.items():
+        names = [s.name.removeprefix('aten::') for s in reversed(o.operations)]
+        name = next((n for n in names if n in known), names[-1])
+        found[name] = [a+b for a,b in zip(found[name], (1, cost.matmul_flops if cost else 0, cost.bytes_moved if cost else 0))]
+    return dict(found)
+
+what = 'calls', 'FLOPs in products', 'bytes'
+
+def compared(path):
+    "The table of a trace and of the estimate beside it, what differs in words, and whether products do"
+    t = load_trace(path)
+    model, sample = model_like(t)
+    paper = estimated(model, sample, dtype_of(t))
+    ran = recorded(t, paper)
+    names = list(dict.fromkeys((*paper, *ran)))
+    rows = [[n, *(f'{o.get(n, numbers())[i]:,}' for i in range(3) for o in (ran, paper))] for n in names]
+    total = [f'{sum(v[i] for v in o.values()):,}' for i in range(3) for o in (ran, paper)]
+    pairs = [(n, k, ran.get(n, numbers())[i], paper.get(n, numbers())[i]) for n in names for i,k in enumerate(what)]
+    unlike = [f'{n}: {a:,} {k} in the trace, {b:,} in the estimate' for n,k,a,b in pairs if a!=b]
+    table = tabulate([*rows, ['', *total]], headers=['operation', *(f'{k}, {o}' for k in what for o in ('trace', 'estimate'))],
+        disable_numparse=True, colalign=('left', *['right']*6))
+    differs = any(ran.get(n, numbers())[:2]!=paper.get(n, numbers())[:2] for n in names if any(o.get(n, numbers())[1] for o in (ran, paper)))
+    return f'{Path(path).name}, {type(model).__name__}\n\n{table}\n\n' + '\n'.join(unlike or ['nothing differs']), differs
+
+if __name__=='__main__':
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('files', nargs='+', metavar='FILE', help='a trace of a GPU')
+    p.add_argument('--out', action='store_true', help='write benchmarks/results/trace_estimates.txt')
+    asked = p.parse_args()
+    warnings.simplefilter('ignore')
+    transformers.logging.set_verbosity_error()
+    found = [compared(o) for o in asked.files]
+    text = '\n\n\n'.join(o for o,_ in found)
+    if asked.out: write_result('trace_estimates', 'an estimate for a GPU beside the operations of a trace', text, 'transformers')
+    else: print(text)
+    if any(differs for _,differs in found): raise SystemExit(1)
