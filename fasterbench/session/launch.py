@@ -118,7 +118,7 @@ def _came_true(of, seconds):
 
 # %% ../../nbs/session/launch.ipynb #f2e98748
 @patch
-def all_left_word(self:Rendezvous)->bool: return all(self.store.check([k]) for k in self.keys('failed')) # a message, that is
+def all_left_word(self:Rendezvous)->bool: return all(self.store.check([k]) for k in self.keys('failed')) # by each rank
 
 # %% ../../nbs/session/launch.ipynb #600d27d0
 @patch

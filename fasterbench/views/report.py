@@ -189,12 +189,12 @@ def result_answer(r)->str: # of a `Roofline`
     name, roof, took = as_text(r.about.get('model', 'the model')), r.roof_time_s, whole_s(r)
     if not took:
         share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if roof else ''
-        return f"{name}: at least {si(roof, 's')} a {r.what} under this roof{share}{_phases_said(r)}."
+        return f"{name}: at least {si(roof, 's')} {per_pass(r.what)} under this roof{share}{_phases_said(r)}."
     each = _phases_said(r)
     allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
     if any(o.roof_time_s is None and (o.flops or o.bytes_moved or o.unknown) for o in r):
         allowed = f"; the roof of {_rows_at_roof(r)} allows {si(roof, 's')}, that of the others is not known"
-    where = f'a {r.what}' if r.totals else 'on the device' if 'busy_s' in r.about else 'in operations'
+    where = per_pass(r.what) if r.totals else 'on the device' if 'busy_s' in r.about else 'in operations'
     said = [f"{name}: {si(took, 's')} {where}{each}{allowed}"]
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
