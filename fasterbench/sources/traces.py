@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['trace_limit', 'span_kinds', 'module_mark', 'node_mark', 'optimizer_mark', 'accumulates', 'device_kinds',
            'TraceArguments', 'TraceEvent', 'TraceDevice', 'TraceFile', 'decoded_trace', 'Span', 'span_kind', 'nest',
-           'link_backward', 'module_class', 'name_modules', 'DeviceWork', 'Trace', 'Busy', 'busy', 'check_trace',
-           'load_trace', 'captured_graphs', 'place_replays']
+           'link_backward', 'module_class', 'name_modules', 'DeviceWork', 'Trace', 'check_trace', 'load_trace', 'Busy',
+           'busy', 'captured_graphs', 'place_replays']
 
 # %% ../../nbs/sources/traces.ipynb #e867680e
 import re, msgspec
@@ -19,7 +19,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from ..operations import plural, progress, read_bytes
 
-# %% ../../nbs/sources/traces.ipynb #b3ef10ce
+# %% ../../nbs/sources/traces.ipynb #31898b6f
 class TraceArguments(msgspec.Struct, gc=False, rename={'sequence': 'Sequence number', 'dims': 'Input Dims',
     'strides': 'Input Strides', 'types': 'Input type', 'values': 'Concrete Inputs'}):
     "What is read of the arguments of an event"
@@ -36,7 +36,7 @@ class TraceEvent(msgspec.Struct, gc=False):
     "What is read of an event"
     ph:str = ''               # phase: `X` is an interval, `s` and `f` are the ends of an arrow
     cat:str|None = None       # category, such as `kernel`
-    name:str|int|float|None = None
+    name:str|int|float|None = None # of the operation, the module, the kernel, …
     pid:int|str|float|None = None # process, or device
     tid:int|str|float|None = None # thread, or stream
     ts:float = 0.             # start, µs
@@ -44,16 +44,16 @@ class TraceEvent(msgspec.Struct, gc=False):
     id:int|str|None = None    # of an arrow
     args:TraceArguments|None = None
 
-# %% ../../nbs/sources/traces.ipynb #c53aae78
+# %% ../../nbs/sources/traces.ipynb #2fc51cf5
 class TraceDevice(msgspec.Struct):
     "What is read of a device"
-    id:int|str|None = None
-    name:str|None = None
+    id:int|str|None = None # as events have it
+    name:str|None = None   # as the driver has it
 
 class TraceFile(msgspec.Struct):
     "What is read of a file"
-    traceEvents:list[TraceEvent]|None = None
-    deviceProperties:list[TraceDevice]|None = None
+    traceEvents:list[TraceEvent]|None = None       # in any order; `None`: it is no trace
+    deviceProperties:list[TraceDevice]|None = None # all devices of the machine
 
 # %% ../../nbs/sources/traces.ipynb #e0f9910a
 trace_limit = 2**34 # bytes that a file may hold
@@ -230,15 +230,22 @@ def name_modules(
         paths[key] = f'{paths[outer]}.{part}' if paths[outer] else part
     for o,key in keys.items(): o.path = paths[key]
 
-# %% ../../nbs/sources/traces.ipynb #ecfb3bf7
+# %% ../../nbs/sources/traces.ipynb #195ec846
 device_kinds = dict(kernel='kernel', gpu_memcpy='copy', gpu_memset='fill') # category of an event → what it is
 
 class DeviceWork:
     "A kernel, a copy or a fill on the device; in a trace of the CPU alone an operation, without those that it calls"
     __slots__ = 'kind', 'name', 'start', 'time_us', 'stream', 'launch', 'launched_us', 'correlation', 'replay'
-    def __init__(self, kind, name, start, time_us, stream=None, launch=None, correlation=None):
+    def __init__(self,
+        kind:str, # of `device_kinds`; `operation` in a trace of the CPU alone
+        name:str, # of the kernel
+        start:float, time_us:float, # µs
+        stream=None, # device and stream
+        launch:Span|None=None, # what launched it; `None`: that is not in the file
+        correlation:int|None=None, # number of its launch
+    ):
         self.kind, self.name, self.start, self.time_us, self.stream = kind, str(name), start, time_us, stream
-        self.launch, self.correlation = launch, correlation   # `None`: not in the file
+        self.launch, self.correlation = launch, correlation
         self.launched_us = None if launch is None else launch.start # when, on the host
         self.replay = None   # number of the launch of a graph, where `launch` is that of its capture
     def __repr__(self): return f'DeviceWork({self.kind} {self.name:.60}, {self.time_us:.3f} µs)'
@@ -249,7 +256,9 @@ class DeviceWork:
     @property
     def module(self)->Span|None: return self.launch and self.launch.module # in which it was launched
 
-# %% ../../nbs/sources/traces.ipynb #37abd1a0
+# %% ../../nbs/sources/traces.ipynb #981c576d
+_over_the_bus = re.compile(r'htod|dtoh|host_?to_?device|device_?to_?host', re.I)
+
 @patch(as_prop=True)
 def replayed(self:DeviceWork)->bool:
     "Was it launched by a graph?"
@@ -258,7 +267,7 @@ def replayed(self:DeviceWork)->bool:
 @patch(as_prop=True)
 def to_host(self:DeviceWork)->bool:
     "Is it a copy between the device and the host?"
-    return self.kind=='copy' and any(o in self.name for o in ('HtoD', 'DtoH'))
+    return self.kind=='copy' and bool(_over_the_bus.search(self.name))
 
 _exchange = r'all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'
 _collective = re.compile(rf'_*(nccl|rccl|oneccl)|(_?c10d\w*|symm_mem)::|\w+::\w*({_exchange})', re.I)
@@ -347,27 +356,6 @@ def of_step(self:Trace,
     start, end = self.steps[step]
     return [w for w in self.works if w.launched_us is not None and start<=w.launched_us<end]
 
-# %% ../../nbs/sources/traces.ipynb #9a3440fd
-@dataclass
-class Busy:
-    "How a device spent its time, seconds"
-    work_s:float    # of all kernels and copies, one after the other
-    busy_s:float    # in which at least one of them ran
-    idle_s:float    # in which none ran, from the first to the last
-    overlap_s:float # in which at least two ran, on several streams
-
-def busy(
-    works:list, # of `DeviceWork`
-)->Busy:
-    "How long the device was busy, and how much of that with several things at a time"
-    edges = sorted([(w.start, 1) for w in works] + [(w.end, -1) for w in works])
-    running, since, spent = 0, 0., [[], [], []]   # µs with none, one, several
-    for at,step in edges:
-        if running or since: spent[min(running, 2)].append(at - since)
-        running, since = running + step, at
-    none, one, several = (fsum(o)*1e-6 for o in spent)
-    return Busy(fsum(w.time_us for w in works)*1e-6, one + several, none, several)
-
 # %% ../../nbs/sources/traces.ipynb #b256bef3
 def _says(operations, field):
     return any(o.args is not None and bytes(getattr(o.args, field)) for o in operations)
@@ -398,6 +386,27 @@ def load_trace(
     t = Trace(decoded_trace(path))
     check_trace(t, repr(str(path)), ran)
     return t
+
+# %% ../../nbs/sources/traces.ipynb #9a3440fd
+@dataclass
+class Busy:
+    "How a device spent its time, seconds"
+    work_s:float    # of all kernels and copies, one after the other
+    busy_s:float    # in which at least one of them ran
+    idle_s:float    # in which none ran, from the first to the last
+    overlap_s:float # in which at least two ran, on several streams
+
+def busy(
+    works:list, # of `DeviceWork`
+)->Busy:
+    "How long the device was busy, and how much of that with several things at a time"
+    edges = sorted([(w.start, 1) for w in works] + [(w.end, -1) for w in works])
+    running, since, spent = 0, 0., [[], [], []]   # µs with none, one, several
+    for at,step in edges:
+        if running or since: spent[min(running, 2)].append(at - since)
+        running, since = running + step, at
+    none, one, several = (fsum(o)*1e-6 for o in spent)
+    return Busy(fsum(w.time_us for w in works)*1e-6, one + several, none, several)
 
 # %% ../../nbs/sources/traces.ipynb #2358aae5
 _launches = re.compile(r'(cu|cuda|hip)\w*(LaunchKernel|LaunchCooperativeKernel|Memcpy|Memset)')

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['name_column', 'quantities', 'phase_columns', 'rank_columns', 'rank_orders', 'ceiling_lines', 'unfit', 'unfit_result',
-           'whole_s', 'by_phase', 'phase_lines', 'result_answer', 'rank_facts', 'fact_lines', 'note_lines',
+           'whole_s', 'in_phases', 'by_phase', 'phase_lines', 'result_answer', 'rank_facts', 'fact_lines', 'note_lines',
            'print_summary', 'result_text', 'ModulePhases', 'Phases', 'side_by_side', 'RankedRow', 'OverRanks',
            'rank_lines']
 
@@ -116,9 +116,14 @@ def _work_line(o):
     return f"work         {flops} ({si(o.matmul_flops, 'FLOP')} in matrix products), {si(o.bytes_moved, 'B')}{of}"
 
 # %% ../../nbs/views/report.ipynb #06dbe1f9
+def in_phases(r)->list: # of a `Roofline`
+    "Its rows, less what a trace has of no operation that is counted and in no phase"
+    return [o for o in r if o.phase or o.type!=not_counted]
+
 def by_phase(r)->list: # of a `Roofline`; empty: it is of no training step, or its rows are of several phases
     "A row for each phase of a training step"
-    return [*r.by('phase')] if r and all(o.phase for o in r) else []
+    rows = in_phases(r)
+    return [*r.like(rows).by('phase')] if rows and all(o.phase for o in rows) else []
 
 def _phase_line(o, r):
     whole = whole_s(r)
@@ -423,9 +428,10 @@ def side_by_side(
     depth:int|None=None, # as there
 )->Phases:
     "The phases of a training step side by side, a line for each module and each group of the optimizer's parameters"
-    if not all(o.phase for o in r):
+    rows = in_phases(r)
+    if not all(o.phase for o in rows):
         raise ValueError(f"{r!r}: not every row has a phase, as the rows of a training step have")
-    found = joined_in_parts(((o.phase, o) for o in r), group_key(by, depth))
+    found = joined_in_parts(((o.phase, o) for o in rows), group_key(by, depth))
     return Phases((ModulePhases(n, of) for n,of in found.items()), kind_of(r))
 
 # %% ../../nbs/views/report.ipynb #8b6b0b1d
