@@ -73,8 +73,7 @@ def wait(self:Rendezvous, keys:list, what:str):
 def absent(self:Rendezvous, keys:list, did:str, seconds:float)->str: # empty: all have
     "Which ranks have not set their key, in words"
     missing = [str(r) for r,k in enumerate(keys) if not self.store.check([k])]
-    if not missing: return ''
-    return f"rank{'s'*(len(missing)>1)} {', '.join(missing)} {did} within {seconds:g} s"
+    return f"rank{'s'*(len(missing)>1)} {', '.join(missing)} {did} within {seconds:g} s" if missing else ''
 
 # %% ../../nbs/session/launch.ipynb #f6a84997
 @patch
@@ -96,6 +95,7 @@ def leave_word(self:Rendezvous, e:BaseException):
     "Leave a message of an error of this rank in the store"
     said = self.store.add('failures', 1), communication_error(e), f'{type(e).__name__}: {first_line(e)}'
     self.store.set(self.keys('failed')[self.rank], pickle.dumps(said))
+    if not isinstance(e, Exception): self.store.set(self.keys('heard')[self.rank], '')   # an interrupt waits for nobody
 
 @patch
 def failures(self:Rendezvous)->list: # (is it a consequence?, number, rank, type and first line of the error)
@@ -118,14 +118,14 @@ def _came_true(of, seconds):
 
 # %% ../../nbs/session/launch.ipynb #f2e98748
 @patch
-def all_left_word(self:Rendezvous)->bool: return all(self.store.check([k]) for k in self.keys('failed')) # by each rank
+def all_set(self:Rendezvous, what:str)->bool: return all(self.store.check([k]) for k in self.keys(what)) # by the ranks
 
 # %% ../../nbs/session/launch.ipynb #600d27d0
 @patch
 def blamed(self:Rendezvous, e:Exception, patience:float)->Exception: # patience: seconds that it waits for word
     "What to raise in place of `e`: a rank's own error, or which ranks leave no message in time"
     if isinstance(e, RankError) or not communication_error(e): return e
-    def known(): self.check(); return self.all_left_word()
+    def known(): self.check(); return self.all_set('failed')
     try: _came_true(known, patience)
     except RankError as cause: return cause
     why = self.absent(self.keys('failed'), 'is gone or stuck: no word from it', patience)
@@ -134,12 +134,13 @@ def blamed(self:Rendezvous, e:Exception, patience:float)->Exception: # patience:
 # %% ../../nbs/session/launch.ipynb #4b2b49ae
 @patch
 def explain(self:Rendezvous, e:Exception, patience:float)->Exception: # to raise: `e`, or what names its cause
-    "Leave a message of an error, and find out whose it is; who holds the store stays until all have left one"
+    "Leave a message of an error, and find out whose it is; who holds the store stays until all know"
     try:
         self.leave_word(e)
         told, seconds = self.blamed(e, patience), patience + (0 if isinstance(e, RankError) else self.timeout)
+        self.store.set(self.keys('heard')[self.rank], '')   # the store is asked no more
         agent = os.environ.get('TORCHELASTIC_USE_AGENT_STORE')=='True'   # `torchrun` holds it
-        if self.rank==0 and not agent: Thread(target=_came_true, args=(self.all_left_word, seconds)).start()
+        if self.rank==0 and not agent: Thread(target=_came_true, args=(lambda: self.all_set('heard'), seconds)).start()
         return told
     except dist.DistNetworkError as gone:
         return RankError(f"rank 0, which holds the store, is gone: {first_line(gone)}")
@@ -150,12 +151,10 @@ def explain(self:Rendezvous, e:Exception, patience:float)->Exception: # to raise
 def explained(self:Rendezvous, patience:float):
     "Raise, in place of an error that another rank caused, one that names that rank"
     try: yield
-    except Exception as e:
-        if (told := self.explain(e, patience)) is e: raise
+    except BaseException as e:
+        told = self.explain(e, patience) if isinstance(e, Exception) else self.leave_word(e)   # an interrupt goes on
+        if told in (None, e): raise
         raise told from e
-    except BaseException as e:   # an interrupt
-        self.leave_word(e)
-        raise
 
 # %% ../../nbs/session/launch.ipynb #638edf70
 def _backends():
@@ -205,7 +204,7 @@ def one_voice(e:BaseException): # a context of whether this process prints it
     if isinstance(e, Exception):
         said = isinstance(e, ValueError) and isinstance(e.__cause__, Exception)   # raised from another, to say what ran
         p.leave_word(e.__cause__ if said else e)
-        _came_true(p.all_left_word, _patience)
+        _came_true(lambda: p.all_set('failed'), _patience)
         prints = p.failures()[0][2]==p.rank
     yield prints
     if prints: p.store.set('told', '')
