@@ -5,7 +5,7 @@ frames of Python's stack as a recording with `with_stack=True` has beside its ca
 its own, whose peak of resident memory is held against that of one that reads a single step. The rate is that of the processor's time,
 of which other programs take no part; it ends with 1 where that is below 10⁹ bytes a minute, or the memory above six times the file.
 
-    python benchmarks/trace_cost.py [--mb 64,256,1024]
+    python -m benchmarks.trace_cost [--mb 64,256,1024]
 """
 import gzip, json, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from report import write_result
+from benchmarks.shared.report import write_result
 
 step = Path(__file__).parent.parent/'nbs'/'data'/'h100_bert_small.json.gz'
 code = """

@@ -6,7 +6,7 @@ Prints the tables, and what differs; ends with 1 where products do. Which operat
 of transformers: the class names in a trace say which are near. With --out the tables are written to
 benchmarks/results/trace_estimates.txt, with the versions.
 
-    python benchmarks/trace_estimates.py nbs/data/h100_bert_small.json.gz FILE...
+    python -m benchmarks.trace_estimates nbs/data/h100_bert_small.json.gz FILE...
 """
 import argparse, warnings
 from collections import defaultdict
@@ -20,7 +20,7 @@ from fasterbench.costs import CostMode, count_forward
 from fasterbench.session.paper import on_paper
 from fasterbench.sources.traced import Places, RecordedCosts, element_types, recorded_inputs
 from fasterbench.sources.traces import load_trace, module_class
-from report import write_result
+from benchmarks.shared.report import write_result
 
 # models of the shapes of a trace
 

@@ -32,12 +32,12 @@ def test_gpu_script_runs_on_a_cpu(script, tmp_path):
 
 def test_estimates_beside_a_trace(script):
     "What ran on a GPU has the products that an estimate has; the table is of a file in the repository"
-    said = script('-W', 'ignore', 'benchmarks/trace_estimates.py', 'nbs/data/h100_bert_small.json.gz')
+    said = script('-W', 'ignore', '-m', 'benchmarks.trace_estimates', 'nbs/data/h100_bert_small.json.gz')
     assert said.count('8,192,059,392')==2
 
 def test_trace_cost(tmp_path):
     "Every step of a long trace is counted"
-    within(copied(tmp_path), sys.executable, 'benchmarks/trace_cost.py', '--mb', '2')
+    within(copied(tmp_path), sys.executable, '-m', 'benchmarks.trace_cost', '--mb', '2')
 
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"

@@ -102,8 +102,8 @@ class Span:
             o = o.above
 
 # %% ../../nbs/sources/traces.ipynb #33cf7282
-span_kinds = 'operation', 'module', 'annotation', 'launch'
-module_mark = 'nn.Module: '
+span_kinds = 'operation', 'module', 'annotation', 'launch' # of intervals on the host
+module_mark = 'nn.Module: ' # how the name of a call of a module begins
 
 def span_kind(e:TraceEvent)->str|None: # of `span_kinds`; `None`: of no interest
     "What an interval on the host is"
@@ -128,7 +128,7 @@ def nest(
     return spans
 
 # %% ../../nbs/sources/traces.ipynb #b9e87d28
-node_mark, optimizer_mark = 'autograd::engine::evaluate_function: ', 'Optimizer.'
+node_mark, optimizer_mark = 'autograd::engine::evaluate_function: ', 'Optimizer.' # how names begin
 
 @patch(as_prop=True)
 def operations(self:Span)->list: # of `Span`
