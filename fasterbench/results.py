@@ -277,8 +277,9 @@ def _with_lines(about, lines):
 def heading(r)->str: # of a `Roofline`
     "The model and the device, as far as they are known"
     run, peaks = r.kind in run_kinds, r.peaks
-    device = run and r.about.get('device_name') or peaks and (peaks.device_name or peaks.device)
-    how = 'on' if run else 'under the roof of'
+    named = run and r.about.get('device_name')
+    device = named or peaks and (peaks.device_name or peaks.device)
+    how = 'on' if named or run and r.kind!='traced' else 'under the roof of'   # a trace may not name its device
     return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')
 
 def facts(r)->dict: # of a `Roofline`: name → words
