@@ -41,7 +41,7 @@ def test_trace_cost(tmp_path):
 
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"
-    script('-W', 'ignore', '-m', 'benchmarks.checks.attack', '--sample', '400' if whole else '1', '--verbose')
+    script('-W', 'ignore', '-m', 'benchmarks.checks.attack', '--sample', '400' if whole else '2', '--verbose')
 
 @pytest.mark.skipif(not shutil.which('gcc'), reason='there is no gcc here')
 def test_multiply_adds_in_c(tmp_path):
