@@ -7,13 +7,14 @@ of which other programs take no part; it ends with 1 where that is below 10⁹ b
 
     python -m benchmarks.trace_cost [--mb 64,256,1024]
 """
-import gzip, json, subprocess, sys, tempfile, time
+import gzip, json, sys, tempfile
 from pathlib import Path
 
 from fastcore.script import call_parse
 from tabulate import tabulate
 
 from benchmarks.shared.report import write_result
+from benchmarks.shared.runs import in_process
 
 step = Path(__file__).parent.parent/'nbs'/'data'/'h100_bert_small.json.gz'
 code = """
@@ -54,9 +55,7 @@ def made(path, nbytes):
         f.write(']}')
     return n
 
-def read(path): # what reading it took, in a process of its own
-    done = subprocess.run([sys.executable, '-c', code, path], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+def read(path): return in_process('-c', code, path)[0] # what reading it took
 
 @call_parse
 def main(
