@@ -8,11 +8,12 @@ benchmarks/results/trace_estimates.txt, with the versions.
 
     python -m benchmarks.trace_estimates nbs/data/h100_bert_small.json.gz FILE...
 """
-import argparse, warnings
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import torch, transformers
+from fastcore.script import Param, call_parse, store_true
 from tabulate import tabulate
 
 from fasterbench.base.core import visible
@@ -20,7 +21,7 @@ from fasterbench.costs import CostMode, count_forward
 from fasterbench.session.paper import on_paper
 from fasterbench.sources.traced import Places, RecordedCosts, element_types, recorded_inputs
 from fasterbench.sources.traces import load_trace, module_class
-from benchmarks.shared.report import write_result
+from benchmarks.shared.report import quiet, write_result
 
 # models of the shapes of a trace
 
@@ -53,11 +54,10 @@ def dtype_of(t):
 
 models = dict(BertLMHeadModel=bert, ViTModel=vit)   # class of the model in the trace → a model like it, and a sample
 
-def model_like(t):
+def model_like(places):
     "A model of the shapes of a trace, and a sample"
-    main = next((module_class(o) for o in t.calls if o.path==''), None)
-    if main in models: return models[main](t)
-    raise ValueError(f"the trace is of a {main}; models of the same shapes are there for {', '.join(models)}")
+    if places.model in models: return models[places.model](places.trace)
+    raise ValueError(f"the trace is of a {places.model}; models of the same shapes are there for {', '.join(models)}")
 
 # two lists of operations
 
@@ -81,11 +81,10 @@ def estimated(model, sample, dtype):
             count_forward(twin, *call(), visible(twin), mode)
     return dict(mode.noted)
 
-def recorded(t, known):
+def recorded(places, known):
     "Operation → what it did; by its name in `known`, if it or one that called it has such a name"
-    places, found = Places(t, t.works, RecordedCosts('cuda', dtype_of(t))), defaultdict(numbers)
-    done = {o: cost for (o,_),cost in places.done.items()}
-    to_host = {w.operations[0]: None for w in t.works if w.to_host and w.operations}   # copies, whose bytes are no traffic of the device
+    found, done = defaultdict(numbers), {o: cost for (o,_),cost in places.done.items()}
+    to_host = {w.operations[0]: None for w in places.trace.works if w.to_host and w.operations}   # copies, whose bytes are no traffic of the device
     for o,cost in {**to_host, **done}.items():
         names = [s.name.removeprefix('aten::') for s in reversed(o.operations)]
         name = next((n for n in names if n in known), names[-1])
@@ -97,9 +96,11 @@ what = 'calls', 'FLOPs in products', 'bytes'
 def compared(path):
     "The table of a trace and of the estimate beside it, what differs in words, and whether products do"
     t = load_trace(path)
-    model, sample = model_like(t)
-    paper = estimated(model, sample, dtype_of(t))
-    ran = recorded(t, paper)
+    dtype = dtype_of(t)
+    places = Places(t, t.works, RecordedCosts('cuda', dtype))
+    model, sample = model_like(places)
+    paper = estimated(model, sample, dtype)
+    ran = recorded(places, paper)
     names = list(dict.fromkeys((*paper, *ran)))
     rows = [[n, *(f'{o.get(n, numbers())[i]:,}' for i in range(3) for o in (ran, paper))] for n in names]
     total = [f'{sum(v[i] for v in o.values()):,}' for i in range(3) for o in (ran, paper)]
@@ -110,15 +111,15 @@ def compared(path):
     differs = any(ran.get(n, numbers())[:2]!=paper.get(n, numbers())[:2] for n in names if any(o.get(n, numbers())[1] for o in (ran, paper)))
     return f'{Path(path).name}, {type(model).__name__}\n\n{table}\n\n' + '\n'.join(unlike or ['nothing differs']), differs
 
-if __name__=='__main__':
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('files', nargs='+', metavar='FILE', help='a trace of a GPU')
-    p.add_argument('--out', action='store_true', help='write benchmarks/results/trace_estimates.txt')
-    asked = p.parse_args()
-    warnings.simplefilter('ignore')
-    transformers.logging.set_verbosity_error()
-    found = [compared(o) for o in asked.files]
+@call_parse
+def main(
+    files:Param('traces of a GPU', nargs='+'),
+    out:store_true=False, # write benchmarks/results/trace_estimates.txt
+):
+    "Hold estimates for a GPU against the operations that ran on it"
+    quiet()
+    found = [compared(o) for o in files]
     text = '\n\n\n'.join(o for o,_ in found)
-    if asked.out: write_result('trace_estimates', 'an estimate for a GPU beside the operations of a trace', text, 'transformers')
+    if out: write_result('trace_estimates', 'an estimate for a GPU beside the operations of a trace', text, 'transformers')
     else: print(text)
-    if any(differs for _,differs in found): raise SystemExit(1)
+    sys.exit(any(differs for _,differs in found))
