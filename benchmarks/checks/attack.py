@@ -68,11 +68,14 @@ def in_putting_back(frame)->bool:
     def back(f): return f.f_code.co_filename in own_files and f.f_lineno in putting_back(f.f_code.co_filename)
     return any(f.f_code.co_name=='__exit__' or back(f) for f in callers(frame))
 
-def place(frame): return f'{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}'
+@cache
+def file_name(path): return Path(path).name   # asked for at every line that is traced
+
+def place(frame): return f'{file_name(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}'
 
 def caller_line(frame):
     f = next((f for f in callers(frame) if f.f_code.co_filename in own_files), None)
-    return f and f'{Path(f.f_code.co_filename).name}:{f.f_lineno}'
+    return f and f'{file_name(f.f_code.co_filename)}:{f.f_lineno}'
 
 # --- when: the first and the last time that a line, or a call, is executed ---
 @cache
@@ -93,7 +96,7 @@ class Tracer:
         return self.called if self.by_call else self.line
     def here(self, frame, where)->bool:
         "Is this the point?"
-        key = caller_line(frame), Path(frame.f_code.co_filename).name, frame.f_code.co_name, where
+        key = caller_line(frame), file_name(frame.f_code.co_filename), frame.f_code.co_name, where
         self.passed[key] += 1
         if self.hit or self.at!=[*key, self.passed[key]]: return False
         self.hit = True

@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['few_bytes', 'some_bytes', 'many_bytes', 'own_shapes', 'Paper', 'gives', 'OnPaper', 'unconverted', 'loaded_in',
-           'emptied_caches', 'program_of', 'kept_program', 'readable_errors', 'on_paper', 'check_alone', 'paper_rank',
-           'divided_copy']
+           'program_of', 'kept_program', 'readable_errors', 'on_paper', 'check_alone', 'paper_rank', 'divided_copy']
 
 # %% ../../nbs/session/paper.ipynb #d220fae3
-import functools, gc, itertools, logging, sys, torch
+import functools, itertools, logging, sys, torch
 from contextlib import contextmanager
 from copy import deepcopy
 from fastcore.basics import patch
@@ -24,8 +23,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from ..base.core import before_graphs, call_args, captured, captured_in, distributed, graphed, held, in_cell
 from ..base.core import in_cpp, in_parts, is_dtensor, is_strided, mapped, NotWithoutData, original_forward
 from ..base.core import replaced, unwrapped, walk, without_data, written_by
-from ..base.settings import check_copyable, Counterparts, deep_stack, Memo, model_copy, one_at_a_time
-from ..base.settings import opaque_types, own_copy, reachable, same_process
+from ..base.settings import check_copyable, Counterparts, deep_stack, emptied_caches, Memo, model_copy
+from ..base.settings import one_at_a_time, opaque_types, own_copy, reachable, same_process
 from ..operations import first_line
 from .snapshot import module_hooks, putting_back, Snapshot
 
@@ -311,24 +310,6 @@ def loaded_in(model:nn.Module, dtype:torch.dtype): # model: changed in place
     model.to(dtype)
     for own,k,t in kept: own[k] = t
     return model
-
-# %% ../../nbs/session/paper.ipynb #0dfde57c
-def _caches():
-    "Every cache that there is, and how often something was put into it"
-    return {id(c): (c, c.cache_info().misses) for c in gc.get_objects() if type(c) is functools._lru_cache_wrapper}
-
-def _keeps_tensors(c): return any(isinstance(t, torch.Tensor) for t in reachable(*gc.get_referents(c)))
-
-@contextmanager
-def emptied_caches():
-    "The caches of `functools` that tensors are put into while the block lasts are empty after it"
-    old = _caches()
-    try: yield
-    finally:
-        for i,(c,misses) in _caches().items():
-            if misses!=old.get(i, (c, 0))[1] and _keeps_tensors(c): c.cache_clear()
-
-
 
 # %% ../../nbs/session/paper.ipynb #591389c6
 _containers = dict, list, set
