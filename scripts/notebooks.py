@@ -14,7 +14,9 @@ from nbdev.process import NBProcessor, Processor
 
 top = Path(__file__).resolve().parent.parent
 loaded_before = ['torch', 'torch.distributed', 'torch._dynamo', 'torch.utils.flop_counter', 'torchvision', 'numpy', 'pandas',
-    'plotly.graph_objects', 'hypothesis', 'nbdev.process', 'execnb.shell', 'fastcore.test']
+    'plotly.graph_objs._figure', 'plotly.graph_objs._scatter', 'plotly.graph_objs._bar', 'plotly.io._base_renderers', 'nbformat.v4',
+    'transformers.models.auto.modeling_auto', 'transformers.models.gpt2.modeling_gpt2', 'transformers.models.llama.modeling_llama',
+    'hypothesis', 'nbdev.process', 'execnb.shell', 'fastcore.test']
 
 def notebooks():
     "The notebooks of this project, as nbdev finds them"
