@@ -120,8 +120,6 @@ def entries(source):
 
 def anchor(name): return name.split(',')[0] # where links to a name lead on its page
 
-def file_of(module): return f"{get_config().lib_path.name}/{module.replace('.', '/')}.py"
-
 @lru_cache
 def all_entries()->dict: # module → list of `Entry`
     "What each module of the package defines"
@@ -131,8 +129,8 @@ def all_entries()->dict: # module → list of `Entry`
 
 def source_url(module, name):
     "Where a name's source is; empty: it is not there"
-    cfg, line = get_config(), {o.name: o.line for o in all_entries().get(module, [])}.get(name)
-    return f'{cfg.git_url}/blob/{cfg.branch}/{file_of(module)}#L{line}' if line else ''
+    cfg, line = get_config(), next((o.line for o in all_entries().get(module, []) if o.name==name), None)
+    return f"{cfg.git_url}/blob/{cfg.branch}/{cfg.lib_path.name}/{module.replace('.', '/')}.py#L{line}" if line else ''
 
 def entry_markdown(e, url=''):
     "A name's place in the reference: a heading, to which links lead, a link to the source, the code and what is said of it"
@@ -257,6 +255,8 @@ def shown_ranks(source, n):
 
 # A page
 
+def text_cell(text): return mk_cell(text, 'markdown')
+
 def has(c, *directives): return c.cell_type=='code' and bool({*directives} & {*c.directives_})
 
 def exported_to(nb):
@@ -290,9 +290,9 @@ def in_page_order(cells, table=''):
     def begins(c): return re.search(r'(?m)\A' if c.cell_type=='code' else r'(?m)^#', c.source)
     top, rest = [c for c in cells if c.top_], [c for c in cells if not c.top_]
     i, at = next(((i, m.start()) for i,c in enumerate(rest) if (m := begins(c))), (len(rest), 0))
-    if at: rest[i:i+1] = [mk_cell(o, 'markdown') for o in (rest[i].source[:at].rstrip(), rest[i].source[at:])]   # at a heading
+    if at: rest[i:i+1] = map(text_cell, (rest[i].source[:at].rstrip(), rest[i].source[at:]))   # divided at a heading
     i += at>0
-    return rest[:i] + top + [mk_cell(o, 'markdown') for o in [table] if o] + rest[i:]
+    return rest[:i] + top + [text_cell(table)]*bool(table) + rest[i:]
 
 def with_reference(nb):
     "In place of cells that are exported stands the reference of what they define"
@@ -300,7 +300,7 @@ def with_reference(nb):
     for c in nb.cells:
         own, top = entries(c.source) if has(c, 'export', 'exports') else [], has(c, 'top')
         found += own
-        shown = [mk_cell(entry_markdown(e, source_url(module, e.name)), 'markdown') for e in own]
+        shown = [text_cell(entry_markdown(e, source_url(module, e.name))) for e in own]
         if not has(c, 'export', 'exports', 'default_exp'): shown = [c]
         if top and shown==[c]:
             take_along(cells)
@@ -387,5 +387,5 @@ class PageProc:
         for c in cells:
             wrap_outputs(c)
             if c.cell_type=='markdown': c.source = linked(c.source, own)
-        if own.startswith('tutorials/'): cells.insert(2, mk_cell(badges(own), 'markdown'))   # behind front matter and warning
+        if own.startswith('tutorials/'): cells.insert(2, text_cell(badges(own)))   # behind front matter and warning
         self.nb.cells[:] = cells
