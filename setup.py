@@ -32,7 +32,8 @@ setup(
     long_description_content_type='text/markdown', url=cfg['git_url'], project_urls=urls,
     author=cfg['author'], author_email=cfg['author_email'], keywords=cfg['keywords'].split(),
     license=licenses[cfg['license']], python_requires=f">={cfg['min_python']}",
-    packages=find_packages(include=['fasterbench', 'fasterbench.*'], exclude=['fasterbench.dev*']),
+    packages=find_packages(include=['fasterbench', 'fasterbench.*']),
+    package_dir={'': '.'},   # so `pip install -e` puts this folder on the path: notebooks import from `scripts`
     package_data={'fasterbench': ['data/*']}, zip_safe=False,
     install_requires=words('requirements'), extras_require=extras,
     entry_points={'console_scripts': words('console_scripts'), 'nbdev': [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"]},

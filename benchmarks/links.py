@@ -15,7 +15,7 @@ from fastcore.script import call_parse
 from tabulate import tabulate
 
 from fasterbench.operations import si
-from fasterbench.dev.pages import run_ranks
+from scripts.ranks import run_ranks
 from benchmarks.shared.report import write_result
 
 code = """

@@ -9,7 +9,7 @@ installed, or a Chromium of the system.
     python scripts/docs.py build
     python scripts/docs.py check [--pages 'tutorials/*'] [--shots FOLDER]
 """
-import http.server, json, re, shutil, subprocess, sys, threading
+import http.server, json, os, re, shutil, subprocess, sys, threading
 from collections import namedtuple
 from fnmatch import fnmatch
 from pathlib import Path
@@ -19,9 +19,8 @@ import nbformat, plotly, yaml
 from bs4 import BeautifulSoup
 from fastcore.script import call_parse
 from nbdev.config import get_config
+from pages import all_entries, anchor, pages_of_modules
 from readme import exported
-
-from fasterbench.dev.pages import all_entries, anchor, pages_of_modules, silent_names
 
 top = Path(__file__).resolve().parent.parent
 cfg = get_config(path=top)
@@ -132,9 +131,9 @@ def broken_links():
 
 # Names
 
-def silent():
-    "Public names of which nothing is said"
-    return [f'{o} has no docstring and no comment' for o in silent_names()]
+def silent(found):
+    "Names of which nothing is said"
+    return [f'{o.name} has no docstring and no comment' for o in found if not o.text and '#' not in o.code]
 
 # Widths
 
@@ -213,12 +212,14 @@ def main(
 ):
     "Build the site, or check it"
     if do=='build':
-        subprocess.run(['nbdev_docs'], cwd=top, check=True)
+        path = os.pathsep.join(filter(None, [str(top), os.environ.get('PYTHONPATH')]))   # nbdev imports `scripts.pages`
+        subprocess.run(['nbdev_docs'], cwd=top, check=True, env=dict(os.environ, PYTHONPATH=path))
         write_texts()
         return index_names()
     if do!='check': raise SystemExit(f'{do!r}: build or check')
     chosen = [o for p in sorted(docs.rglob('*.html')) if fnmatch(o := p.relative_to(docs).as_posix(), pages)]
     if not chosen: raise SystemExit(f'no page of {docs} is {pages!r}: is it built?')
-    found = dict(zip(('broken links', 'undocumented names', 'clipped'), map(list, (broken_links(), silent(), wide_parts(chosen, shots)))))
+    names = [f'{module}: {o}' for module,own in all_entries().items() for o in silent(own)]
+    found = dict(zip(('broken links', 'undocumented names', 'clipped'), map(list, (broken_links(), names, wide_parts(chosen, shots)))))
     for what,those in found.items(): print(f'{len(those)} {what}', *those, sep='\n    ')
     sys.exit(any(found.values()))

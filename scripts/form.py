@@ -11,6 +11,7 @@ import ast, itertools, json, re, symtable, sys
 
 from IPython.core.inputtransformer2 import TransformerManager
 from notebooks import bound_names, notebooks
+from pages import global_names
 
 most_characters, most_lines = 120, 20
 
@@ -53,8 +54,7 @@ def symbols(text): return symtable.symtable(text, 'cell', 'exec')
 
 def looked_up(text):
     "The names that functions of a piece of code look up in their module"
-    def of(table): return {o.get_name() for o in table.get_symbols() if o.is_global()}.union(*map(of, table.get_children()))
-    return set().union(*map(of, symbols(text).get_children()))
+    return set().union(*map(global_names, symbols(text).get_children()))
 
 def assigned(text):
     "The names that a cell gives values to, other than by an import; a magic is a call"

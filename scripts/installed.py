@@ -23,7 +23,6 @@ def modules():
     top, checkout = Path(fasterbench.__file__).resolve().parent, Path(__file__).resolve().parent.parent
     if top.parent==checkout: sys.exit(f'{top} is the checkout, not what is installed')
     found = [m.name for m in pkgutil.walk_packages([str(top)], 'fasterbench.') if m.name!='fasterbench.__main__']   # a program
-    if (top/'dev').exists(): sys.exit(f'{top/"dev"} serves tests and pages: it should not be installed')
     for o in found: importlib.import_module(o)
     return found
 

@@ -3,14 +3,18 @@
 So what its other cells see is what people import: a name that a module lacks, because only a cell beside it has imported it,
 is missed here as it would be missed there. The process is forked from one that has torch and what else takes long loaded already, and the package not.
 """
-import ast, json, os, re, signal, symtable, sys
+import ast, json, os, signal, sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
 from traceback import TracebackException
 
+from nbdev.doclinks import patch_name
 from nbdev.process import NBProcessor, Processor
+
+from examples import whole
+from pages import made_and_used
 
 top = Path(__file__).resolve().parent.parent
 loaded_before = ['torch', 'torch.distributed', 'torch._dynamo', 'torch.utils.flop_counter', 'torchvision', 'numpy', 'pandas',
@@ -22,15 +26,10 @@ def notebooks():
     "The notebooks of this project, as nbdev finds them"
     return sorted(p for p in (top/'nbs').rglob('*.ipynb') if not any(o[0] in '._' for o in p.relative_to(top).parts))
 
-def is_method(node):
-    "A function that `@patch` puts into a class, and not into the module"
-    return isinstance(node, ast.FunctionDef) and any(re.match(r'patch\b', ast.unparse(o)) for o in node.decorator_list)
-
 def bound_names(source):
-    "The names that a piece of code gives values to at its top level"
-    found = symtable.symtable(source, 'cell', 'exec').get_symbols()
-    methods = {o.name for o in ast.parse(source).body if is_method(o)}
-    return [o.get_name() for o in found if (o.is_assigned() or o.is_imported()) and o.get_name() not in methods]
+    "The names that a piece of code gives values to at its top level; what `@patch` puts into a class is none of them"
+    methods = {o.name for o in ast.parse(source).body if isinstance(o, ast.FunctionDef) and '.' in patch_name(o)}
+    return sorted(made_and_used(source)[0] - methods)
 
 class FromPackage(Processor):
     "Puts an import of what an exported cell defines in that cell's place"
@@ -44,7 +43,6 @@ def never_run(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.so
 
 def passed_over(cell):
     "Does this run leave the cell out? Those marked `#|nightly` run where all is checked"
-    from fasterbench.dev.pages import whole
     return never_run(cell) or ('nightly' in cell.directives_ and not whole())
 
 def failure(e, shell, path):

@@ -6,6 +6,7 @@ import pytest
 
 top = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(top/'scripts'))
+sys.path.append(str(top))   # notebooks import `scripts`; last, so that a package from elsewhere is seen below
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # tests run side by side, and assert counts, not times
 
 def pytest_addoption(parser):

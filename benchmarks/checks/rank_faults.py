@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fastcore.script import call_parse
 from tabulate import tabulate
 
-from fasterbench.dev.pages import ended_ranks
+from scripts.ranks import ended_ranks
 from benchmarks.shared.report import write_result
 
 timeout = 4   # seconds, in a collective; a rank whose collective failed waits as long for word of others
