@@ -13,12 +13,12 @@ from traceback import TracebackException
 from nbdev.doclinks import patch_name
 from nbdev.process import NBProcessor, Processor
 
+import ranks
 from examples import whole
 from pages import made_and_used
 
 top = Path(__file__).resolve().parent.parent
-loaded_before = ['torch', 'torch.distributed', 'torch._dynamo', 'torch.utils.flop_counter', 'torchvision', 'numpy', 'pandas',
-    'plotly.graph_objs._figure', 'plotly.graph_objs._scatter', 'plotly.graph_objs._bar', 'plotly.io._base_renderers', 'nbformat.v4',
+loaded_before = [*ranks.loaded_before, 'torchvision', 'numpy', 'plotly.io._base_renderers', 'nbformat.v4',
     'transformers.models.auto.modeling_auto', 'transformers.models.gpt2.modeling_gpt2', 'transformers.models.llama.modeling_llama',
     'hypothesis', 'nbdev.process', 'execnb.shell', 'fastcore.test']
 

@@ -25,6 +25,9 @@ if own: store.set(f'{own} is done', 'yes')
 else: store.wait([f'{i} is done' for i in range(1, ranks)])   # they meet where rank 0 listens: it ends last
 """
 
+loaded_before = ['torch.distributed.fsdp', 'torch.distributed.tensor.parallel', 'torch.distributed.pipelining', 'torch._dynamo',
+    'torch.utils.flop_counter', 'pandas', 'plotly.graph_objs._figure', 'plotly.graph_objs._scatter', 'plotly.graph_objs._bar']
+
 def run(rank, n, script, port):
     "What the process of one rank does: it runs the script, and writes to files beside it"
     for number,what in ((1, 'out'), (2, 'err')):
@@ -45,7 +48,7 @@ def ended_ranks(
         script, end = Path(d)/'script.py', time.monotonic() + timeout
         told, method = (n, script, get_free_port()), multiprocessing.get_context('forkserver')
         script.write_text(in_group.replace('CODE', code) if joined else code)
-        method.set_forkserver_preload(['torch', 'torch.distributed'])   # once, for all that are forked from it
+        method.set_forkserver_preload(loaded_before)   # once, for all that are forked from it
         processes = [method.Process(target=run, args=(i, *told), daemon=True) for i in range(n)]
         try:
             for p in processes: p.start()
