@@ -12,7 +12,7 @@ from math import ceil, log2, prod
 import torch
 from ..base.core import without_data
 from .traffic import is_complex, is_float, rule, Move, arguments, element_size, first, io_bytes
-from .traffic import noted, numel, target_bytes, window_bytes, by_input, masked_bytes_of, unread
+from .traffic import noted, numel, target_bytes, window_bytes, masked_bytes_of, unread
 
 # %% ../../nbs/counting/formulas.ipynb #6ae0944c
 def pool_flops(
@@ -177,13 +177,6 @@ def _batch_norm_backward(args, kwargs, out): return _batch_flops(args[1].numel()
 @rule('cudnn_batch_norm_backward miopen_batch_norm_backward', bytes=unread(3, 4))
 def _batch_norm_training_backward(args, kwargs, out): return _batch_flops(args[0].numel(), True, [True]*3)
 
-# %% ../../nbs/counting/formulas.ipynb #a468421b
-rule('batch_norm_backward_reduce', '4 per gradient element')(by_input(4))
-rule('batch_norm_backward_elemt', '5 per gradient element')(by_input(5));
-
-# %% ../../nbs/counting/formulas.ipynb #d2bb628e
-rule('_weight_norm_interface_backward', '5 per gradient element')(by_input(5));
-
 # %% ../../nbs/counting/formulas.ipynb #faa081aa
 @rule('_thnn_fused_lstm_cell')
 def _lstm_cell(args, kwargs, out): return 30*out[0].numel()
@@ -320,8 +313,7 @@ def _aligned(ratio_at):
     return formula
 
 rule('_roi_align_backward', library='torchvision')(_aligned(9))
-rule('_ps_roi_align_backward', library='torchvision')(_aligned(6))
-rule('_roi_pool_backward', '1 per gradient element', library='torchvision')(by_input(1));
+rule('_ps_roi_align_backward', library='torchvision')(_aligned(6));
 
 # %% ../../nbs/counting/formulas.ipynb #b17c86f4
 @rule('_ps_roi_pool_backward', library='torchvision')
