@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['aten', 'product_rule', 'counted_as', 'byte_rules', 'chunked', 'packed_linear', 'convs', 'transposed_convs',
            'onednn_linear', 'registered', 'functional_libraries', 'free_libraries', 'sdpa_rule', 'recurrent_rule',
-           'linear_rule', 'torch_flops', 'torch_rule', 'matrices_flops', 'grouped_bytes', 'bias_bytes',
-           'packed_linear_bytes', 'packed_conv_bytes', 'packed_transposed_bytes', 'row_bytes', 'packed_rows_bytes',
-           'rule_for', 'is_fused', 'declared_kernels', 'has_kernel', 'whole_rule', 'nested_rule', 'register_cost']
+           'torch_flops', 'torch_rule', 'matrices_flops', 'grouped_bytes', 'bias_bytes', 'packed_linear_bytes',
+           'packed_conv_bytes', 'row_bytes', 'packed_rows_bytes', 'rule_for', 'is_fused', 'declared_kernels',
+           'has_kernel', 'whole_rule', 'nested_rule', 'register_cost']
 
 # %% ../../nbs/counting/rules.ipynb #e650687c
 import re, torch, torchgen
-from functools import cache, partial
+from functools import cache, partial, reduce
 from pathlib import Path
 from math import prod
 from torch.utils.flop_counter import flop_registry
@@ -38,19 +38,13 @@ def _sparse_flops(a, b):
 def _sparse_product(i): return lambda args, kwargs, out: _sparse_flops(args[i], args[i+1])
 
 # %% ../../nbs/counting/rules.ipynb #d8aa79ba
-def _shape(x): return x.shape if isinstance(x, torch.Tensor) else x
-
 def torch_flops(
     formula, # of `torch.utils.flop_counter`
 ): # a formula of `(args, kwargs, out)`
     "One of torch's formulas, as the registry of rules takes it"
-    inner = getattr(formula, '__wrapped__', None)
     def count(args, kwargs, out):
-        if inner is None: return formula(*args, **kwargs, out_val=out)
         sparse = [i for i,t in enumerate(args[:-1]) if isinstance(t, torch.Tensor) and t.layout is not torch.strided]
-        if sparse: return _sparse_product(sparse[0])(args, kwargs, out)
-        shape = _shape(out) if isinstance(out, torch.Tensor) else [*map(_shape, out)]
-        return inner(*map(_shape, args), **{k:_shape(v) for k,v in kwargs.items()}, out_shape=shape)
+        return _sparse_product(sparse[0])(args, kwargs, out) if sparse else formula(*args, **kwargs, out_val=out)
     return count
 
 # %% ../../nbs/counting/rules.ipynb #9d3370c8
@@ -59,6 +53,7 @@ counted_as = {   # operation → the one whose formula it has
     '_scaled_dot_product_flash_attention_for_cpu': _flash, '_scaled_dot_product_cudnn_attention': _flash,
     '_scaled_dot_product_fused_attention_overrideable': _flash,
     '_scaled_dot_product_flash_attention_for_cpu_backward': f'{_flash}_backward',
+    '_scaled_dot_product_fused_attention_overrideable_backward': f'{_flash}_backward',
     'mkldnn_convolution': _conv, 'miopen_convolution': _conv, 'cudnn_convolution': _conv,
     'slow_conv3d_forward': '_slow_conv2d_forward', '_conv_depthwise2d': '_slow_conv2d_forward'}
 
@@ -162,16 +157,11 @@ def grouped_bytes(func, args, kwargs, out)->int: # bytes
 def _grouped_mm(args, kwargs, out): return 2*args[0].numel()*args[1].shape[-1]
 
 # %% ../../nbs/counting/rules.ipynb #d8cbb60b
-def _unsqueezed(shape, dims):
-    shape = list(shape)
-    for d in sorted(dims): shape.insert(d, 1)
-    return shape
-
 @product_rule('_trilinear')
 def _trilinear(args, kwargs, out):
-    shapes = [_unsqueezed(t.shape, e) for t,e in zip(args[:3], args[3:6])]
-    full = prod(torch.broadcast_shapes(*shapes))
-    return 2*full + 2*full//max(torch.broadcast_shapes(*shapes)[args[6][0]], 1)
+    expanded = (reduce(torch.unsqueeze, sorted(dims), t) for t,dims in zip(args[:3], args[3:6]))
+    shape = torch.broadcast_shapes(*(t.shape for t in expanded))
+    return 2*prod(shape) + 2*prod(shape)//max(shape[args[6][0]], 1)
 
 # %% ../../nbs/counting/rules.ipynb #e8029aec
 product_rule('_sparse_addmm', bytes=beta_bytes)(_sparse_product(1))
@@ -217,12 +207,12 @@ product_rule('linear_dynamic_fp16_unpacked_weight', library='quantized')(_quanti
 # %% ../../nbs/counting/rules.ipynb #8cca3360
 def _packed(args): return next(a for a in args if hasattr(a, 'weight'))
 def packed_conv_bytes(func, args, kwargs, out)->int: # bytes
-    "`io_bytes` of a convolution whose packed weight is no tensor: of the input what the windows cover"
+    "`io_bytes` of a convolution whose packed weight is no tensor: of the input what the windows cover, if it has some"
     x, packed = args[0], _packed(args)
-    n = x.dim()-2   # of one dimension the weight has two
-    windows = [o[-n:] for o in (packed.weight().shape[2:], packed.stride(), packed.padding(), packed.dilation())]
-    weight = Move(packed, covered_bytes(packed.weight()) + bias_bytes(packed))
-    moves = [Move(x, bytes_in_windows(x, out, *windows)), weight]
+    n, weight = x.dim()-2, packed.weight()   # of one dimension the weight has two
+    windows = [o[-n:] for o in (weight.shape[2:], packed.stride(), packed.padding(), packed.dilation())]
+    read = covered_bytes(x) if 'transpose' in func._opname else bytes_in_windows(x, out, *windows)
+    moves = [Move(x, read), Move(packed, covered_bytes(weight) + bias_bytes(packed))]
     return noted([*moves, *map(Move, flat(args[1:])), Move(out, written=True)])   # what is added
 
 # %% ../../nbs/counting/rules.ipynb #521598a1
@@ -234,17 +224,11 @@ convs = """conv1d conv2d conv3d conv1d_relu conv2d_relu conv3d_relu conv2d_add c
 def _quantized_conv(args, kwargs, out): return 2*out.numel()*prod(_packed(args).weight().shape[1:])
 
 # %% ../../nbs/counting/rules.ipynb #d7cc4b0a
-def packed_transposed_bytes(func, args, kwargs, out)->int: # bytes
-    "`io_bytes` of a transposed convolution, which reads its input whole"
-    packed = _packed(args)
-    weight = Move(packed, covered_bytes(packed.weight()) + bias_bytes(packed))
-    return noted([Move(args[0]), weight, Move(out, written=True)])
-
 # Transposed convolutions with packed weights
 transposed_convs = """conv_transpose1d conv_transpose2d conv_transpose3d conv_transpose1d_dynamic
     conv_transpose2d_dynamic conv_transpose3d_dynamic"""
 
-@product_rule(transposed_convs, bytes=packed_transposed_bytes, library='quantized')
+@product_rule(transposed_convs, bytes=packed_conv_bytes, library='quantized')
 def _quantized_transposed(args, kwargs, out): return 2*args[0].numel()*prod(_packed(args).weight().shape[1:])
 
 # %% ../../nbs/counting/rules.ipynb #f64891a2
@@ -358,28 +342,19 @@ def _deform_backward(args, kwargs, out):
     samples = len(grad)*prod(grad.shape[-2:])*x.shape[1]*prod(w.shape[-2:])
     return _deform_backward_products(args, kwargs, out) + (39 + 5*bool(args[14]))*samples + grad.numel()
 
-# %% ../../nbs/counting/rules.ipynb #809fd5b3
-_attention = torch.ops.aten._scaled_dot_product_flash_attention_backward
-_siblings = '_scaled_dot_product_fused_attention_overrideable_backward'
-product_rule(_siblings)(torch_flops(flop_registry[_attention]));
-
 # %% ../../nbs/counting/rules.ipynb #83ad1177
 @product_rule('_cudnn_attention_backward')
 def _packed_attention(args, kwargs, out):
     "Of sequences side by side as those of `_flash_attention_backward`"
-    if args[9] is None: return torch_flops(flop_registry[_attention])(args, kwargs, out)
-    of_packed = flop_registry[torch.ops.aten._flash_attention_backward]
-    return of_packed(*args[:6], *args[9:15], *args[6:8], out_val=out)
+    if args[9] is None: return flop_registry[aten._scaled_dot_product_flash_attention_backward](*args, out_val=out)
+    return flop_registry[aten._flash_attention_backward](*args[:6], *args[9:15], *args[6:8], out_val=out)
 
 # %% ../../nbs/counting/rules.ipynb #2d4d77dd
 @product_rule('mkldnn_rnn_layer_backward')
 def _onednn_rnn_backward(args, kwargs, out): return 2*matrices_flops(args[0], args[1:3])
 
-@product_rule('_cudnn_rnn_backward', bytes=masked_bytes_of)
-def _cudnn_rnn(args, kwargs, out): return (1 + bool(args[21][3]))*matrices_flops(args[0], args[1])
-
-@product_rule('miopen_rnn_backward', bytes=masked_bytes_of)
-def _miopen_rnn(args, kwargs, out): return (1 + bool(args[20][3]))*matrices_flops(args[0], args[1])
+@product_rule('_cudnn_rnn_backward miopen_rnn_backward', bytes=masked_bytes_of)
+def _packed_rnn_backward(args, kwargs, out): return (1 + bool(args[-1][3]))*matrices_flops(args[0], args[1])
 
 # %% ../../nbs/counting/rules.ipynb #d72dd0c2
 @product_rule('_sparse_mm_reduce_impl_backward', bytes=masked_bytes_of)
@@ -500,12 +475,9 @@ def whole_rule(
     return recurrent_rule if device=='cuda' and func in _recurrent_ops else None
 
 # %% ../../nbs/counting/rules.ipynb #3fa39d20
-# Products with a weight, for nested tensors
-linear_rule = Rule('product', lambda args, kwargs, out: 2*args[0].numel()*args[1].shape[0], matmul=True)
-
 def nested_rule(func)->Rule:
     "The rule for a composite operation on nested tensors"
-    if func._opname=='linear': return linear_rule
+    if func._opname=='linear': return named_rule(func)
     return Rule('moves data', none) if func._opname in ('to', 'dropout') else Rule('unknown')
 
 # %% ../../nbs/counting/rules.ipynb #38f5aa49
