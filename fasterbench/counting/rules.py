@@ -4,15 +4,13 @@
 
 # %% auto #0
 __all__ = ['aten', 'product_rule', 'counted_as', 'byte_rules', 'chunked', 'packed_linear', 'convs', 'transposed_convs',
-           'onednn_linear', 'registered', 'functional_libraries', 'free_libraries', 'sdpa_rule', 'recurrent_rule',
-           'torch_flops', 'torch_rule', 'matrices_flops', 'grouped_bytes', 'bias_bytes', 'packed_linear_bytes',
-           'packed_conv_bytes', 'row_bytes', 'packed_rows_bytes', 'rule_for', 'is_fused', 'declared_kernels',
-           'has_kernel', 'whole_rule', 'nested_rule', 'register_cost']
+           'onednn_linear', 'registered', 'functional_libraries', 'free_libraries', 'torch_flops', 'torch_rule',
+           'matrices_flops', 'grouped_bytes', 'bias_bytes', 'packed_linear_bytes', 'packed_conv_bytes', 'row_bytes',
+           'packed_rows_bytes', 'rule_for', 'register_cost']
 
 # %% ../../nbs/counting/rules.ipynb #e650687c
-import re, torch, torchgen
+import torch
 from functools import cache, partial, reduce
-from pathlib import Path
 from math import prod
 from torch.utils.flop_counter import flop_registry
 from . import elementwise, formulas
@@ -413,72 +411,6 @@ def _namesake_rule(func):
     if lists: name = name.removesuffix('_')
     found = rules.get(('aten', name)) or _first_known(map(rule_for, _overloads(getattr(torch.ops.aten, name, None))))
     return foreach_rule(func, found) if found and lists else found
-
-# %% ../../nbs/counting/rules.ipynb #c9268ebf
-def _sdpa(args, kwargs, out):
-    q, k, v = (t.shape for t in args[:3])
-    return 2*prod(q[:-1])*k[-2]*(k[-1] + v[-1])
-
-def _sdpa_bytes(func, args, kwargs, out):
-    statistic = Move(None, 4*prod(args[0].shape[:-1]), written=True)   # in float32
-    return io_bytes(func, args, kwargs, out) + noted([statistic])
-
-sdpa_rule = Rule('product', _sdpa, _sdpa_bytes, True) # attention, as the device runs it
-
-# %% ../../nbs/counting/rules.ipynb #2a177953
-def is_fused(q, k, v, *args, enable_gqa=False, **kwargs)->bool:
-    "Does a fused kernel take these queries, keys and values?"
-    if not q.dim()==k.dim()==v.dim()==4 or not len(q)==len(k)==len(v): return False
-    return enable_gqa or q.shape[1]==k.shape[1]==v.shape[1]
-
-# %% ../../nbs/counting/rules.ipynb #9935687b
-def _recurrent(args, kwargs, out):
-    weights = next(a for a in args[2:4] if isinstance(a, (list, tuple)) and a[0].dim()==2)
-    return matrices_flops(args[0], weights)
-
-recurrent_rule = Rule('product', _recurrent, matmul=True) # LSTM, GRU and RNN as one operation
-_recurrent_ops = {getattr(getattr(aten, n), o) for n in 'lstm gru rnn_tanh rnn_relu'.split() for o in ('input', 'data')}
-
-# %% ../../nbs/counting/rules.ipynb #7dca0a17
-@cache
-def declared_kernels()->dict: # name of an operation → names of the dispatch keys that it has a kernel of its own for
-    "What torch's operations are declared with, whatever devices this build is for"
-    text = (Path(torchgen.__file__).parent/'packaged/ATen/native/native_functions.yaml').read_text(encoding='utf-8')
-    blocks, found = {o.partition('(')[0]: o for o in re.split(r'^- func: ', text, flags=re.M)[1:]}, {}
-    delegated, keys = r'^  structured_delegate: (\S+)', r'^    ([A-Z][\w, ]*):'   # these are indented so deep alone
-    for name,block in blocks.items():
-        whole = block + ''.join(blocks[o] for o in re.findall(delegated, block, re.M))   # and whose kernels these are
-        found[f'aten::{name}'] = {k for line in re.findall(keys, whole, re.M) for k in line.split(', ')}
-    return found
-
-# %% ../../nbs/counting/rules.ipynb #a24884b8
-def _dispatches(name, key):
-    return hasattr(torch._C.DispatchKey, key) and torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
-
-@cache
-def has_kernel(func, device:str)->bool:
-    "Has a composite operation a kernel of its own on a type of device? (`_fused_rms_norm` has one on CUDA)"
-    key, name = device.upper(), func.name()
-    here = _dispatches('aten::empty.memory_format', key)   # is this build for it?
-    return _dispatches(name, key) or not here and key in declared_kernels().get(name, ())
-
-# %% ../../nbs/counting/rules.ipynb #ba8344dd
-def whole_rule(
-    func, args, kwargs,
-    device:str|None=None, # type of a device on which this would run, if it isn't run here
-)->Rule|None:
-    "The rule for a composite operation that is counted whole there"
-    if func is aten.scaled_dot_product_attention.default:
-        return sdpa_rule if (args[0].is_meta or device) and is_fused(*args, **kwargs) else None
-    kind = device or args and isinstance(args[0], torch.Tensor) and args[0].device.type
-    if has_kernel(func, kind or 'cpu'): return named_rule(func)
-    return recurrent_rule if device=='cuda' and func in _recurrent_ops else None
-
-# %% ../../nbs/counting/rules.ipynb #3fa39d20
-def nested_rule(func)->Rule:
-    "The rule for a composite operation on nested tensors"
-    if func._opname=='linear': return named_rule(func)
-    return Rule('moves data', none) if func._opname in ('to', 'dropout') else Rule('unknown')
 
 # %% ../../nbs/counting/rules.ipynb #38f5aa49
 def _checked(op, what, value):
