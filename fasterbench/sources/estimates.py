@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 from fastcore.basics import patch
 from ..operations import as_text, first_line, si, element_bytes, check_count
 from ..base.core import held, model_device, walk, is_dtensor, visible, own_part, resolve_dtype
+from ..counting.rules import is_fused
 from ..counting.utilization import Footprint
 from ..session.paper import on_paper, check_alone, paper_rank
 from ..machine.roof import HardwarePeaks
-from ..costs import counted_step, counted_on_paper, is_fused, weights_in, CostMode
+from ..costs import counted_step, counted_on_paper, weights_in, CostMode
 from ..session.snapshot import reach
 from ..session.program import Step, check_optimizer, check_training, clipping, loss_of, optimizer_class
 from ..session.program import check_sample
