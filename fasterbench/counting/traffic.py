@@ -6,11 +6,10 @@
 __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'byte_formulas', 'dims', 'overlaps',
            'distinct_elements', 'element_size', 'covered_bytes', 'span', 'in_a_row', 'united_bytes', 'flat', 'first',
            'numel', 'Move', 'noting', 'noted', 'added_up', 'io_moves', 'io_bytes', 'lookup_bytes', 'output_bytes',
-           'no_bytes', 'beta_bytes', 'template_bytes', 'target_bytes', 'positions', 'arguments', 'bytes_in_windows',
-           'per_dimension', 'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes',
-           'masked_bytes', 'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'op_dtype',
-           'Rule', 'none', 'rule', 'named_rule', 'stored', 'by_output', 'by_input', 'read_rules', 'op_cost',
-           'accumulated']
+           'no_bytes', 'beta_bytes', 'template_bytes', 'target_bytes', 'arguments', 'bytes_in_windows', 'per_dimension',
+           'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes',
+           'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'op_dtype', 'Rule', 'none',
+           'rule', 'named_rule', 'stored', 'by_output', 'by_input', 'read_rules', 'op_cost', 'accumulated']
 
 # %% ../../nbs/counting/traffic.ipynb #f53c35c4
 import csv
@@ -22,6 +21,7 @@ from math import prod
 from typing import NamedTuple
 import numpy as np, torch
 from ..base.core import home, is_strided, without_data
+from ..operations import positions
 
 # %% ../../nbs/counting/traffic.ipynb #bc751e35
 def dims(shape, strides)->list: # (size, stride) of each dimension
@@ -221,20 +221,6 @@ def target_bytes(func, args, kwargs, out)->int: # bytes
     x, target, weight = args[:3]
     looked_up = {i: (target.numel()*element_size(t), None) for i,t in ((0, x), (2, weight)) if t is not None}
     return io_bytes(func, args, kwargs, out, looked_up)
-
-# %% ../../nbs/counting/traffic.ipynb #8a66df38
-@cache
-def positions(
-    n:int, # elements in a row
-    windows:int, # how many
-    taps:int, stride:int, padding:int=0, dilation:int=1,
-)->int: # how many of the elements the windows come to
-    if stride<=taps and dilation==1: return max(min(n, (windows-1)*stride + taps - padding), 0)
-    seen, starts = np.zeros(n, bool), np.arange(windows)*stride - padding
-    for j in range(taps):
-        at = starts + j*dilation
-        seen[at[(at>=0) & (at<n)]] = True
-    return int(seen.sum())
 
 # %% ../../nbs/counting/traffic.ipynb #9b4e49ed
 def arguments(func, args, kwargs)->dict: # name → what `func` was called with, or its default
