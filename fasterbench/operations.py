@@ -7,12 +7,13 @@ __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ri
            'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'per_pass',
            'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
            'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text',
-           'roofline_analysis', 'element_bytes', 'estimate_layer']
+           'roofline_analysis', 'element_bytes', 'positions', 'estimate_layer']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
 from collections import Counter
 from contextlib import contextmanager
+from functools import cache
 from math import inf, prod
 from numbers import Integral, Real
 from pathlib import Path
@@ -407,13 +408,29 @@ def _places(size, kernel, stride, padding):
     raise ValueError(f"size={size}, kernel={kernel}, stride={stride}, padding={padding}: "
         "there is no place for a window")
 
+# %% ../nbs/operations.ipynb #8a66df38
+@cache
+def positions(
+    n:int, # elements in a row
+    windows:int, # how many
+    taps:int, stride:int, padding:int=0, dilation:int=1,
+)->int: # how many of the elements the windows come to
+    if stride<=taps and dilation==1: return max(min(n, (windows-1)*stride + taps - padding), 0)
+    seen = bytearray(n)
+    for j in range(taps):
+        first = j*dilation - padding   # where the tap of the first window is
+        at = range(first if first>=0 else first%stride, max(min(n, first + windows*stride), 0), stride)
+        seen[at.start:at.stop:stride] = b'\1'*len(at)
+    return seen.count(1)
+
 # %% ../nbs/operations.ipynb #b102b25e
 def _conv(batch, c_in, c_out, size, kernel, stride=1, padding=0, groups=1, bias=True):
     size, kernel, stride, padding = _dims(size, kernel, stride, padding)
     out = _places(size, kernel, stride, padding)
     if c_in%groups or c_out%groups:
         raise ValueError(f"groups={groups}: {c_in} and {c_out} channels are no multiples of it")
-    taps, before, after = c_in//groups*prod(kernel), c_in*prod(size), c_out*prod(out)
+    taps, before = c_in//groups*prod(kernel), c_in*prod(map(positions, size, out, kernel, stride, padding))
+    after = c_out*prod(out)
     return _Work(2*batch*after*taps, batch*(before + after), c_out*(taps + bias))
 
 # %% ../nbs/operations.ipynb #597f3eaa
