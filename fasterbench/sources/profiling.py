@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Subject', 'check_request', 'circumstances', 'together', 'agreement', 'groups_used', 'record_waits', 'record_ranks',
            'with_ranks', 'Isolated', 'LeafTimes', 'time_isolated', 'add_isolated', 'flush_bytes', 'through_ceiling',
-           'row_of', 'Retimer', 'remeasure']
+           'Retimer', 'remeasure']
 
 # %% ../../nbs/sources/profiling.ipynb #49a0eb38
 import torch, copy, time
@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from numbers import Number
 from contextlib import nullcontext
 from torch import distributed as dist
-from ..session.scope import Scope, watching, process_group_name, key_of
+from ..session.scope import Scope, above, watching, process_group_name, key_of
 from ..operations import progress, check_count, check_seconds, utilization_pct
 from ..base.core import model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype, capturing
 from ..base.core import call_args
@@ -311,7 +311,7 @@ def times(self:Isolated, f)->tuple: # seconds: warm, cold
 
 # %% ../../nbs/sources/profiling.ipynb #1f2db9db
 def _signature(o):
-    "What two arguments have in common with which a layer takes the same time"
+    "What two arguments have in common with which a layer, or an operation, takes the same time"
     if isinstance(o, torch.Tensor) and is_strided(o): return o.shape, o.stride(), o.dtype
     return type(o), o if isinstance(o, (int, float, str, bool)) else id(o)
 
@@ -400,21 +400,7 @@ def through_ceiling(
         return bool(ceiling) and r.flops/ceiling - r.time_s > r.noise_s
     return [r for r in rows if r.time_s and passes(r)]
 
-# %% ../../nbs/sources/profiling.ipynb #2b6f4150
-def row_of(
-    name:str, # of a module
-    rows:set, # names of rows
-)->str|None: # `None`: in none of them
-    "The row to which the work of a module belongs: its own, or that of the module around it"
-    while name and name not in rows: name = name.rpartition('.')[0]
-    return name if name in rows else None
-
 # %% ../../nbs/sources/profiling.ipynb #a1548ede
-def _form(o):
-    "What operands have in common with which an operation takes the same time"
-    if isinstance(o, torch.Tensor) and o.layout is torch.strided: return o.shape, o.stride(), o.dtype
-    return repr(o)[:99]
-
 class Retimer(CostMode):
     "Counts, and times the products of some rows where they are called"
     def __init__(self,
@@ -427,7 +413,7 @@ class Retimer(CostMode):
         self.best = {}   # dtype name → (FLOP/s, words, samples in FLOP/s)
     def count(self, func, rule, args, kwargs, out):
         super().count(func, rule, args, kwargs, out)
-        name = row_of(self.at, self.names)
+        name = next((n for n in (self.at, *above(self.at)) if n in self.names), None)   # its own, or one around it
         if name in self.wanted and self.is_new(func, rule, args, kwargs, out):
             self.retime(name, func, rule, args, kwargs, out)
 
@@ -437,7 +423,7 @@ def is_new(self:Retimer, func, rule, args, kwargs, out)->bool:
     "Is it a product that leaves its operands alone, and the first of its form?"
     if func._schema.is_mutable: return False
     products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
-    call = func, *(_form(o) for o in tree_leaves((args, kwargs)))
+    call = func, *map(_signature, tree_leaves((args, kwargs)))
     if not products or call in self.known: return False
     self.known.add(call)
     return True
