@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CostMode', 'hidden_in', 'hides', 'unbounded', 'in_order', 'count_forward', 'counted', 'counted_on_paper',
            'warn_unknown', 'count_costs', 'weights_in', 'entered', 'left_gradients', 'counted_part', 'costs_of',
-           'counted_step', 'register_cost']
+           'counted_step', 'count_run', 'register_cost']
 
 # %% ../nbs/costs.ipynb #e27d248d
 import re, torch
@@ -398,3 +398,12 @@ def counted_step(
     value = mode.counts(step.model, modules, lambda: step.make(lambda part: counted_part(mode, step, part)))
     mode.bounds.ended(value)
     return costs_of(mode)
+
+# %% ../nbs/costs.ipynb #59759509
+def count_run(
+    run, # a `Program`, or a `Step`
+    modules:dict, # name → module
+    mode:CostMode|None=None, # that counts; `None`: a new one
+)->Costs:
+    "Count the next forward or step"
+    return (counted_step if run.what=='step' else counted)(run, modules, mode)

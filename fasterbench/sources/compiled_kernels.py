@@ -6,7 +6,7 @@
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
            'shared_out', 'Listening', 'KernelObserver', 'row_names', 'kernel_cost', 'unknown_in', 'described',
            'MeasuredKernels', 'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in',
-           'merged', 'joined_edges', 'join_compiled', 'count_run', 'measured']
+           'merged', 'joined_edges', 'join_compiled', 'measured']
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ import sys, torch
 from dataclasses import replace
 from ..session.scope import Place, bare, inside, key_of, phase_and_name, phases
 from ..base.core import compiled, eager, held, module_kind, walk, visible
-from ..costs import CostMode, counted, counted_step
+from ..costs import CostMode, count_run
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
 from .inductor import kernel_listener, recompiled
@@ -316,7 +316,7 @@ def kernels_measured(
         launches, costs = o.launches(), count_run(run, everything, mode)
         taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
-    of = run, device, modules, costs, taken, count_run
+    of = run, device, modules, costs, taken
     return MeasuredKernels(*of, by_name=mode.by_name, rec=rec, launches=launches, regions=regions)
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #aa41c321
@@ -413,14 +413,6 @@ def join_compiled(
     return joined_edges(joined, costs) if getattr(costs, 'moves', None) else joined
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0821f804
-def count_run(
-    run, # a `Program`, or a `Step`
-    modules:dict, # name → module
-    mode=None, # that counts; `None`: a new one
-)->Costs:
-    "Count the next forward or step"
-    return (counted_step if run.what=='step' else counted)(run, modules, mode)
-
 def measured(
     run, # a `Program`, or a `Step`
     device:torch.device, # where it is
@@ -432,5 +424,5 @@ def measured(
     o = Observer(run.model, run, device, modules, met)
     run.warm_up_once()
     taken = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(count_run(run, modules)))
-    return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken, count_run)
+    return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken)
 

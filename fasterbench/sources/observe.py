@@ -402,10 +402,9 @@ class Measured:
     def __init__(self, run, # `Program`, or `Step`
         device:torch.device, modules:dict, # where it is; name → module
         costs:Costs, forwards:Forwards, # of the counted run, and the timed ones
-        count, # a function of a run, modules and a mode: counts one more under it
     ):
         self.run, self.device, self.modules, self.costs, self.forwards = run, device, modules, costs, forwards
-        self.count, self.everything = count, modules   # whose work is told apart where it is counted once more
+        self.everything = modules   # whose work is told apart where it is counted once more
         self.things = kinds_of(run) | modules   # name → module, or the type of what is none
 
 
