@@ -26,8 +26,8 @@ from ..machine.roof import HardwarePeaks, peaks_of
 from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
 from ..machine.peaks import remember, check_machine, measured_peaks, software, raised
-from .observe import Measured, rows_of, warn_other_path
-from ..records.rows import check_ceilings, warn_no_ceiling
+from .observe import Measured, warn_other_path
+from ..records.rows import warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.settings import float32_precision, one_at_a_time, tf32_allowed
 from ..records.grouping import sum_rows
@@ -180,29 +180,6 @@ def profile_step(self:Subject,
     check_request('loss', loss, 'steps', warmup, steps, kernels=kernels, ranks=ranks)
     def runs(device): return training(self.model, self.sample, loss, optimizer, device, clip, scaler)
     return self._measured(runs, device, warmup, steps, kernels, ranks, timeout)
-
-# %% ../../nbs/sources/profiling.ipynb #127da26e
-@patch
-def placed(self:Subject,
-    counted, # `Estimated`, as `count_on_paper` gave it
-    peaks:HardwarePeaks, dtype:torch.dtype|None=None,
-): # a `Roofline`
-    "What was counted, under `peaks`"
-    costs, things, facts, memory = counted
-    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.device_name or peaks.device, **facts)
-    return self.result(rows_of(costs, things, peaks), 'estimated', peaks, None, about, memory, costs.boundaries)
-
-@patch
-def placed_checked(self:Subject, counted, peaks, dtype, what): # a `Roofline`; what: the method, for errors
-    "What was counted under `peaks`, which is kept; gives its warnings"
-    rows = self.placed(counted, peaks, dtype)
-    check_ceilings(rows, peaks, what)
-    self.estimated, self.costs = rows, counted.costs
-    warn_unknown(counted.costs)
-    warn_no_ceiling(rows, peaks)
-    return rows
-
 
 # %% ../../nbs/sources/profiling.ipynb #948c781c
 def together(
