@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['counted_device', 'paper_request', 'weight_bytes', 'counterpart', 'made_optimizer', 'as_on', 'PaperStep',
-           'check_paper', 'FusedDropout', 'step_on_paper', 'count_on_paper', 'footprint_on_paper', 'Estimated',
-           'forward_counted', 'step_counted', 'data_exchanges', 'tensor_parallel', 'tensor_exchanges', 'MeshRun',
-           'check_mesh', 'model_mesh', 'mesh_run', 'run_lines']
+           'check_paper', 'FusedDropout', 'step_on_paper', 'count_on_paper', 'Estimated', 'forward_counted',
+           'step_counted', 'data_exchanges', 'tensor_parallel', 'tensor_exchanges', 'MeshRun', 'check_mesh',
+           'model_mesh', 'mesh_run', 'run_lines']
 
 # %% ../../nbs/sources/estimates.ipynb #f53a51fc
 import copy, torch, torch.nn.functional as F
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dataclasses import dataclass, replace
 from fastcore.basics import patch
 from ..operations import as_text, first_line, si, element_bytes, check_count
-from ..base.core import held, model_device, walk, is_dtensor, visible, own_part, resolve_dtype
+from ..base.core import held, model_device, walk, is_dtensor, visible, own_part, replaced, resolve_dtype
 from ..counting.rules import is_fused
 from ..counting.utilization import Footprint
 from ..session.paper import on_paper, check_alone, paper_rank
@@ -137,14 +137,6 @@ def _checked(optimizer, twin, device):
 
 # %% ../../nbs/sources/estimates.ipynb #396d03ef
 @contextmanager
-def _foreach_on_paper():
-    "While the block lasts, tensors without data are worked on in lists where others are"
-    kinds = _foreach_utils._foreach_supported_types
-    _foreach_utils._foreach_supported_types = [*kinds, FakeTensor]
-    try: yield
-    finally: _foreach_utils._foreach_supported_types = kinds
-
-@contextmanager
 def _own_gradients(model):
     "After the block the parameters have the gradients that they had, also those that a loss leads to by a global name"
     grads = [(p, p.grad) for p in held(model, '_parameters')]
@@ -187,8 +179,9 @@ def step_on_paper(
     check_paper(model, loss, optimizer, clip)
     fused = FusedDropout() if device=='cuda' else nullcontext()
     given = on_paper(model, sample, dtype, True, (loss, optimizer, clip), divide, device)
-    with (_own_gradients(model), given as (twin, calls, paper),
-          _foreach_on_paper(), _autocast_as_on(device), fused):
+    lists = [*_foreach_utils._foreach_supported_types, FakeTensor]   # kinds of tensors that are worked on in lists
+    with (_own_gradients(model), given as (twin, calls, paper), _autocast_as_on(device), fused,
+          replaced(_foreach_utils, '_foreach_supported_types', lists)):
         loss, clip = (_leading_to(model, paper.memo, o) for o in (loss, clip))
         if optimizer is not None: optimizer = _checked(made_optimizer(optimizer, twin, paper.memo), twin, device)
         yield PaperStep(twin, calls, paper.interrupts, loss, optimizer, clip), paper
@@ -205,11 +198,6 @@ def count_on_paper(
         paper.where = lambda: as_text(mode.at) or type(step.model).__name__
         costs = counted_step(step, modules, mode)
     return costs, modules
-
-# %% ../../nbs/sources/estimates.ipynb #9b571386
-def footprint_on_paper(step:PaperStep)->Footprint|None:
-    "What the next step holds"
-    return step_memory(step, visible(step.model), torch.device('cpu'))
 
 # %% ../../nbs/sources/estimates.ipynb #cec009f3
 class Estimated(NamedTuple):
@@ -245,7 +233,7 @@ def step_counted(
     device = counted_device(peaks)
     with step_on_paper(model, sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):
         costs, modules = count_on_paper(step, paper, device)
-        memory = footprint_on_paper(step)
+        memory = step_memory(step, modules, torch.device('cpu'))
     return Estimated(costs, kinds_of(step) | modules, step_facts(step, model, sample, tokens), memory)
 
 # %% ../../nbs/sources/estimates.ipynb #ff30837d

@@ -10,10 +10,8 @@ __all__ = ['trace_limit', 'span_kinds', 'module_mark', 'node_mark', 'optimizer_m
 
 # %% ../../nbs/sources/traces.ipynb #e867680e
 import re, msgspec
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from math import fsum
 from pathlib import Path
 from fastcore.basics import patch
