@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CostMode', 'hidden_in', 'hides', 'unbounded', 'in_order', 'count_forward', 'counted', 'counted_on_paper',
-           'warn_unknown', 'count_costs', 'weights_in', 'entered', 'left_gradients', 'counted_part', 'costs_of',
-           'counted_step', 'count_run', 'register_cost']
+           'warn_unknown', 'count_costs', 'weights_in', 'weight_bytes', 'entered', 'left_gradients', 'counted_part',
+           'costs_of', 'counted_step', 'count_run', 'register_cost']
 
 # %% ../nbs/costs.ipynb #e27d248d
 import re, torch
@@ -24,7 +24,7 @@ from .base.core import written_by, before_graphs, capturing, eager, visible, opt
 from .operations import warn
 from .session.program import explain, undisturbed, Program
 from .session.paper import on_paper
-from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype
+from .counting.traffic import covered_bytes, free_rule, is_complex, flat, noting, weight_sizes, op_dtype
 from .counting.rules import functional_libraries, register_cost, rule_for, aten, nested_rule, sdpa_rule
 from .counting.rules import whole_rule
 from .base.settings import one_at_a_time
@@ -326,6 +326,13 @@ def weights_in(
     try: yield
     finally:
         for k in new: del weight_sizes[k]
+
+# %% ../nbs/costs.ipynb #386fad90
+def weight_bytes(
+    model:nn.Module, # of this rank
+)->float: # bytes
+    "What its parameters and buffers take; inside of `weights_in` in that format"
+    return sum(covered_bytes(own_part(t)) for t in held(model) if not nn.parameter.is_lazy(t))
 
 # %% ../nbs/costs.ipynb #e5646aca
 @patch

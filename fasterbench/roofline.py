@@ -185,24 +185,6 @@ def estimate_step(self:RooflineAnalyzer,
         return step_counted(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
     return self._estimated(count, peaks, dtype, over, 'estimate_step')
 
-# %% ../nbs/roofline.ipynb #5a52c216
-@patch
-def profile_kernels(self:RooflineAnalyzer,
-    device:str|torch.device|None=None, # `None`: where the model is
-    **options # `warmup`, `steps` and `grad`, as of `profile`
-)->Roofline:
-    "Measure every kernel of compiled regions, and the modules outside of them"
-    return self.profile(device, kernels=True, **options)
-
-@patch
-def profile_step_kernels(self:RooflineAnalyzer,
-    loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
-    optimizer:torch.optim.Optimizer|None=None, # of the model's parameters; `None`: forward and backward only
-    **options # as of `profile_step`
-)->Roofline: # with a `phase` for each row
-    "Measure every kernel of compiled regions in a training step, and what is outside of them"
-    return self.profile_step(loss, optimizer, kernels=True, **options)
-
 # %% ../nbs/roofline.ipynb #25f83964
 def circumstance(device:torch.device)->tuple:
     "What measured peaks depend on"
