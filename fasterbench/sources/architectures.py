@@ -24,6 +24,7 @@ from ..counting.traffic import element_size, weight_sizes
 from ..machine.links import PlannedExchange, Layout
 from ..base.core import walk
 from ..session.packages import drawn
+from ..session.scope import inside
 
 # %% ../../nbs/sources/architectures.ipynb #b8a5e5f2
 _attended = ContextVar('attended', default=None) # a list, for module and shapes of queries, keys and values
@@ -63,10 +64,8 @@ def _experts(x, index, weights, params): raise NotImplementedError('experts as o
 def _(x, index, weights, params): return torch.empty_like(x)
 
 # %% ../../nbs/sources/architectures.ipynb #aad0be31
-def _matrices(params): return [p for p in params if p.dim()==3]
-
 def _experts_flops(x, index, weights, params, out_val):
-    return 2*index.numel()*sum(p[0].numel() for p in _matrices(params))
+    return 2*index.numel()*sum(p[0].numel() for p in params if p.dim()==3)   # of their matrices
 
 experts_over = ContextVar('experts_over', default=1) # ranks that the experts of a layer are divided over
 
@@ -354,8 +353,6 @@ def _ends_of(model, at):
     heads = weighty(k for k,_ in model.named_children() if not f'{at}.'.startswith(f'{k}.'))
     return weighty(beside[:where]), [*dict.fromkeys(weighty(beside[where:]) + [n for n in heads if n not in beside])]
 
-def _inside(name, roots): return any(name==r or name.startswith(f'{r}.') for r in roots)
-
 # %% ../../nbs/sources/architectures.ipynb #8f6b52fb
 class Stage(NamedTuple):
     "A rank's model, and which part of it is the stage's"
@@ -365,7 +362,8 @@ class Stage(NamedTuple):
     first:bool; last:bool # is it the first, the last stage?
 
 @patch
-def owns(self:Stage, name:str)->bool: return not _inside(name, self.left_out) # is a module of this stage?
+def owns(self:Stage, name:str)->bool: # is a module of this stage?
+    return all(inside(name, o) is None for o in self.left_out)
 
 @patch
 def kept(self:Stage, size:float|None)->tuple: # size: bytes of an element of matrices; of all, of the largest layer

@@ -12,6 +12,7 @@ __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 't
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from fastcore.basics import patch
+from itertools import accumulate
 from typing import NamedTuple
 import sys, torch
 from dataclasses import replace
@@ -47,12 +48,9 @@ def split(
 )->Counter: # key → FLOP
     "Divide an amount in proportion to weights; equally, if all weights are 0"
     if not sum(w for _,w in parts): parts = [(k, 1) for k,_ in parts]
-    whole, res, reached, given = sum(w for _,w in parts), Counter(), 0, 0
-    for k,w in parts:
-        reached += w
-        part = round(amount*reached/whole) - given
-        res[k] += part
-        given += part
+    reached, res = [0, *accumulate(w for _,w in parts)], Counter()
+    ends = [round(amount*n/(reached[-1] or 1)) for n in reached]
+    for (k,_),begin,end in zip(parts, ends, ends[1:]): res[k] += end - begin
     return res
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #6f165548

@@ -418,7 +418,7 @@ def known_sheet(t:Trace):
 def _about(t, places, works, path, step):
     "The circumstances of a trace"
     main = places.model
-    spent = {} if t.on_host else {k: v for k,v in vars(busy(works)).items() if k!='work_s'}
+    spent = {} if t.on_host else vars(busy(works))
     steps = dict(step=step) if step is not None else dict(steps=[*t.steps]) if t.steps else {}
     why = {k: v for k,v in places.costs.why.items() if any(k in o.cost.unknown for o in places.places.values())}
     told = dict(model=main, file=Path(path).name, device='cpu' if t.on_host else 'cuda', device_name=t.device_name,
