@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['sdpa_rule', 'recurrent_rule', 'declared_kernels', 'has_kernel', 'whole_rule', 'nested_rule', 'CostMode', 'hidden_in',
            'hides', 'unbounded', 'in_order', 'count_forward', 'counted', 'counted_on_paper', 'warn_unknown',
-           'count_costs', 'weights_in', 'entered', 'left_gradients', 'counted_part', 'costs_of', 'counted_step',
-           'register_cost']
+           'count_costs', 'weights_in', 'weight_bytes', 'entered', 'left_gradients', 'counted_part', 'costs_of',
+           'counted_step', 'count_run', 'register_cost']
 
 # %% ../nbs/costs.ipynb #e27d248d
 import re, torch, torchgen
@@ -20,15 +20,15 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .counting.places import only_new, CallMoves, PlacedMoves, Costs, ModuleCost
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
-from .session.scope import without_issue
-from .session.scope import watching, Nodes, Scope, followed, group_name, place_of_part, told_groups, Place
+from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
+from .session.scope import told_groups, Place
 from .base.core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor, own_part
 from .base.core import written_by, before_graphs, capturing, eager, visible, optimizer_parameters
 from .operations import warn
 from .session.program import explain, undisturbed, Program
 from .session.paper import on_paper
-from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule
-from .counting.traffic import Move, Rule, io_bytes, none, noted
+from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule, Move
+from .counting.traffic import Rule, io_bytes, none, noted, covered_bytes
 from .counting.rules import functional_libraries, register_cost, rule_for, aten, is_fused, matrices_flops
 from .base.settings import one_at_a_time
 
@@ -390,6 +390,13 @@ def weights_in(
     finally:
         for k in new: del weight_sizes[k]
 
+# %% ../nbs/costs.ipynb #386fad90
+def weight_bytes(
+    model:nn.Module, # of this rank
+)->float: # bytes
+    "What its parameters and buffers take; inside of `weights_in` in that format"
+    return sum(covered_bytes(own_part(t)) for t in held(model) if not nn.parameter.is_lazy(t))
+
 # %% ../nbs/costs.ipynb #e5646aca
 @patch
 def begin_step(self:CostMode)->CostMode:
@@ -461,3 +468,12 @@ def counted_step(
     value = mode.counts(step.model, modules, lambda: step.make(lambda part: counted_part(mode, step, part)))
     mode.bounds.ended(value)
     return costs_of(mode)
+
+# %% ../nbs/costs.ipynb #59759509
+def count_run(
+    run, # a `Program`, or a `Step`
+    modules:dict, # name → module
+    mode:CostMode|None=None, # that counts; `None`: a new one
+)->Costs:
+    "Count the next forward or step"
+    return (counted_step if run.what=='step' else counted)(run, modules, mode)

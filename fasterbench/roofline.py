@@ -21,13 +21,13 @@ from .base.core import resolve_dtype, to_dtype
 from .operations import as_text, first_line, progress, si, value_text
 from .records.compare import Comparison
 from .results import Roofline, as_output
-from .sources.profiling import Subject
-from .sources.estimates import paper_request, MeshRun, mesh_run, model_mesh, tensor_parallel, Estimated
-from .sources.estimates import forward_counted, step_counted
-from .machine.links import Layout
+from .sources.observe import rows_of
+from .sources.profiling import Subject, circumstances
+from .sources.estimates import Estimated, forward_counted, mesh_run, model_mesh, paper_request, step_counted
+from .sources.estimates import tensor_parallel
 from .machine.roof import HardwarePeaks, peaks_of
 from .machine.peaks import clear_peaks_cache, measure_peaks, measured_peaks
-from .records.rows import RooflinePoint, main_dtype, under_roof
+from .records.rows import RooflinePoint, check_ceilings, main_dtype, under_roof, warn_no_ceiling
 from .views.tables import framed
 from .sources.compiled_kernels import measuring
 from .costs import warn_unknown
@@ -105,38 +105,15 @@ def plot(self:RooflineAnalyzer,
 
 # %% ../nbs/roofline.ipynb #f1906352
 @patch
-def count_on_paper(self:RooflineAnalyzer,
-    peaks:HardwarePeaks, # of a device of the kind whose kernels are counted
-    dtype:torch.dtype|None=None, # of floating-point parameters and inputs; `None`: as they are
-    size:float|None=None, # bytes of an element of the weight matrices; `None`: those of `dtype`
-    divide=None, # of `on_paper`
-)->Estimated: # what a forward costs, which `placed` takes
-    "Count a forward without data"
-    return forward_counted(self.model, self.sample, peaks, dtype, size, divide)
-
-# %% ../nbs/roofline.ipynb #eaeabdfd
-@patch
-def mesh_of(self:RooflineAnalyzer,
-    mesh, # sizes of groups, such as `dict(tp=8, dp=4)`
-    links, # over what they exchange data, as `links_of` takes it
-    peaks:HardwarePeaks, # of one device
-    train:bool=False, # is it a training step?
-)->tuple: # `Layout`, group → `Link`
-    "A mesh of devices that the model can be divided among"
-    return model_mesh(self.model, mesh, links, peaks, train)
-
-@patch
-def dividing(self:RooflineAnalyzer, layout:Layout):
-    "A context that gives what divides a copy of the model among the ranks of a mesh; `None`: it stays whole"
-    return tensor_parallel(layout.tp)
-
-@patch
-def on_mesh(self:RooflineAnalyzer,
-    rows:Roofline, costs, # of one rank: its estimate, and the `Costs` that it was made of
-    layout:Layout, links:dict, # of all ranks; group → `Link`
-)->MeshRun:
-    "What many ranks take that each do `rows`, counted as `costs`"
-    return mesh_run(self.model, rows, costs, layout, links)
+def placed(self:RooflineAnalyzer,
+    counted:Estimated,
+    peaks:HardwarePeaks, dtype:torch.dtype|None=None, # that was counted; `None`: the model's
+)->Roofline:
+    "What was counted, under `peaks`"
+    costs, things, facts, memory = counted
+    about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
+        device_name=peaks.device_name or peaks.device, **facts)
+    return Roofline(rows_of(costs, things, peaks), 'estimated', peaks, None, about, memory, costs.boundaries)
 
 # %% ../nbs/roofline.ipynb #2edb02c2
 @patch
@@ -144,7 +121,7 @@ def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple: #
     "A mesh of devices and over what its groups exchange data; the peaks with these links"
     if mesh is None and links is not None: raise ValueError(f"links={links!r}: links are for a mesh of devices")
     if mesh is None: return None, peaks
-    layout, over = self.mesh_of(mesh, links, peaks, train)
+    layout, over = model_mesh(self.model, mesh, links, peaks, train)
     others = [o for o in peaks.links if o.group not in over]
     return (layout, over), replace(peaks, links=(*others, *over.values()))
 
@@ -156,6 +133,17 @@ def _asked(self:RooflineAnalyzer, peaks, dtype, weights, mesh, links, train=Fals
     dtype, size = paper_request(self.sample, peaks, dtype, weights)
     over, peaks = self.asked_mesh(mesh, links, peaks_of(peaks, dtype or model_dtype(self.model)), train)
     return peaks, dtype, size, over
+
+@patch
+def _estimated(self:RooflineAnalyzer, count, peaks, dtype, over, what): # what: the method, for errors
+    "The rows of what `count` gives, which are kept, with warnings; of a mesh what all its ranks take"
+    with tensor_parallel(over[0].tp if over else 1) as divide: counted = count(divide)
+    rows = self.placed(counted, peaks, dtype)
+    check_ceilings(rows, peaks, what)
+    self.estimated, self.costs = rows, counted.costs
+    warn_unknown(counted.costs)
+    warn_no_ceiling(rows, peaks)
+    return rows if over is None else mesh_run(self.model, rows, counted.costs, *over)
 
 
 # %% ../nbs/roofline.ipynb #19879086
@@ -173,10 +161,8 @@ def estimate(self:RooflineAnalyzer,
 )->Roofline:
     "The rows under `peaks`, with the time that their roof allows; nothing is run"
     peaks, dtype, size, over = self._asked(peaks, dtype, weights, mesh, links)
-    with self.dividing(over[0] if over else Layout()) as divide:
-        counted = self.count_on_paper(peaks, dtype, size, divide)
-    rows = self.placed_checked(counted, peaks, dtype, 'estimate')
-    return rows if over is None else self.on_mesh(rows, counted.costs, *over)
+    def count(divide): return forward_counted(self.model, self.sample, peaks, dtype, size, divide)
+    return self._estimated(count, peaks, dtype, over, 'estimate')
 
 # %% ../nbs/roofline.ipynb #70e94315
 @patch
@@ -195,28 +181,9 @@ def estimate_step(self:RooflineAnalyzer,
 )->Roofline: # with a `phase` for each row
     "A training step under `peaks`, with the time that their roof allows and the memory it takes; nothing is run"
     peaks, dtype, _, over = self._asked(peaks, dtype, None, mesh, links, train=True)
-    with self.dividing(over[0] if over else Layout()) as divide:
-        counted = step_counted(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
-    rows = self.placed_checked(counted, peaks, dtype, 'estimate_step')
-    return rows if over is None else self.on_mesh(rows, counted.costs, *over)
-
-# %% ../nbs/roofline.ipynb #5a52c216
-@patch
-def profile_kernels(self:RooflineAnalyzer,
-    device:str|torch.device|None=None, # `None`: where the model is
-    **options # `warmup`, `steps` and `grad`, as of `profile`
-)->Roofline:
-    "Measure every kernel of compiled regions, and the modules outside of them"
-    return self.profile(device, kernels=True, **options)
-
-@patch
-def profile_step_kernels(self:RooflineAnalyzer,
-    loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
-    optimizer:torch.optim.Optimizer|None=None, # of the model's parameters; `None`: forward and backward only
-    **options # as of `profile_step`
-)->Roofline: # with a `phase` for each row
-    "Measure every kernel of compiled regions in a training step, and what is outside of them"
-    return self.profile_step(loss, optimizer, kernels=True, **options)
+    def count(divide):
+        return step_counted(self.model, self.sample, peaks, loss, optimizer, clip, dtype, tokens, divide)
+    return self._estimated(count, peaks, dtype, over, 'estimate_step')
 
 # %% ../nbs/roofline.ipynb #25f83964
 def circumstance(device:torch.device)->tuple:

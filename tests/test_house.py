@@ -66,7 +66,7 @@ def fresh(code):
 def test_imports_stay_light(imports, absent):
     assert fresh(f'import sys, {imports}; print([m for m in {absent} if m in sys.modules])')=='[]'
 
-methods = {'RooflineAnalyzer': 'profile_step estimate_step mesh_of dividing on_mesh profile_kernels profile_step_kernels',
+methods = {'RooflineAnalyzer': 'profile_step estimate estimate_step placed',
     'Roofline': 'table summary plot save load', 'Comparison': 'table summary plot save load'}
 
 @pytest.mark.parametrize('kind', methods)

@@ -4,23 +4,25 @@
 
 # %% auto #0
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
-           'shared_out', 'Listening', 'KernelObserver', 'row_names', 'kernel_cost', 'unknown_in', 'described',
-           'MeasuredKernels', 'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in',
-           'merged', 'joined_edges', 'join_compiled', 'count_run', 'measured']
+           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'kernels_measured',
+           'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged', 'joined_edges',
+           'join_compiled', 'measured']
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from fastcore.basics import patch
+from itertools import accumulate
 from typing import NamedTuple
 import sys, torch
 from dataclasses import replace
 from ..session.scope import Place, bare, inside, key_of, phase_and_name, phases
-from ..base.core import compiled, eager, held, module_kind, walk, visible
-from ..costs import CostMode, counted, counted_step
+from ..base.core import compiled, eager, held, module_kind, replaced, torch_compiled, visible, walk
+from ..costs import CostMode, count_run
 from ..counting.places import Costs, ModuleCost
-from .inductor import CompiledKernel, Recorder, compiled_regions, compiling, inductor_options
-from .inductor import kernel_listener, recompiled
-from .observe import Observer, time_forwards, all_entered, Measured, row_at
+from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
+from .inductor import recompiled
+from .observe import Observer, time_forwards, Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
@@ -46,12 +48,9 @@ def split(
 )->Counter: # key → FLOP
     "Divide an amount in proportion to weights; equally, if all weights are 0"
     if not sum(w for _,w in parts): parts = [(k, 1) for k,_ in parts]
-    whole, res, reached, given = sum(w for _,w in parts), Counter(), 0, 0
-    for k,w in parts:
-        reached += w
-        part = round(amount*reached/whole) - given
-        res[k] += part
-        given += part
+    reached, res = [0, *accumulate(w for _,w in parts)], Counter()
+    ends = [round(amount*n/(reached[-1] or 1)) for n in reached]
+    for (k,_),begin,end in zip(parts, ends, ends[1:]): res[k] += end - begin
     return res
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #6f165548
@@ -156,13 +155,6 @@ def shared_out(
         res.share(place, name, n, elsewhere | names[place], held.get(place, []), others)
     return res
 
-# %% ../../nbs/sources/compiled_kernels.ipynb #adb5dc9f
-class Listening:
-    "A reusable context in which an observer hears of kernels"
-    def __init__(self, observer): self.observer = observer
-    def __enter__(self): kernel_listener.start, kernel_listener.stop = self.observer.start, self.observer.stop
-    def __exit__(self, *args): kernel_listener.start = kernel_listener.stop = kernel_listener.nothing
-
 # %% ../../nbs/sources/compiled_kernels.ipynb #bfe487c7
 class KernelObserver(Observer):
     "Times a model, with marks at the calls of modules and kernels or without"
@@ -171,8 +163,12 @@ class KernelObserver(Observer):
     ):
         self.regions, self.started = regions, None
         super().__init__(run.model, run, device, modules)
-        self.marks = all_entered(Listening(self), self.marks)
         if self.nodes: self.nodes.holders |= {id(p): n for n in regions for p in held(modules[n], '_parameters')}
+    @property
+    @contextmanager
+    def marks(self): # also of kernels
+        start, stop = (replaced(kernel_listener, k, getattr(self, k)) for k in ('start', 'stop'))
+        with start, stop, super().marks: yield
     def marked(self, name, call): return super().marked(name, self.regions.get(name, call))
     def start(self, number): self.started = self.clock.mark()
     def stop(self, number): self.calls.append((Launch(number, self.phase), self.started, self.clock.mark()))
@@ -192,12 +188,6 @@ def row_names(kernels:list)->dict: # number of the kernel → name
     return res
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #82669fe3
-def kernel_cost(k:CompiledKernel, done:Counter, launches:int, unknown:Counter)->ModuleCost:
-    "What the launches of a kernel do; `done`: amounts; `unknown`: operations without a rule → calls"
-    nbytes, flops = k.nbytes*launches, done['flops']
-    return ModuleCost(flops, done['matmul_flops'], nbytes, launches, unknown,
-        {k.dtype: [flops, nbytes]}, Counter({k.nbytes: launches}))
-
 def unknown_in(
     held:set, # pairs of place and operation, in a kernel
     costs:Costs, # of the eager model
@@ -206,12 +196,6 @@ def unknown_in(
     rows = {p: costs.by_module[p].unknown for p,_ in held if p in costs.by_module}
     known = [(p, op, n) for p,ops in rows.items() for op,n in ops.items()]
     return sum((Counter({op: n}) for p,op,n in known if (p, op.split('.')[1]) in held), Counter())
-
-def described(row:RooflinePoint, k:CompiledKernel)->RooflinePoint:
-    "Add the modules and operations of its kernel to a row"
-    row.modules = tuple(dict.fromkeys(bare(module) for module,_ in k.sources))
-    row.operations = tuple(dict.fromkeys(operation for _,operation in k.sources))
-    return row
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #d264a538
 class MeasuredKernels(Measured):
@@ -262,11 +246,14 @@ def left(self:MeasuredKernels, region, phase)->Counter: # amounts
 def of_kernel(self:MeasuredKernels, k, launch, peaks)->RooflinePoint:
     "The row of a kernel"
     held = {(key_of(launch.phase, o.module), o.original) for o in k.operations}
-    done = self.shares.done[launch]
-    cost = kernel_cost(k, done, self.launches[launch], unknown_in(held, self.costs))
+    done, times = self.shares.done[launch], self.launches[launch]
+    cost = ModuleCost(done['flops'], done['matmul_flops'], times*k.nbytes, times, unknown_in(held, self.costs),
+        {k.dtype: [done['flops'], times*k.nbytes]}, Counter({k.nbytes: times}))
     row = roofline_point(self.names[k.number], k.kind, cost, peaks, self.forwards.of(launch))
     row.phase, row.recomputed = launch.phase, done['recomputed']
-    return described(row, k)
+    row.modules = tuple(dict.fromkeys(bare(module) for module,_ in k.sources))
+    row.operations = tuple(dict.fromkeys(operation for _,operation in k.sources))
+    return row
 
 @patch
 def of_rest(self:MeasuredKernels, region, phase)->RooflinePoint:
@@ -316,13 +303,13 @@ def kernels_measured(
         launches, costs = o.launches(), count_run(run, everything, mode)
         taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
-    of = run, device, modules, costs, taken, count_run
+    of = run, device, modules, costs, taken
     return MeasuredKernels(*of, by_name=mode.by_name, rec=rec, launches=launches, regions=regions)
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #aa41c321
 def regions_of(model)->dict: # name → module
     "The compiled modules of a model; an error if there is none, or one by another backend than Inductor"
-    regions = compiled_regions(visible(model))
+    regions = {n: m for n,m in visible(model).items() if torch_compiled(m)}   # by `torch.compile`, or in place
     if not regions: raise ValueError(f"kernels=True: no module of {module_kind(model)} is compiled by torch.compile")
     for n,m in regions.items(): inductor_options(n, m)
     return regions
@@ -413,14 +400,6 @@ def join_compiled(
     return joined_edges(joined, costs) if getattr(costs, 'moves', None) else joined
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0821f804
-def count_run(
-    run, # a `Program`, or a `Step`
-    modules:dict, # name → module
-    mode=None, # that counts; `None`: a new one
-)->Costs:
-    "Count the next forward or step"
-    return (counted_step if run.what=='step' else counted)(run, modules, mode)
-
 def measured(
     run, # a `Program`, or a `Step`
     device:torch.device, # where it is
@@ -432,5 +411,5 @@ def measured(
     o = Observer(run.model, run, device, modules, met)
     run.warm_up_once()
     taken = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(count_run(run, modules)))
-    return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken, count_run)
+    return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken)
 

@@ -9,14 +9,14 @@ __all__ = ['element_types', 'uncounted', 'RecordedInput', 'recorded_inputs', 'No
 
 # %% ../../nbs/sources/traced.ipynb #2a25f8d1
 import ast, json, re, torch
-from collections import Counter, defaultdict
+from collections import defaultdict
 from math import fsum
 from dataclasses import replace
 from pathlib import Path
 from torch import nn
 from typing import NamedTuple
 from fastcore.basics import patch
-from ..operations import as_text, first_line, plural, warn
+from ..operations import first_line, plural, warn
 from ..base.core import arithmetic_dtype, dtype_name, module_kind, visible
 from ..base.system import Times
 from ..counting.places import ModuleCost
@@ -25,7 +25,7 @@ from ..counting.traffic import free_rule, named_rule
 from ..costs import CostMode
 from ..machine.datasheets import find_sheet
 from ..machine.roof import HardwarePeaks, datasheet_peaks, peaks_of
-from ..records.rows import RooflinePoint, main_dtype, not_counted, roofline_point, warn_no_ceiling
+from ..records.rows import main_dtype, not_counted, roofline_point, warn_no_ceiling
 from ..results import Roofline
 from ..session.paper import on_paper, own_shapes, Paper
 from ..session.scope import key_of, own_params, phase_and_name, phases, quoted, watching
@@ -418,7 +418,7 @@ def known_sheet(t:Trace):
 def _about(t, places, works, path, step):
     "The circumstances of a trace"
     main = places.model
-    spent = {} if t.on_host else {k: v for k,v in vars(busy(works)).items() if k!='work_s'}
+    spent = {} if t.on_host else vars(busy(works))
     steps = dict(step=step) if step is not None else dict(steps=[*t.steps]) if t.steps else {}
     why = {k: v for k,v in places.costs.why.items() if any(k in o.cost.unknown for o in places.places.values())}
     told = dict(model=main, file=Path(path).name, device='cpu' if t.on_host else 'cuda', device_name=t.device_name,

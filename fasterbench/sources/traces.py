@@ -10,10 +10,8 @@ __all__ = ['trace_limit', 'span_kinds', 'module_mark', 'node_mark', 'optimizer_m
 
 # %% ../../nbs/sources/traces.ipynb #e867680e
 import re, msgspec
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from math import fsum
 from pathlib import Path
 from fastcore.basics import patch
@@ -58,7 +56,7 @@ class TraceFile(msgspec.Struct):
 # %% ../../nbs/sources/traces.ipynb #e0f9910a
 trace_limit = 2**34 # bytes that a file may hold
 
-def _parsed(data, source):
+def _parsed(data):
     "The events of a file's text"
     if not data[:1].strip(): data = data.lstrip()
     if data[:1]==b'[':   # whose last bracket may lack
@@ -72,7 +70,7 @@ def decoded_trace(
     "What is read of a trace's file"
     source = repr(str(path))
     data = read_bytes(path, trace_limit, f'reading {Path(path).name}')
-    try: file = _parsed(data, source)
+    try: file = _parsed(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise ValueError(f"{source} is no trace of torch.profiler: {e}") from e
     if file.traceEvents is None:
@@ -391,7 +389,6 @@ def load_trace(
 @dataclass
 class Busy:
     "How a device spent its time, seconds"
-    work_s:float    # of all kernels and copies, one after the other
     busy_s:float    # in which at least one of them ran
     idle_s:float    # in which none ran, from the first to the last
     overlap_s:float # in which at least two ran, on several streams
@@ -406,7 +403,7 @@ def busy(
         if running or since: spent[min(running, 2)].append(at - since)
         running, since = running + step, at
     none, one, several = (fsum(o)*1e-6 for o in spent)
-    return Busy(fsum(w.time_us for w in works)*1e-6, one + several, none, several)
+    return Busy(one + several, none, several)
 
 # %% ../../nbs/sources/traces.ipynb #2358aae5
 _launches = re.compile(r'(cu|cuda|hip)\w*(LaunchKernel|LaunchCooperativeKernel|Memcpy|Memset)')
