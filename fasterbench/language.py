@@ -26,7 +26,7 @@ from .records.grouping import joined
 from .records.rows import RooflinePoint, memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weights_in
-from .machine.links import Layout, as_layout, exchange_times, links_of
+from .machine.datasheets import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .session.program import undisturbed
 from .sources.observe import rows_of

@@ -24,7 +24,7 @@ from .results import Roofline, as_output
 from .sources.profiling import Subject
 from .sources.estimates import paper_request, MeshRun, mesh_run, model_mesh, tensor_parallel, Estimated
 from .sources.estimates import forward_counted, step_counted
-from .machine.links import Layout
+from .machine.datasheets import Layout
 from .machine.roof import HardwarePeaks, peaks_of
 from .machine.peaks import clear_peaks_cache, measure_peaks, measured_peaks
 from .records.rows import RooflinePoint, main_dtype, under_roof

@@ -23,10 +23,10 @@ from ..base.core import call_words, measurable, model_device, module_kind, resol
 from ..costs import CostMode, warn_unknown
 from ..counting.places import Costs
 from ..counting.traffic import op_dtype
-from ..machine.roof import HardwarePeaks, peaks_of
+from ..machine.roof import HardwarePeaks, check_machine, peaks_of, raised, software
 from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
-from ..machine.peaks import remember, check_machine, measured_peaks, software, raised
+from ..machine.peaks import remember, measured_peaks
 from .observe import Measured, rows_of, warn_other_path
 from ..records.rows import check_ceilings, warn_no_ceiling
 from ..session.program import training, undisturbed
