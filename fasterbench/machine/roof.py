@@ -456,8 +456,10 @@ def check_machine(
         raise ValueError(f"the peaks are those of {peaks.device!r}, and the profile runs on {str(device)!r}; "
             "`estimate` runs nothing, and takes any")
     on_cpu, measured = device.type=='cpu', peaks.source=='measured'
-    for asked,then,now,how in (
-        (on_cpu, peaks.threads, torch.get_num_threads(), 'with {} threads, and the profile runs with {}'),
-        (on_cpu, peaks.cpus, len(usable_cpus()), 'on {} processors, and the profile may use {}'),
-        (measured, peaks.device_name, device_name(device), 'on {}, and the profile runs on {}')):
-        if asked and then not in (None, now): raise ValueError(f"the peaks were measured {how.format(then, now)}")
+    threads = plural(peaks.threads or 0, 'thread')
+    for asked,then,now,words,verb in (
+        (on_cpu, peaks.threads, torch.get_num_threads(), f'with {threads}', 'runs with'),
+        (on_cpu, peaks.cpus, len(usable_cpus()), f'on {peaks.cpus} processors', 'may use'),
+        (measured, peaks.device_name, device_name(device), f'on {peaks.device_name}', 'runs on')):
+        if asked and then not in (None, now):
+            raise ValueError(f"the peaks were measured {words}, and the profile {verb} {now}")
