@@ -77,7 +77,7 @@ class HardwarePeaks(Saved):
     memory_bytes:_Count|None = None    # bytes that the device's memory holds; `None`: not known
     links:tuple[Link, ...] = ()        # of `Link`, to other ranks; empty: not measured
     def __post_init__(self):
-        check_fields(self, 'dtype', 'disturbance', 'memory_levels', 'links')
+        check_fields(self, 'dtype', 'ridge_point', 'disturbance', 'memory_levels', 'links')
         self._follow()
         _check_main_ceiling(self); _check_best(self)
     @property
@@ -91,9 +91,10 @@ def _follow(self:HardwarePeaks):
     put('dtype', resolve_dtype(self.dtype))
     if self.disturbance is not None: put('disturbance', as_disturbance('disturbance', self.disturbance))
     ratio = self.peak_flops/self.peak_bandwidth
-    if not 0.99 < (self.ridge_point or ratio)/ratio < 1.01:
-        raise ValueError(f"ridge_point={self.ridge_point!r}: the peaks meet at {ratio:.4g} FLOP/byte")
-    put('ridge_point', self.ridge_point or ratio)
+    given = ratio if self.ridge_point is None else self.ridge_point
+    if not 0.99 < positive('ridge_point', given)/ratio < 1.01:
+        raise ValueError(f"ridge_point={given!r}: the peaks meet at {ratio:.4g} FLOP/byte")
+    put('ridge_point', float(given))
     put('compute_peaks', self.compute_peaks or {self.name: self.peak_flops})
     put('memory_levels', levels_in_order(self.memory_levels, self.peak_bandwidth))
     put('links', as_links(self.links))
