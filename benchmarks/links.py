@@ -20,7 +20,7 @@ from benchmarks.shared.report import write_result
 
 code = """
 import json, os, socket, time
-from fasterbench.machine.bandwidth import ProbeCall, check_collective_answer, exchange_s, link_probes
+from fasterbench.machine.links import ProbeCall, check_collective_answer, exchange_s, link_probes
 from fasterbench.session.scope import bus_bytes
 cpu, sizes, group = torch.device('cpu'), [16, 2**19, 2**21, 2**23], dist.group.WORLD
 

@@ -20,7 +20,7 @@ from fastcore.script import call_parse, store_true
 from tabulate import tabulate
 
 from fasterbench.operations import si
-from fasterbench.machine.bandwidth import Memory, probe_rates, probes
+from fasterbench.machine.kernels import Memory, probe_rates, probes
 from fasterbench.machine.peaks import measure_peaks
 from benchmarks.shared.report import on_core, write_result
 from benchmarks.shared.runs import built, in_process, in_turns, lines_of

@@ -29,7 +29,7 @@ from .commands.options import out_option, checked_view, mesh_options, number_or_
 from .commands.options import print_figure, print_peaks, print_result, write_out, print_sweep, though_unread
 from .commands.options import warnings_as_lines, check_divided, profile_options, saved_in, show_result
 from .session.packages import Package
-from .machine.roof import peaks_json, HardwarePeaks
+from .machine.roof import HardwarePeaks
 from .roofline import RooflineAnalyzer, SweepError, estimates, sweep_batch, sweep_dtype, sweep_length
 from .roofline import sweep_resolution
 from .machine.peaks import measure_peaks
@@ -37,7 +37,7 @@ from .base.settings import num_threads
 from .records.swept import Sweep
 from .views.tables import terminal_width
 from .results import Roofline
-from .base.codec import check_kind
+from .base.codec import check_kind, fields_json
 from .sources.traced import read_trace
 from .records.compare import Comparison
 
@@ -138,7 +138,7 @@ def peaks(
         p = measure_peaks(device, **asked, group='world' if links else None)
     if links and own_rank(): return
     print_peaks(p, html, out)
-    if save: print(f'saved        {write_file(save, peaks_json(p))}')   # a pipe has any name
+    if save: print(f'saved        {write_file(save, fields_json(p))}')   # a pipe has any name
 
 # %% ../nbs/cli.ipynb #788d84d8
 def _language_head(e, unfit, over=', '):

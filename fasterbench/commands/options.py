@@ -23,7 +23,7 @@ from ..views.tables import figure_page, picked, row_table
 from ..base.core import call_args, call_words, resolve_device, resolve_dtype
 from ..operations import as_text, check_count, is_number, write_file
 from ..machine.datasheets import sheet_named
-from ..machine.roof import HardwarePeaks, peaks_of
+from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
 from ..base.codec import check_ending, check_kind, file_kinds, saved_kind
 from ..records.compare import Comparison
@@ -33,7 +33,6 @@ from ..results import Roofline, heading
 from ..records.swept import Crossings, Sweep
 from ..plot import plot_roofline, text_roofline
 from ..session.launch import check_parallel, first_to_say, plan_named
-from ..machine.peaks import check_machine
 
 # %% ../../nbs/commands/options.ipynb #48e01d84
 def check_unused(

@@ -7,7 +7,8 @@ __all__ = ['phases', 'wrappers', 'parts', 'collective_kinds', 'messages', 'Place
            'bare', 'with_phase', 'quoted', 'watching', 'accumulates_gradient', 'Nodes', 'nodes_behind', 'BackwardPart',
            'first_of_runs', 'backward_parts', 'recomputed_parts', 'followed', 'Scope', 'place_of_part', 'ToldGroups',
            'told_groups', 'group_name', 'CollectiveKind', 'bus_bytes', 'tensor_bytes', 'Collective', 'row_name',
-           'process_group_name', 'wait_for', 'watching_collectives', 'own_params', 'alike', 'placing', 'without_issue']
+           'process_group_name', 'needed', 'wait_for', 'watching_collectives', 'own_params', 'alike', 'placing',
+           'without_issue']
 
 # %% ../../nbs/session/scope.ipynb #0d8f3c5f
 import sys, torch
@@ -350,6 +351,16 @@ def process_group_name(group)->str: # group: a `ProcessGroup`
     desc = getattr(group, 'group_desc', '') or 'undefined'
     if desc=='default_pg': return 'world'
     return f'group {group.group_name}' if desc=='undefined' else desc.removeprefix('mesh_')
+
+# %% ../../nbs/session/scope.ipynb #4d3735d6
+def needed(c, rank)->tuple: # ranks of the job
+    "For whom a rank has to wait in a collective"
+    others = tuple(r for r in c.members if r!=rank)
+    if c.peer is None: return others
+    peer, waiting = c.members[c.peer], collective_kinds[c.kind].waiting
+    if waiting=='peer': return (peer,)
+    if peer==rank: return others if waiting=='root' else ()
+    return (peer,) if waiting=='others' else ()
 
 # %% ../../nbs/session/scope.ipynb #3a023f77
 def _of_group(kind, group, nbytes, peer=None):
