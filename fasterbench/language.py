@@ -14,9 +14,9 @@ from operator import itemgetter
 from collections import Counter
 from typing import NamedTuple
 from fastcore.basics import patch
-from .sources.architectures import build_on_meta, stored_bytes, Forward, attention_noted
-from .sources.architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
-from .sources.architectures import rank_config, stages_of, load_config
+from .sources.architectures import build_on_meta, stored_bytes, Forward, attention_noted, exchanges_of
+from .sources.architectures import expert_modules, experts_over, forward_exchanges, paper_cache, rank_config
+from .sources.architectures import stages_of, load_config
 from .operations import check_count, element_bytes, plain, si
 from .base.core import resolve_dtype, visible
 from .machine.roof import HardwarePeaks, peaks_of
@@ -26,7 +26,7 @@ from .records.grouping import joined
 from .records.rows import RooflinePoint, balance, memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in
-from .machine.links import Layout, as_layout, exchange_times, links_of
+from .machine.datasheets import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .session.program import undisturbed
 from .sources.observe import rows_of

@@ -21,7 +21,7 @@ from torch import nn
 from pathlib import Path
 from ..counting.rules import register_cost
 from ..counting.traffic import element_size, weight_sizes
-from ..machine.links import PlannedExchange, Layout
+from ..machine.datasheets import PlannedExchange, Layout
 from ..base.core import walk
 from ..session.packages import drawn
 from ..session.scope import inside

@@ -32,7 +32,7 @@ from ..session.program import check_sample
 from ..base.settings import deep_stack, rebound
 from .observe import step_memory, kinds_of, step_facts
 from ..counting.places import Costs
-from ..machine.links import PlannedExchange, Layout, as_layout, exchange_times, links_of
+from ..machine.datasheets import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from ..session.launch import plan_lines, plans
 
 # %% ../../nbs/sources/estimates.ipynb #447deb12

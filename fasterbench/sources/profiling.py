@@ -22,10 +22,10 @@ from ..base.core import resolve_device
 from ..costs import CostMode, count_run, warn_unknown
 from ..counting.places import Costs
 from ..counting.traffic import op_dtype
-from ..machine.roof import HardwarePeaks, peaks_of
+from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, raised
 from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
-from ..machine.peaks import remember, check_machine, measured_peaks, software, raised
+from ..machine.peaks import remember, measured_peaks
 from .observe import Measured, warn_other_path
 from ..records.rows import warn_no_ceiling
 from ..session.program import training, undisturbed
