@@ -1,10 +1,10 @@
 "A notebook is run with the package in the place of what it exports"
-import sys
+import re, sys
 from textwrap import dedent
 
 import pytest
 from execnb.nbio import mk_cell, new_nb, write_nb
-from notebooks import bound_names, ran
+from notebooks import bound_names, notebooks, ran, top
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
@@ -34,3 +34,8 @@ def test_private_names_come_from_the_package(notebook):
         'assert _two==2 and half(3)==1.5\n_two')
     shown, _ = ran(path)
     assert shown[-1][0]['data']['text/plain']==['2']
+
+def test_names_that_the_workflow_asks_for_are_there():
+    "A system on which some notebooks run names them by parts of their names"
+    asked = re.search('--only "(.*)"', (top/'.github/workflows/test.yaml').read_text())[1].split(' or ')
+    assert asked and not [o for o in asked if not any(o in p.stem for p in notebooks())]
