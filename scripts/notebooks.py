@@ -3,7 +3,7 @@
 So what its other cells see is what people import: a name that a module lacks, because only a cell beside it has imported it,
 is missed here as it would be missed there. The process is forked from one that has torch and what else takes long loaded already, and the package not.
 """
-import ast, json, os, signal, sys
+import ast, json, os, signal
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path

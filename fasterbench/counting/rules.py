@@ -15,7 +15,7 @@ from functools import cache, partial, reduce
 from math import prod
 from torch.utils.flop_counter import flop_registry
 from .traffic import by_output, Rule, free_rule, named_rule, rules, added_up, io_moves, noted, Move
-from .traffic import io_bytes, none, stored, rule, beta_bytes, bytes_in_windows, covered_bytes
+from .traffic import io_bytes, stored, rule, beta_bytes, bytes_in_windows, covered_bytes
 from .traffic import first, flat, window_bytes, arguments, masked_bytes_of, per_dimension
 from .formulas import foreach_rule
 from ..base.core import in_cpp, without_data
