@@ -412,8 +412,9 @@ def _measured(names, device, matmul_size, bandwidth_mb, warmup, steps, tf32, hie
     against = lambda o: doubts(o.found, flop, matmul_size)
     seen = look_until_quiet(once, against, wait)
     if 'core' in facts: facts['clock_hz'] = core_clock(facts['core'])
-    for k,why in against(seen).items(): warn(f"the ceiling in {k} is hard to believe: {why}")
-    about = dict(**_of_look(seen), **_circumstances(device, threads, cpus), **facts, doubts=against(seen))
+    doubted = against(seen)
+    for k,why in doubted.items(): warn(f"the ceiling in {k} is hard to believe: {why}")
+    about = dict(**_of_look(seen), **_circumstances(device, threads, cpus), **facts, doubts=doubted)
     return HardwarePeaks(seen.found[names[0]].burst, max(seen.samples), dtype=named_dtype(names[0]),
         tf32_enabled=tf32 or names[0]=='tf32', **about, source='measured')
 
