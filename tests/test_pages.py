@@ -8,7 +8,7 @@ from nbdev.process import NBProcessor
 from nbdev.processors import FilterDefaults
 from docs import silent
 from notebooks import top
-from pages import (aligned, badges, checks_only, contents, entries, entry_markdown, fields, folded, linked, made_and_used, makers,
+from pages import (aligned, all_entries, badges, checks_only, contents, entries, entry_markdown, fields, folded, linked, made_and_used, makers,
     needed_statements, shown_ranks, source_url, standing_alone, with_folds, with_reference, with_setup, without_checks, wrap_outputs, wrapped_lines)
 
 links = '''
@@ -208,3 +208,8 @@ def test_long_outputs_are_wrapped():
     printed.outputs = [dict(output_type='stream', name='stdout', text=['word '*30])]
     wrap_outputs(printed)
     assert [len(o)<=120 for o in printed.outputs[0]['text']]==[True, True]
+
+def test_fields_are_of_types_that_a_reader_knows():
+    "No field of the package is of a private type, or has a default that is one called, such as `dict[str, Rate]()`"
+    shown = [f'{o.name}: {line}' for own in all_entries().values() for o in own if o.kind=='class' for line in o.code.split('\n')]
+    assert shown and not [o for o in shown if re.search(r'\w:_\w|\]\(\)|= _\w+\(\)', o.partition(' # ')[0])]

@@ -13,11 +13,11 @@ import difflib, math, re, torch, torch.distributed as dist
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Annotated, Literal, NamedTuple
 from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
-from ..base.codec import Rate, as_count, as_number, as_stated, check_fields, matching, or_none, package_rows
+from ..base.codec import Rate, as_count, as_number, as_stated, check_fields, field_types, matching
+from ..base.codec import or_none, package_rows
 from ..base.system import distinct_cores
 from ..operations import check_count, not_negative, plural, si
 from ..session.scope import bus_bytes, collective_kinds, process_group_name
@@ -265,27 +265,29 @@ def sheet_named(
     return _row_named(name, sheets|processors, 'not in the tables of datasheets')
 
 # %% ../../nbs/machine/datasheets.ipynb #0cb2ec25
-_Kind = Literal[tuple(collective_kinds)]
-def _named(**kw): return field(default_factory=dict, hash=False, **kw)
-
 @dataclass(frozen=True)
 class Link:
     "What connects the ranks of a group"
-    group:str # name of the group, such as a dimension of a device mesh
-    ranks:Annotated[int, partial(check_count, least=2)] # in the group
-    bandwidth:Rate # byte/s on a rank's link, in one direction: the best bus bandwidth of all kinds
-    bandwidths:dict[_Kind, Rate] = _named() # kind → byte/s on a rank's link
-    latencies:dict[_Kind, Annotated[float, not_negative]] = _named() # kind → seconds of the smallest message
-    samples:dict[str, dict[int, Rate]] = _named(repr=False) # kind → {bytes of the message: seconds}
-    backend:str|None = None # `"gloo"`, `"nccl"`, …; `None`: not run
-    topology:str|None = None # what is known of the way, in words
-    source:str = 'given' # `"given"`, `"measured"`, or a vendor's document
-    unsupported:dict[_Kind, str] = _named() # kind → why the backend lacks it
+    group:str                    # name of the group, such as a dimension of a device mesh
+    ranks:int                    # in the group
+    bandwidth:float              # byte/s on a rank's link, in one direction: the best bus bandwidth of all kinds
+    bandwidths:dict = field(default_factory=dict, hash=False) # kind → byte/s on a rank's link
+    latencies:dict = field(default_factory=dict, hash=False)  # kind → seconds of the smallest message
+    samples:dict = field(default_factory=dict, hash=False, repr=False) # kind → {bytes of the message: seconds}
+    backend:str|None = None      # `"gloo"`, `"nccl"`, …; `None`: not run
+    topology:str|None = None     # what is known of the way, in words
+    source:str = 'given'         # `"given"`, `"measured"`, or a vendor's document
+    unsupported:dict = field(default_factory=dict, hash=False) # kind → why the backend lacks it
     def __post_init__(self):
-        check_fields(self)
+        check_fields(self, 'ranks')
+        check_count('ranks', self.ranks, 2)
         if not self.group: raise ValueError(f"group={self.group!r} is no name")
         for k in self.unsupported.keys() & self.bandwidths.keys():
             raise ValueError(f"{k} has a bandwidth, and is said to be unsupported: {self.unsupported[k]}")
+
+_kind = Literal[tuple(collective_kinds)]
+field_types[Link] = dict(bandwidth=Rate, bandwidths=dict[_kind, Rate], unsupported=dict[_kind, str],
+    latencies=dict[_kind, Annotated[float, not_negative]], samples=dict[str, dict[int, Rate]])
 
 # %% ../../nbs/machine/datasheets.ipynb #7dc67428
 @patch
@@ -299,8 +301,7 @@ def time_s(self:Link,
     return max(self.latencies.get(which, 0.), bus_bytes(kind, nbytes, self.ranks)/bandwidth)
 
 @patch
-def __str__(self:Link):
-    return f"{self.group}: {self.ranks} ranks, {si(self.bandwidth, 'B/s')} each way"
+def __str__(self:Link): return f"{self.group}: {self.ranks} ranks, {si(self.bandwidth, 'B/s')} each way"
 
 # %% ../../nbs/machine/datasheets.ipynb #eacba36e
 def as_links(

@@ -36,52 +36,59 @@ def _device(name, value):
     try: return str(torch.device(value))
     except RuntimeError as e: raise ValueError(f"{name}={value!r} is not a device that torch knows") from e
 
-_Device, _Count = Annotated[str, _device], Annotated[int, partial(check_count, least=1)]
-_Rates, _Texts, _Samples = dict[str, Rate], dict[str, str], dict[str, Annotated[list, _samples]]
-_State, _Part = dict[str, Annotated[float, not_negative]], Annotated[float, partial(not_negative, most=1)]
-
 # %% ../../nbs/machine/roof.ipynb #af2957a3
 @dataclass(frozen=True, repr=False)
 class HardwarePeaks(Saved):
     "What one device can do"
-    peak_flops:Rate                    # FLOP/s in `dtype`, the best sample of all
-    peak_bandwidth:Rate                # byte/s of the memory, the best sample of all
-    ridge_point:Rate|None = None       # FLOP/byte; `None`: peak_flops / peak_bandwidth
-    device:_Device = 'cpu'             # as torch writes it: `"cpu"`, `"cuda:0"`
-    dtype:torch.dtype = torch.float32  # that `peak_flops` is for
-    tf32_enabled:bool = False          # were float32 products allowed to run in TF32?
-    cudnn_benchmark:bool = False       # was cuDNN searching for its fastest algorithm?
-    threads:_Count|None = None         # threads of the CPU when measured; `None`: not measured here
-    compute_peaks:_Rates = _named()    # dtype name → FLOP/s, of every dtype that was measured
-    sustained:_Rates = _named()        # dtype name → FLOP/s over a longer run
-    unsupported:_Texts = _named()      # dtype name → why it has no ceiling
-    memory_levels:tuple[MemoryLevel, ...] = () # of `MemoryLevel`, the innermost first; empty: not measured
-    bandwidths:_Rates = _named()       # kernel → byte/s
-    working_set:_Count|None = None     # bytes that these kernels went through
-    falling:_Part|None = None          # part by which the last doubling of the working set lowered the rate, 0 to 1
-    kernels:_Texts = _named()          # dtype name → kernel, sizes and layout that reached its peak, in words
-    compute_kernels:dict[str, _Rates] = _named() # dtype name → kind of kernel → FLOP/s, the best of each
-    samples:_Samples = _named()        # dtype name → FLOP/s, `"bandwidth"` → byte/s: single samples
-    device_name:str|None = None        # what the driver or the system calls the device
-    cpus:_Count|None = None            # processors that the process could run on
-    versions:_Texts = _named()         # of Python, torch, CUDA, the driver, …
-    core:str|None = None               # kind of the processor's cores, a key of `datasheets.instructions`
-    core_flop:_Rates = _named()        # dtype name → FLOP a cycle of one core, with the instructions that are there
-    cores:_Count|None = None           # cores that the threads ran on
-    clock_hz:Rate|None = None          # Hz of a core right behind a product; `None`: not known
+    peak_flops:float              # FLOP/s in `dtype`, the best sample of all
+    peak_bandwidth:float          # byte/s of the memory, the best sample of all
+    ridge_point:float|None = None # FLOP/byte; `None`: peak_flops / peak_bandwidth
+    device:str = 'cpu'            # as torch writes it: `"cpu"`, `"cuda:0"`
+    dtype:torch.dtype = torch.float32 # that `peak_flops` is for
+    tf32_enabled:bool = False     # were float32 products allowed to run in TF32?
+    cudnn_benchmark:bool = False  # was cuDNN searching for its fastest algorithm?
+    threads:int|None = None       # threads of the CPU when measured; `None`: not measured here
+    compute_peaks:dict = _named() # dtype name → FLOP/s, of every dtype that was measured
+    sustained:dict = _named()     # dtype name → FLOP/s over a longer run
+    unsupported:dict = _named()   # dtype name → why it has no ceiling
+    memory_levels:tuple = ()      # of `MemoryLevel`, the innermost first; empty: not measured
+    bandwidths:dict = _named()    # kernel → byte/s
+    working_set:int|None = None   # bytes that these kernels went through
+    falling:float|None = None     # part by which the last doubling of the working set lowered the rate, 0 to 1
+    kernels:dict = _named()         # dtype name → kernel, sizes and layout that reached its peak, in words
+    compute_kernels:dict = _named() # dtype name → kind of kernel → FLOP/s, the best of each
+    samples:dict = _named()         # dtype name → FLOP/s, `"bandwidth"` → byte/s: single samples
+    device_name:str|None = None   # what the driver or the system calls the device
+    cpus:int|None = None          # processors that the process could run on
+    versions:dict = _named()      # of Python, torch, CUDA, the driver, …
+    core:str|None = None          # kind of the processor's cores, a key of `datasheets.instructions`
+    core_flop:dict = _named()     # dtype name → FLOP a cycle of one core, with the instructions that are there
+    cores:int|None = None         # cores that the threads ran on
+    clock_hz:float|None = None    # Hz of a core right behind a product; `None`: not known
     disturbance:Disturbance|None = None # what others took of the processors meanwhile; `None`: not known
-    gpu_before:_State = _named()       # `utilization` (0 to 1), `clock_hz`, `highest_clock_hz` before the first kernel
-    doubts:_Texts = _named()           # dtype name → why its ceiling is hard to believe
-    date:str|None = None               # when measured, ISO 8601 in UTC
-    source:str = 'given'               # `"given"`, `"measured"`, or a vendor's document
-    memory_bytes:_Count|None = None    # bytes that the device's memory holds; `None`: not known
-    links:tuple[Link, ...] = ()        # of `Link`, to other ranks; empty: not measured
+    gpu_before:dict = _named()    # `utilization` (0 to 1), `clock_hz`, `highest_clock_hz` before the first kernel
+    doubts:dict = _named()        # dtype name → why its ceiling is hard to believe
+    date:str|None = None          # when measured, ISO 8601 in UTC
+    source:str = 'given'          # `"given"`, `"measured"`, or a vendor's document
+    memory_bytes:int|None = None  # bytes that the device's memory holds; `None`: not known
+    links:tuple = ()              # of `Link`, to other ranks; empty: not measured
     def __post_init__(self):
         check_fields(self, 'dtype', 'ridge_point', 'disturbance', 'memory_levels', 'links')
         self._follow()
         _check_main_ceiling(self); _check_best(self)
     @property
     def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is
+
+# %% ../../nbs/machine/roof.ipynb #b6f3cef9
+_rates, _texts, _count = dict[str, Rate], dict[str, str], Annotated[int, partial(check_count, least=1)]
+
+field_types[HardwarePeaks] = dict(peak_flops=Rate, peak_bandwidth=Rate, ridge_point=Rate|None, clock_hz=Rate|None,
+    **dict.fromkeys(('compute_peaks', 'sustained', 'bandwidths', 'core_flop'), _rates),
+    **dict.fromkeys(('unsupported', 'kernels', 'versions', 'doubts'), _texts),
+    **dict.fromkeys(('threads', 'cpus', 'cores', 'working_set', 'memory_bytes'), _count|None),
+    device=Annotated[str, _device], compute_kernels=dict[str, _rates], samples=dict[str, Annotated[list, _samples]],
+    gpu_before=dict[str, Annotated[float, not_negative]], falling=Annotated[float, partial(not_negative, most=1)]|None,
+    memory_levels=tuple[MemoryLevel, ...], links=tuple[Link, ...])
 
 # %% ../../nbs/machine/roof.ipynb #03046d78
 @patch
