@@ -31,7 +31,7 @@ from .records.rows import RooflinePoint, check_ceilings, main_dtype, under_roof,
 from .views.tables import framed
 from .sources.compiled_kernels import measuring
 from .costs import warn_unknown
-from .base.settings import tf32_allowed
+from .base.precision import tf32_switches
 from .records.swept import Sweep
 from .commands.models import resized, sample_dims, sized
 from .session.program import own_error
@@ -188,7 +188,7 @@ def estimate_step(self:RooflineAnalyzer,
 # %% ../nbs/roofline.ipynb #25f83964
 def circumstance(device:torch.device)->tuple:
     "What measured peaks depend on"
-    return str(device), torch.get_num_threads(), tf32_allowed()
+    return str(device), torch.get_num_threads(), tf32_switches()
 
 def _asked(dtype, peaks):
     "Has no ceiling been measured in a dtype, though there may be one?"

@@ -16,7 +16,8 @@ from functools import partial
 from typing import NamedTuple
 from ..operations import check_count, check_seconds, positive, progress, si, warn, first_line
 from ..base.core import device_name, named_dtype, resolve_device
-from ..base.settings import float32_precision, one_at_a_time, tf32_allowed
+from ..base.precision import has_tf32, tf32_switches
+from ..base.settings import float32_precision, one_at_a_time
 from .datasheets import core_facts, find_sheet, flop_to_expect, usual_flop
 from .datasheets import group_backend, named_groups
 from ..base.system import Disturbance, Others, WrongAnswer, free_bytes, gpu_state, measured_clock
@@ -166,14 +167,14 @@ def _one_look(dtype, device):
     n = 256 if device.type=='cpu' else 2048
     return max(case_rates(Arithmetic(dtype, device), square(n, dtype), seconds=0, least=2))
 
-def _no_tf32(device): return torch.version.hip is None and torch.cuda.get_device_capability(device)<(8, 0)
 
 
 # %% ../../nbs/machine/peaks.ipynb #6819bab1
 def _ceiling(name, device, reference, size, warmup, steps):
     "The ceiling in one dtype, or the reason why there is none; `reference`: FLOP/s of float32, if it is to be compared"
     dtype = named_dtype(name)
-    if name=='tf32' and _no_tf32(device): raise NotImplementedError(f"{torch.cuda.get_device_name(device)} has no TF32")
+    if name=='tf32' and not has_tf32(device):
+        raise NotImplementedError(f"{torch.cuda.get_device_name(device)} has no TF32")
     with float32_precision(tf32=name=='tf32'):
         if reference and (first := _one_look(dtype, device))<reference/100: return _emulated(first, reference)
         c = compute_ceiling(Arithmetic(dtype, device, tf32=name=='tf32'), size, warmup=warmup, steps=steps)
@@ -461,6 +462,6 @@ def measured_peaks(
     groups:dict|None=None, # name → process group whose links they need
 )->HardwarePeaks:
     "Peaks for rows that are measured under the settings there are now"
-    tf32 = device.type=='cuda' and tf32_allowed()
+    tf32 = device.type=='cuda' and tf32_switches().matmul
     return measure_peaks(device, dtype=dtypes, allow_tf32=tf32, hierarchy=True, group=groups)
 

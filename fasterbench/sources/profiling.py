@@ -29,7 +29,8 @@ from ..machine.peaks import remember, measured_peaks
 from .observe import Measured, warn_other_path
 from ..records.rows import warn_no_ceiling
 from ..session.program import training, undisturbed
-from ..base.settings import float32_precision, one_at_a_time, tf32_allowed
+from ..base.precision import tf32_switches
+from ..base.settings import float32_precision, one_at_a_time
 from ..records.grouping import sum_rows
 from ..session.launch import rendezvous
 from ..machine.links import waited, offsets, waits
@@ -79,7 +80,7 @@ def run_device(self:Subject, device:str|torch.device|None)->torch.device:
 @patch
 def precision(self:Subject):
     "A context with the precision that float32 products have in a profile"
-    return float32_precision(tf32_allowed() if self.given is None else self.given.tf32_enabled)
+    return float32_precision(tf32_switches().matmul if self.given is None else self.given.tf32_enabled)
 
 # %% ../../nbs/sources/profiling.ipynb #30a79be7
 def check_request(
