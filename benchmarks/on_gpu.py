@@ -28,9 +28,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fasterbench
 from fasterbench.base.core import DeviceError, device_name, model_device, resolve_device, synchronize
+from fasterbench.base.precision import has_tf32, tf32_on, tf32_switches
 from fasterbench.base.settings import float32_precision
 from fasterbench.costs import count_costs
 from fasterbench.ncu import kernel_bytes, kernel_flops, ncu_command, read_ncu
+from fasterbench.records.rows import ceiling_for
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer, measure_peaks
 from fasterbench.base.system import device_clock, time_callable
 
@@ -450,6 +452,31 @@ def left_alone(b):
     for k,v in before.items(): b.equal(f'{k} as before', after[k], v)
     return dict(compared=len(same), **{k:v for k,v in after.items() if k in ('device', 'flags', 'threads')})
 
+def tf32(b):
+    "A CNN under the program's own switches: its convolutions and its linear layer each have their own ceiling"
+    b.gpu_only('it has no TF32')
+    if not has_tf32(b.device): raise Skipped('the device has no TF32')
+    allowed, said = tf32_switches(), tf32_on(b.device)
+    model, sample = built(image_case('resnet18', f32, 8 if b.small else 64), b.device)
+    a = RooflineAnalyzer(model, sample)
+    r = a.profile(warmup=5, steps=20)
+    convs, rates = [o for o in r if o.type=='Conv2d'], r.peaks.compute_peaks
+    b.equal('the switches are as before', tf32_switches(), allowed)
+    b.equal('the result says which each was', r.about['float32_products'],
+        {k: 'tf32' if v else 'float32' for k,v in said._asdict().items()})
+    b.equal('convolutions have their ceiling', {ceiling_for(o, r.peaks) for o in convs},
+        {rates['tf32' if said.conv else 'float32']})
+    b.equal('the linear layer has its own', ceiling_for(r['fc'], r.peaks), rates['tf32' if said.matmul else 'float32'])
+    b.holds('no convolution is above every roof', not any(o.impossible for o in convs), [o.impossible for o in convs],
+        'none')
+    def forward():
+        with torch.inference_mode(): model(sample)
+    own = time_callable(forward, b.device).median
+    with float32_precision(tf32=False): without = time_callable(forward, b.device).median
+    b.timing("the profiled forward, by the program's own", r.totals.plain.median/own, 0.9, 1.1)
+    return dict(allowed=allowed._asdict(), ceilings=rates, own_ms=1e3*own, without_tf32_ms=1e3*without,
+        plain_ms=1e3*r.totals.plain.median, forward_ms=1e3*r.totals.mean_s, peaks=repr(r.peaks))
+
 def moved(b):
     "A model that lies on the CPU, profiled on the accelerator with peaks of its own: the notebook's cell for CUDA"
     b.gpu_only('the model is there already')
@@ -831,7 +858,7 @@ def checks(b):
     return {'clocks': clocks, 'peaks': peaks, **profiles, 'device idle and launch': idle,
         'estimate against profile': estimates, 'training steps': train, 'captured graphs': graphs,
         'kernels of compiled code': compiled_kernels, "Nsight Compute's counters": nsight, 'left as it was': left_alone,
-        'attention': attention, 'tuned copy': tuned_copy, 'peaks, once more': peaks_again,
+        'a CNN in TF32': tf32, 'attention': attention, 'tuned copy': tuned_copy, 'peaks, once more': peaks_again,
         'a model from the CPU': moved, 'devices': devices}
 
 def no_paths(text): return re.sub(r'(?<![\w.:/])/(?:[\w.+@-]+/)+', '', text)

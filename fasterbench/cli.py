@@ -33,7 +33,7 @@ from .machine.roof import HardwarePeaks
 from .roofline import RooflineAnalyzer, SweepError, estimates, sweep_batch, sweep_dtype, sweep_length
 from .roofline import sweep_resolution
 from .machine.peaks import measure_peaks
-from .base.settings import num_threads
+from .base.settings import asked_precision, num_threads
 from .records.swept import Sweep
 from .views.tables import terminal_width
 from .results import Roofline
@@ -78,7 +78,7 @@ def _check_compiled(train, isolate, compile, kernels):
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
     model, device=None,
-    dtype:str=None, # of parameters and input (default: as the model is made; float32 for a model by its name)
+    dtype:str=None, # of parameters and input, or tf32 (default: as the model is made; float32 for a model by its name)
     batch:int=None, # samples in the input (default: 1, or as in one's own sample)
     size=None,
     tokens:int=None, # of a sequence (default: 128, or as many as there are positions, or as in one's own sample)
@@ -104,7 +104,7 @@ def roofline(
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
-    with num_threads(threads), process_group(device) if parallel else nullcontext():
+    with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
         torch.manual_seed(0)
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype)
         if parallel and plan_named(parallel).own_batch: of['seed'] = own_rank()
@@ -205,7 +205,7 @@ def estimate(
     model,
     # whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`; several with commas
     peaks:str=None,
-    dtype:str=None, # of parameters and arithmetic (default: bf16 for a language model, else as the model is made)
+    dtype:str=None, # of parameters and arithmetic, or tf32 (default: bf16 for a language model, else as the model is)
     weights:str=None, # format of the weight matrices, such as int4, or bytes an element (default: dtype)
     batch:int=None, # samples or sequences (default: 1, or as in one's own sample)
     size=None,
@@ -288,7 +288,7 @@ def sweep_command(
     if paper: check_unused('to an estimate', device=device, warmup=warmup, steps=steps, threads=threads, train=train)
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = values['dtype'][0] if values['dtype'] and vary!='dtype' else None
-    with num_threads(threads):
+    with num_threads(threads), asked_precision(None if paper else one, resolve_device(device)):
         how = dict(on_paper=True) if paper else profile_options(device, warmup, steps, peaks)
         if not paper: announce(f'measuring {model} at {len(values[vary])} values of {vary}')
         found = _swept(model, input, vary, values, one, recipe, peaks=peaks, **how)

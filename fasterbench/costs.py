@@ -30,6 +30,7 @@ from .session.paper import on_paper
 from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule, Move
 from .counting.traffic import Rule, io_bytes, none, noted, covered_bytes
 from .counting.rules import functional_libraries, register_cost, rule_for, aten, is_fused, matrices_flops
+from .base.precision import Tf32, tf32_flops
 from .base.settings import one_at_a_time
 
 # %% ../nbs/costs.ipynb #86caf33b
@@ -102,9 +103,10 @@ class CostMode(TorchDispatchMode, Scope):
     phase = None # of the step that is counted; `None`: a forward alone is
     def __init__(self,
         device:str|None=None, # type of a device on which the forward would run, if it isn't run here
+        tf32:Tf32|None=None, # which float32 products may run in TF32; `None`: not known
     ):
         super().__init__()
-        self.device = device
+        self.device, self.tf32 = device, tf32
         self.rows = defaultdict(ModuleCost)
         self.modules, self.callers = {}, defaultdict(set)   # that are told apart; name → names of those that called it
         self.bounds = CallMoves()
@@ -136,7 +138,9 @@ def count(self:CostMode, func, rule, args, kwargs, out):
     if cost.flops is None:
         row.unknown[str(func)] += 1
         cost = cost._replace(flops=0)
-    if cost.flops or cost.bytes: row.add(cost, op_dtype(func, args, out))
+    if cost.flops or cost.bytes:
+        dtype = op_dtype(func, args, out)
+        row.add(cost, dtype, tf32_flops(self.tf32, func, args, dtype, cost.matmul_flops))
     if self.again: row.recomputed += cost.flops
 
 # %% ../nbs/costs.ipynb #3843bd93

@@ -14,11 +14,12 @@ from operator import itemgetter
 from collections import Counter
 from typing import NamedTuple
 from fastcore.basics import patch
+from .counting.utilization import float32_roof
 from .sources.architectures import build_on_meta, stored_bytes, Forward, attention_noted, exchanges_of
 from .sources.architectures import expert_modules, experts_over, forward_exchanges, paper_cache, rank_config
 from .sources.architectures import stages_of, load_config
 from .operations import check_count, element_bytes, plain, si
-from .base.core import resolve_dtype, visible
+from .base.core import named_dtype, visible
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.tables import Column, Table
@@ -132,7 +133,9 @@ def _phase_under(name, tokens, counted, peaks):
     "The `Phase` of what was counted, under `peaks`; `tokens` of all sequences go in"
     about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=counted.kept,
         cache_bytes=counted.cached)
-    def placed(c): return Roofline(rows_of(c, counted.modules, peaks), 'estimated', peaks, about=about)
+    def placed(c):
+        rows = rows_of(c, counted.modules, peaks)
+        return Roofline(rows, 'estimated', peaks, about=about | float32_roof(rows, peaks))
     costs, causal, needed = counted.costs, counted.causal, counted.kept + counted.cached
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
     check_ceilings(rows, peaks, 'estimate_language')
@@ -206,8 +209,7 @@ def estimate_language(
     microbatches:int|None=None, # that go through the stages of a pipeline one after the other; `None`: 1
 )->LanguageEstimate:
     "Prefill and a step of decoding under `peaks`; nothing is run, and no weights are needed"
-    dtype = resolve_dtype(dtype)
-    peaks = peaks_of(peaks, dtype)
+    peaks, dtype = peaks_of(peaks, dtype), named_dtype(dtype)
     prompt = context if prompt is None else prompt
     for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
     o = _Asked(peaks, batch, prompt, context, *_formats(dtype, weights=weights, cache=cache), dtype.itemsize)

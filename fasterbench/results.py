@@ -21,7 +21,7 @@ from .views.tables import columns, kinds, Lines, Table, row_table, picture_forma
 from .views.tables import framed, html_text, run_kinds
 from .session.scope import above, inside, Place, phases
 from .operations import si, as_text, per_pass, plural
-from .base.core import resolve_dtype
+from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
@@ -203,9 +203,8 @@ def project(
 )->Roofline: # of `Projection`
     "Put rows under other peaks"
     if results is None: raise ValueError("results is None: there are no rows yet")
-    dtype = None if dtype is None else resolve_dtype(dtype)
     peaks = peaks_of(peaks, dtype or main_dtype(results))
-    rows, told = projected(results, peaks, dtype)
+    rows, told = projected(results, peaks, None if dtype is None else named_dtype(dtype))
     warn_no_ceiling(rows, peaks)
     return Roofline(rows, 'projected', peaks, **told)
 
@@ -215,7 +214,7 @@ def under(self:Roofline,
     dtype:torch.dtype|str|None=None, # of products and of floating-point bytes there; `None`: as here
 )->Roofline: # of `Projection`
     "The rows under other peaks"
-    if dtype is not None: check_scalable(self, dtype)
+    if dtype is not None: check_scalable(self, named_dtype(dtype))
     return project(self, peaks, dtype=dtype)
 
 # %% ../nbs/results.ipynb #910cbb5f

@@ -16,6 +16,7 @@ from fastcore.basics import patch
 from collections.abc import Callable
 from traceback import walk_tb
 from torch import nn
+from .counting.utilization import float32_roof
 from .base.core import Call, arithmetic_dtype, dtype_name, measurable, model_dtype, module_kind, named_dtype
 from .base.core import resolve_dtype, to_dtype
 from .operations import as_text, first_line, progress, si, value_text
@@ -31,7 +32,7 @@ from .records.rows import RooflinePoint, check_ceilings, main_dtype, under_roof,
 from .views.tables import framed
 from .sources.compiled_kernels import measuring
 from .costs import warn_unknown
-from .base.precision import tf32_switches
+from .base.precision import in_tf32, tf32_switches
 from .records.swept import Sweep
 from .commands.models import resized, sample_dims, sized
 from .session.program import own_error
@@ -111,9 +112,10 @@ def placed(self:RooflineAnalyzer,
 )->Roofline:
     "What was counted, under `peaks`"
     costs, things, facts, memory = counted
+    rows = rows_of(costs, things, peaks)
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.device_name or peaks.device, **facts)
-    return Roofline(rows_of(costs, things, peaks), 'estimated', peaks, None, about, memory, costs.boundaries)
+        device_name=peaks.device_name or peaks.device, **facts, **float32_roof(rows, peaks))
+    return Roofline(rows, 'estimated', peaks, None, about, memory, costs.boundaries)
 
 # %% ../nbs/roofline.ipynb #2edb02c2
 @patch
@@ -129,9 +131,9 @@ def asked_mesh(self:RooflineAnalyzer, mesh, links, peaks, train=False)->tuple: #
 @patch
 def _asked(self:RooflineAnalyzer, peaks, dtype, weights, mesh, links, train=False):
     "The peaks, dtype, size of weights and mesh of an estimate, checked"
-    peaks = self.asked if peaks is None else peaks
+    peaks, asked = self.asked if peaks is None else peaks, dtype or model_dtype(self.model)
     dtype, size = paper_request(self.sample, peaks, dtype, weights)
-    over, peaks = self.asked_mesh(mesh, links, peaks_of(peaks, dtype or model_dtype(self.model)), train)
+    over, peaks = self.asked_mesh(mesh, links, peaks_of(peaks, asked), train)
     return peaks, dtype, size, over
 
 @patch
@@ -190,9 +192,9 @@ def circumstance(device:torch.device)->tuple:
     "What measured peaks depend on"
     return str(device), torch.get_num_threads(), tf32_switches()
 
-def _asked(dtype, peaks):
-    "Has no ceiling been measured in a dtype, though there may be one?"
-    return peaks.ceiling(dtype) is None and dtype_name(dtype, peaks.tf32_enabled) not in peaks.unsupported
+def _asked(name, peaks):
+    "Has a ceiling not been measured, though there may be one?"
+    return name not in peaks.compute_peaks and name not in peaks.unsupported
 
 # %% ../nbs/roofline.ipynb #cf9a8643
 class Sharing(RooflineAnalyzer):
@@ -200,16 +202,17 @@ class Sharing(RooflineAnalyzer):
     shared, also = None, ()   # circumstances → `HardwarePeaks`; dtypes whose ceilings others will need
     def peaks_for(self, device, costs, met=None):
         if self.given is not None: return self.given
-        key, needed = circumstance(device), list(dict.fromkeys([*self.dtypes(costs), *self.also]))
+        key, needed = circumstance(device), list(dict.fromkeys([*self.needed(costs), *map(dtype_name, self.also)]))
         known = self.shared.get(key)
         if known is None or any(_asked(d, known) for d in needed):
-            more = [named_dtype(k) for k in known.compute_peaks] if known else []   # of the peaks that are known
+            more = known.compute_peaks if known else ()
             known = self.shared[key] = measured_peaks(device, list(dict.fromkeys([*needed, *more])))
         return known
 
 # %% ../nbs/roofline.ipynb #87725427
-def in_dtype(peaks:HardwarePeaks, dtype:torch.dtype)->HardwarePeaks:
+def in_dtype(peaks:HardwarePeaks, dtype:torch.dtype|str)->HardwarePeaks: # dtype: `"tf32"` is one
     "The same peaks, with the ceiling of a dtype as the main one where there is one"
+    if dtype=='tf32': return in_tf32(peaks)
     dtype = arithmetic_dtype(dtype)
     top = peaks.ceiling(dtype)
     return peaks if top is None or dtype==peaks.dtype else replace(peaks, peak_flops=top, ridge_point=None, dtype=dtype)
@@ -405,11 +408,11 @@ def sweep_dtype(
     peaks=None, on_paper:bool=False, **options # as in `sweep`
 )->Sweep:
     "A model in several dtypes"
-    dtypes = [resolve_dtype(v) for v in check_values('dtype', values)]
-    for d in dtypes:
+    dtypes = [v if on_paper and v=='tf32' else resolve_dtype(v) for v in check_values('dtype', values)]
+    for d in map(named_dtype, dtypes):
         if not d.is_floating_point: raise ValueError(f"dtype={d}: parameters and inputs are floating point")
     if peaks is not None: peaks = peaks_of(peaks)
-    run, finished = _runner(peaks, on_paper, options, [d for d in dtypes if measurable(d)])
+    run, finished = _runner(peaks, on_paper, options, [d for d in dtypes if not on_paper and measurable(d)])
     def one(d):
         if on_paper: return estimated(model, sample, in_dtype(peaks, d), dtype=d, **options)
         return run(copy.deepcopy(model).to(d), to_dtype(sample, d))
@@ -432,7 +435,7 @@ def estimates(
 )->Sweep:
     "A model on paper under the roofs of several devices"
     devices = check_values('device', devices)
-    own = model_dtype(model) if dtype is None else resolve_dtype(dtype)
+    own = model_dtype(model) if dtype is None else dtype if dtype=='tf32' else resolve_dtype(dtype)
     roofs = {id(o): in_dtype(peaks_of(o), own) for o in devices}   # refused before anything is counted
     one = _under_each(Sharing(model, sample), roofs, dtype, weights)
     s = swept(devices, one, name='device', per=lambda o: per, items=items)

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['keys', 'excluded', 'DeviceError', 'resolve_device', 'walk', 'held', 'optimizer_parameters', 'check_initialized',
-           'model_dtype', 'resolve_dtype', 'dtype_name', 'named_dtype', 'arithmetic_dtype', 'is_float8', 'measurable',
-           'device_name', 'synchronize', 'distributed', 'asks_for_capture', 'capturing', 'Call', 'leaves', 'mapped',
-           'tensors', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'once', 'strided_parts', 'inner_parts',
-           'stored_plainly', 'unwrapped', 'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped', 'call_words',
-           'model_device', 'captured', 'captured_in', 'in_cell', 'reached', 'before_graphs', 'graphed',
+           'model_dtype', 'resolve_dtype', 'dtype_name', 'named_dtype', 'ceiling_name', 'arithmetic_dtype', 'is_float8',
+           'measurable', 'device_name', 'synchronize', 'distributed', 'asks_for_capture', 'capturing', 'Call', 'leaves',
+           'mapped', 'tensors', 'to_device', 'to_dtype', 'is_strided', 'home', 'extent', 'once', 'strided_parts',
+           'inner_parts', 'stored_plainly', 'unwrapped', 'is_dtensor', 'own_part', 'is_leaf', 'call_args', 'shaped',
+           'call_words', 'model_device', 'captured', 'captured_in', 'in_cell', 'reached', 'before_graphs', 'graphed',
            'original_forward', 'ungraphed', 'next_iteration', 'compiled_in_place', 'is_compiled_wrapper',
            'torch_compiled', 'compiled', 'one_region', 'visible', 'eager', 'without_data', 'NotWithoutData',
            'written_by', 'in_cpp', 'resolved', 'in_parts', 'module_kind', 'keeping', 'replaced']
@@ -121,9 +121,18 @@ def dtype_name(
     "The name under which a ceiling of arithmetic is kept"
     return 'tf32' if tf32 and dtype==torch.float32 else str(dtype).removeprefix('torch.')
 
-def named_dtype(name:str)->torch.dtype: # name: as from `dtype_name`, or a short one such as `"bf16"`
+def named_dtype(
+    name:torch.dtype|str # as from `dtype_name`, or as `resolve_dtype` takes it
+)->torch.dtype:
     "The dtype that a ceiling is for"
     return torch.float32 if name=='tf32' else resolve_dtype(name)
+
+def ceiling_name(
+    dtype:torch.dtype|str, # that is asked for; `"tf32"` is one
+    tf32:bool=False, # does TF32 stand in for float32?
+)->str:
+    "The name of the ceiling that is asked for"
+    return 'tf32' if dtype=='tf32' else dtype_name(resolve_dtype(dtype), tf32)
 
 # %% ../../nbs/base/core.ipynb #639a5e53
 _stands_for = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64,

@@ -13,13 +13,13 @@ import difflib, importlib.util, inspect, sys, sysconfig, traceback, torch
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
-from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from torch import nn
 from ..operations import as_text, first_line, plural, check_count
-from ..base.core import Call, held, model_dtype, resolve_dtype, tensors, to_dtype, is_strided, mapped
+from ..base.core import Call, held, model_dtype, named_dtype, resolve_dtype, tensors, to_dtype
+from ..base.core import is_strided, mapped
 from ..session.program import own_error
 from ..base.codec import check_kind
 from ..session.packages import drawn, known_sample, load_file
@@ -103,7 +103,7 @@ def _unknown(name, there):
 # %% ../../nbs/commands/models.ipynb #c9d3fc28
 def library_of(name:str)->str: # name: of a model; one of `libraries`
     "The library that a name without one is looked up in"
-    there = [k for k in libraries if find_spec(k)]
+    there = [k for k in libraries if importlib.util.find_spec(k)]
     found = next((k for k in there if _in(k, name)), None)
     if found is None: raise ValueError(_unknown(name, there))
     return found
@@ -111,7 +111,7 @@ def library_of(name:str)->str: # name: of a model; one of `libraries`
 # %% ../../nbs/commands/models.ipynb #39103d4c
 def _library_builder(library, name):
     "The function of a library that builds a model"
-    if not find_spec(library):
+    if not importlib.util.find_spec(library):
         raise ValueError(f"{name!r} is a model of {library}, which is not installed: pip install {library}")
     if not _in(library, name): raise ValueError(f"{name!r} is not a model of {library}{_near(name, _names(library))}")
     module, builder = libraries[library]
@@ -446,7 +446,7 @@ def load_parts(
     source, short = source_of(name)
     check_model(name)
     inputs = [inputs] if isinstance(inputs, str) else inputs
-    asked, dtype = parse_inputs(inputs), None if dtype is None else resolve_dtype(dtype)
+    asked, dtype = parse_inputs(inputs), None if dtype is None else named_dtype(dtype)
     options = {k: v for k,v in dict(batch=batch, size=size, tokens=tokens).items() if v is not None}
     _check_options(name, source, inputs, **options)
     model, sample, *more = _loaded(name, source, short, device, counts, dtype)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from fastcore.basics import patch
 from tqdm import tqdm
 from ..views.tables import figure_page, picked, row_table
-from ..base.core import call_args, call_words, resolve_device, resolve_dtype
+from ..base.core import call_args, call_words, named_dtype, resolve_device
 from ..operations import as_text, check_count, is_number, write_file
 from ..machine.datasheets import sheet_named
 from ..machine.roof import HardwarePeaks, check_machine, peaks_of
@@ -130,7 +130,7 @@ def named_peaks(
     "The peaks of a machine that need not be there"
     if not name: raise ValueError("whose roof? Name a device of the datasheets or a file with peaks: --peaks H100-SXM")
     check_kind(name, 'peaks')
-    return peaks_of(name, resolve_dtype(dtype))
+    return peaks_of(name, dtype)
 
 # %% ../../nbs/commands/options.ipynb #fc042cc5
 def roofs(
@@ -169,10 +169,10 @@ def announce(what:str): # the command does
     if sys.stderr is not None: print(f'fasterbench: {what} …', file=sys.stderr, flush=True)
 
 # %% ../../nbs/commands/options.ipynb #96f4de41
-def floating(dtype:str|None)->torch.dtype|None: # a name; `None`: not given
-    "The dtype that was asked for, if any"
-    found = None if dtype is None else resolve_dtype(dtype)
-    if found is None or found.is_floating_point: return found
+def floating(dtype:str|None)->torch.dtype|str|None: # a name; `None`: not given
+    "The dtype that was asked for, if any; TF32 by its name"
+    found = None if dtype is None else named_dtype(dtype)
+    if found is None or found.is_floating_point: return dtype if dtype=='tf32' else found
     raise ValueError(f"dtype={dtype!r}: parameters and input are floating point")
 
 def forward_text(

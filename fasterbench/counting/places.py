@@ -328,6 +328,7 @@ class ModuleCost:
     eager_bytes:float|None = None # bytes of its operations one by one, where `bytes_moved` are those at the boundary
     alike:Counter = field(default_factory=Counter) # name of a group → FLOP that each of its ranks does, all the same
     collectives:Counter = field(default_factory=Counter) # `Collective` → how often; their row has nothing else
+    tf32_flops:int|None = None # FLOP of float32 products that may run in TF32; `None`: not known
 
 # %% ../../nbs/counting/places.ipynb #06156b30
 @patch(as_prop=True)
@@ -347,9 +348,14 @@ def dtype(self:ModuleCost)->torch.dtype|None:
 
 # %% ../../nbs/counting/places.ipynb #569c1d43
 @patch
-def add(self:ModuleCost, cost:Cost, dtype:torch.dtype|None):
+def add(self:ModuleCost,
+    cost:Cost,
+    dtype:torch.dtype|None, # that it was done in
+    tf32:int|None=None, # FLOP of it that may run in TF32; `None`: not known
+):
     "Add the work of one operation"
     self.flops += cost.flops; self.matmul_flops += cost.matmul_flops; self.bytes_moved += cost.bytes
+    if tf32 is not None: self.tf32_flops = (self.tf32_flops or 0) + tf32
     w = self.work.setdefault(dtype, [0, 0])
     w[0] += cost.flops; w[1] += cost.bytes
     self.sizes[cost.bytes] += 1
@@ -361,6 +367,7 @@ def merge(self:ModuleCost, other:ModuleCost):
     self.flops += other.flops; self.matmul_flops += other.matmul_flops; self.bytes_moved += other.bytes_moved
     self.unknown += other.unknown; self.sizes += other.sizes; self.recomputed += other.recomputed
     self.alike += other.alike; self.collectives += other.collectives
+    if other.tf32_flops is not None: self.tf32_flops = (self.tf32_flops or 0) + other.tf32_flops
     for k,(flops,nbytes) in other.work.items():
         w = self.work.setdefault(k, [0, 0])
         w[0] += flops; w[1] += nbytes
@@ -408,6 +415,10 @@ class Costs:
     def bytes_moved(self)->int: return self._sum('bytes_moved')   # bytes
     @property
     def link_bytes(self)->float: return self._sum('link_bytes')   # bytes on the links of this rank, at least
+    @property
+    def tf32_flops(self)->int|None: # FLOP that may run in TF32; `None`: not known
+        known = [c.tf32_flops for c in self.by_module.values() if c.tf32_flops is not None]
+        return sum(known) if known else None
 
 # %% ../../nbs/counting/places.ipynb #ce6b7001
 @patch(as_prop=True)

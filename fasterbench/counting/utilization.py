@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['memory_kinds', 'boundaries', 'phase_of', 'flops_per_token', 'multiplied_params', 'tokens_of', 'attention_of',
-           'language_facts', 'TokenRates', 'ceiling_of', 'token_lines', 'Footprint', 'MemoryMode', 'watching_sizes',
-           'Kept', 'Watched', 'step_footprint', 'Gauge', 'allocator_of', 'measured_footprint']
+           'language_facts', 'TokenRates', 'ceiling_of', 'token_lines', 'float32_roof', 'float32_lines', 'Footprint',
+           'MemoryMode', 'watching_sizes', 'Kept', 'Watched', 'step_footprint', 'Gauge', 'allocator_of',
+           'measured_footprint']
 
 # %% ../../nbs/counting/utilization.ipynb #ec3f91e2
 import torch, gc, weakref
@@ -18,6 +19,7 @@ from itertools import accumulate
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
+from ..base.precision import of_float32
 from ..operations import as_text, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
@@ -132,6 +134,33 @@ def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens
     used = f"; {mfu}HFU {r.hfu():.1f} %" if known else ''
     rate = f"{r.tokens_per_s():,.0f} per second{'' if r.totals else ' at most'}"
     return [f"tokens       {rate}, {r.about['tokens']:,} per step{used}"]
+
+# %% ../../nbs/counting/utilization.ipynb #ff1c217e
+def _multiplies(rows): return any(r.matmul_flops and r.dtype in of_float32 for r in rows) # in float32
+
+def float32_roof(
+    rows:list, # of `RooflinePoint`
+    peaks, # `HardwarePeaks`
+)->dict: # of the `about` of an estimate; empty: there is no choice
+    "Which ceiling the float32 products of an estimate stand under, on a device that has TF32"
+    sheet = peaks.datasheet()
+    if 'tf32' not in {*peaks.compute_peaks, *(sheet.compute_peaks if sheet else ())} or not _multiplies(rows): return {}
+    return dict(float32_products='tf32' if peaks.tf32_enabled else 'float32')
+
+# %% ../../nbs/counting/utilization.ipynb #a2ae2027
+_products = dict(matmul='matrix products', conv="cuDNN's convolutions", rnn="cuDNN's recurrent layers")
+_arithmetic = dict(float32='float32', tf32='TF32')
+
+def float32_lines(r)->list[str]: # of a `Roofline`; empty: there is no choice
+    "In which arithmetic float32 products are, in a line"
+    said = r.about.get('float32_products')
+    if said is None or not _multiplies(r): return []
+    if isinstance(said, dict): words = ', '.join(f'{_products[k]} in {_arithmetic[v]}' for k,v in said.items())
+    else:
+        rates, (other,) = r.peaks.compute_peaks, _arithmetic.keys() - {said}
+        under = f"products under the ceiling of {_arithmetic[said]}, {si(rates[said], 'FLOP/s')}"
+        words = under + (f"; that of {_arithmetic[other]} is {si(rates[other], 'FLOP/s')}" if other in rates else '')
+    return [f'float32      {words}']
 
 # %% ../../nbs/counting/utilization.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for

@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 from ..operations import check_count, check_seconds, positive, progress, si, warn, first_line
 from ..base.core import device_name, named_dtype, resolve_device
-from ..base.precision import has_tf32, tf32_switches
+from ..base.precision import has_tf32
 from ..base.settings import float32_precision, one_at_a_time
 from .datasheets import core_facts, find_sheet, flop_to_expect, usual_flop
 from .datasheets import group_backend, named_groups
@@ -458,10 +458,9 @@ def measure_peaks(
 # %% ../../nbs/machine/peaks.ipynb #cd781dd4
 def measured_peaks(
     device:torch.device,
-    dtypes:list, # whose ceilings rows need
+    names:list, # of the ceilings that rows need
     groups:dict|None=None, # name → process group whose links they need
 )->HardwarePeaks:
-    "Peaks for rows that are measured under the settings there are now"
-    tf32 = device.type=='cuda' and tf32_switches().matmul
-    return measure_peaks(device, dtype=dtypes, allow_tf32=tf32, hierarchy=True, group=groups)
+    "Peaks for rows that are measured"
+    return measure_peaks(device, dtype=names, hierarchy=True, group=groups)
 

@@ -16,7 +16,8 @@ from fastcore.basics import patch
 from ..base.codec import Amount, Rate, Saved, Way, check_fields, check_format, decoded, encoded, field_types
 from ..base.codec import fields_json, refuse, ways
 from .. import __version__
-from ..base.core import arithmetic_dtype, device_name, dtype_name, measurable, named_dtype, resolve_dtype
+from ..base.core import arithmetic_dtype, ceiling_name, device_name, dtype_name, measurable, named_dtype
+from ..base.precision import check_tf32, in_tf32
 from ..operations import as_text, check_count, not_negative, plain, positive, si, plural
 from .datasheets import Datasheet, Link, as_links, find_sheet, sheet_named
 from ..base.system import Disturbance, MemoryLevel, as_disturbance, levels_in_order, usable_cpus
@@ -95,7 +96,8 @@ field_types[HardwarePeaks] = dict(peak_flops=Rate, peak_bandwidth=Rate, ridge_po
 def _follow(self:HardwarePeaks):
     "Set what follows from other fields"
     put = partial(object.__setattr__, self)
-    put('dtype', resolve_dtype(self.dtype))
+    if self.dtype=='tf32': put('tf32_enabled', True)
+    put('dtype', named_dtype(self.dtype))
     if self.disturbance is not None: put('disturbance', as_disturbance('disturbance', self.disturbance))
     ratio = self.peak_flops/self.peak_bandwidth
     given = ratio if self.ridge_point is None else self.ridge_point
@@ -199,7 +201,7 @@ def datasheet_peaks(
 )->HardwarePeaks:
     "The peaks that the vendor of a device names, dense and with float32 accumulation"
     sheet = sheet_named(name)
-    name = dtype_name(resolve_dtype(dtype), allow_tf32)
+    name = ceiling_name(dtype, allow_tf32)
     return _of_sheet(sheet, cores, name, sheet.device, f'{sheet.source} ({sheet.status})')
 
 # %% ../../nbs/machine/roof.ipynb #3854b6ad
@@ -384,14 +386,14 @@ def _found(path)->bool:
 
 def peaks_of(
     peaks, # `HardwarePeaks`, a name such as `"H100-SXM"`, or the path of a file that `save` wrote
-    dtype:torch.dtype|str=torch.float32, # of `peak_flops`, from a datasheet
+    dtype:torch.dtype|str=torch.float32, # of `peak_flops`, of a datasheet; `"tf32"`: of any, float32 means TF32
 )->HardwarePeaks:
     "Peaks, by whatever name"
-    if isinstance(peaks, HardwarePeaks): return peaks
-    if not isinstance(peaks, str|Path):
-        raise TypeError(f"peaks is a HardwarePeaks, the name of a datasheet or the path of a file, "
-            f"not {type(peaks).__name__}")
-    return HardwarePeaks.load(peaks) if _found(peaks) else datasheet_peaks(peaks, dtype=dtype)
+    if isinstance(peaks, str|Path):
+        peaks = HardwarePeaks.load(peaks) if _found(peaks) else datasheet_peaks(peaks, dtype=dtype)
+    if isinstance(peaks, HardwarePeaks): return in_tf32(peaks) if dtype=='tf32' else peaks
+    raise TypeError(f"peaks is a HardwarePeaks, the name of a datasheet or the path of a file, "
+        f"not {type(peaks).__name__}")
 
 # %% ../../nbs/machine/roof.ipynb #a881d78b
 @patch
@@ -429,12 +431,12 @@ def ceiling_names(
         names = ['tf32']*tf32 + [k for k in _all_names if k!='tf32' or device.type=='cuda']
     else:
         asked = dtype if isinstance(dtype, (list, tuple)) else [dtype]
-        names = [o if o=='tf32' else dtype_name(resolve_dtype(o), tf32) for o in asked]
+        names = [ceiling_name(o, tf32) for o in asked]
     if not names: raise ValueError(f"dtype={dtype!r}: there is no dtype to measure")
     for k in names:
         d = named_dtype(k)
         if not measurable(d): raise ValueError(f"dtype={d}: peaks are measured in floating-point dtypes and int8")
-        if k=='tf32' and device.type!='cuda': raise ValueError(f"dtype={dtype!r}: TF32 is there on CUDA devices only")
+        check_tf32(k, device)
     return list(dict.fromkeys(names))
 
 # %% ../../nbs/machine/roof.ipynb #fb680b1e

@@ -59,7 +59,8 @@ def _largest(rows, field):
     return shares.most_common(1)[0][0]
 
 # What is made of a field of several rows → fields
-_joins = {sum_of: 'flops bytes_moved calls matmul_flops params recomputed link_bytes', known_sum: 'waiting_s hidden_s',
+_joins = {sum_of: 'flops bytes_moved calls matmul_flops params recomputed link_bytes',
+    known_sum: 'waiting_s hidden_s tf32_flops',
     whole_sum: 'time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s',
     counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof', _listed: 'modules operations'}
 

@@ -18,6 +18,7 @@ import sys, torch
 from dataclasses import replace
 from ..session.scope import Place, bare, inside, key_of, phase_and_name, phases
 from ..base.core import compiled, eager, held, module_kind, replaced, torch_compiled, visible, walk
+from ..base.precision import tf32_on
 from ..costs import CostMode, count_run
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
@@ -26,20 +27,20 @@ from .observe import Observer, time_forwards, Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
-amounts = 'flops', 'matmul_flops', 'recomputed'   # of a `ModuleCost`, in FLOP
+amounts = 'flops', 'matmul_flops', 'recomputed', 'tf32_flops'   # of a `ModuleCost`, in FLOP
 
 class OperationCosts(CostMode):
     "Counts, and keeps costs by place and name of the operation, too"
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self.by_name = defaultdict(Counter)   # (place, operation) → amounts
     def count(self, func, rule, args, kwargs, out):
         row = self.row(self.at)
-        before = {k: getattr(row, k) for k in amounts}
+        before = {k: getattr(row, k) or 0 for k in amounts}
         super().count(func, rule, args, kwargs, out)
         name = func._opname.removesuffix('_')
         place = key_of(self.phase, self.at)
-        self.by_name[place, name].update({k: getattr(row, k) - n for k,n in before.items()})
+        self.by_name[place, name].update({k: (getattr(row, k) or 0) - n for k,n in before.items()})
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0e214e9e
 def split(
@@ -118,7 +119,7 @@ def share(self:Shares, place, name, cost, names, here, others):
     product, again = cost['matmul_flops'], min(cost['matmul_flops'], cost['recomputed'])
     if product:
         whom = product_takers(name, products, here, others)
-        self.give(place, whom, flops=product, matmul_flops=product, recomputed=again)
+        self.give(place, whom, flops=product, matmul_flops=product, recomputed=again, tf32_flops=cost['tf32_flops'])
     if cost['flops']>product:
         whom = takers(name, here, {*names}, others)
         self.give(place, whom, flops=cost['flops'] - product, recomputed=cost['recomputed'] - again)
@@ -246,15 +247,17 @@ def left(self:MeasuredKernels, region, phase)->Counter: # amounts
 def of_kernel(self:MeasuredKernels, k, launch, peaks)->RooflinePoint:
     "The row of a kernel"
     held = {(key_of(launch.phase, o.module), o.original) for o in k.operations}
-    done, times = self.shares.done[launch], self.launches[launch]
+    done, times, known = self.shares.done[launch], self.launches[launch], self.costs.tf32_flops is not None
     cost = ModuleCost(done['flops'], done['matmul_flops'], times*k.nbytes, times, unknown_in(held, self.costs),
-        {k.dtype: [done['flops'], times*k.nbytes]}, Counter({k.nbytes: times}))
+        {k.dtype: [done['flops'], times*k.nbytes]}, Counter({k.nbytes: times}),
+        tf32_flops=done['tf32_flops'] if known else None)
     row = roofline_point(self.names[k.number], k.kind, cost, peaks, self.forwards.of(launch))
     row.phase, row.recomputed = launch.phase, done['recomputed']
     row.modules = tuple(dict.fromkeys(bare(module) for module,_ in k.sources))
     row.operations = tuple(dict.fromkeys(operation for _,operation in k.sources))
     return row
 
+# %% ../../nbs/sources/compiled_kernels.ipynb #212fef84
 @patch
 def of_rest(self:MeasuredKernels, region, phase)->RooflinePoint:
     "The time of a region outside of its kernels, and its FLOPs that belong to none"
@@ -296,7 +299,7 @@ def kernels_measured(
     modules, everything, regions = visible(run.model), walk(run.model), regions_of(run.model)
     rec = Recorder(everything)
     o = KernelObserver(run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
-    mode = OperationCosts()
+    mode = OperationCosts(tf32=tf32_on(device))
     try:
         run.warm_up_once()
         with compiling(rec), o.marks, o.backward(): o.forward(), o.forward()
@@ -410,6 +413,7 @@ def measured(
     modules, seen = visible(run.model), []   # as they are now; a forward may change that
     o = Observer(run.model, run, device, modules, met)
     run.warm_up_once()
-    taken = time_forwards(o, device, warmup, steps, warm=lambda: seen.append(count_run(run, modules)))
+    def count(): seen.append(count_run(run, modules, CostMode(tf32=tf32_on(device))))
+    taken = time_forwards(o, device, warmup, steps, warm=count)
     return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken)
 

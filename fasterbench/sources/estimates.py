@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dataclasses import dataclass, replace
 from fastcore.basics import patch
 from ..operations import as_text, first_line, si, element_bytes, check_count
-from ..base.core import held, model_device, walk, is_dtensor, visible, replaced, resolve_dtype
+from ..base.core import held, model_device, walk, is_dtensor, visible, replaced, named_dtype
 from ..counting.rules import is_fused
 from ..counting.utilization import Footprint
 from ..session.paper import on_paper, check_alone, paper_rank
@@ -51,7 +51,7 @@ def paper_request(
 )->tuple: # dtype, bytes; `None`: as they are
     "The dtype and the bytes of an element of the weights that are asked for"
     if peaks is None: raise TypeError("peaks is None, and nothing is measured for an estimate")
-    dtype = None if dtype is None else resolve_dtype(dtype)
+    dtype = None if dtype is None else named_dtype(dtype)
     size = None if weights is None else element_bytes(weights, 'weights')
     check_sample(sample)
     if dtype is None or dtype.is_floating_point: return dtype, size

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
+from ..base.precision import float32_products
 from ..base.core import distributed, visible, device_name
 from ..operations import progress, warn, first_line
 from ..session.scope import BackwardPart, followed, group_name, key_of, Nodes, Place, place_of_part, quoted
@@ -448,8 +449,8 @@ def step_facts(
 
 @patch
 def facts(self:Measured, model, sample)->dict: # what a result says about it
-    return dict(threads=torch.get_num_threads(), device_name=device_name(self.device)) | \
-        step_facts(self.run, model, sample)
+    return dict(threads=torch.get_num_threads(), device_name=device_name(self.device),
+        **float32_products(self.device), **step_facts(self.run, model, sample))
 
 @patch
 def memory(self:Measured)->Footprint|None: # that a step holds

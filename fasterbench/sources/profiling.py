@@ -8,6 +8,7 @@ __all__ = ['Subject', 'check_request', 'circumstances', 'together', 'agreement',
 
 # %% ../../nbs/sources/profiling.ipynb #49a0eb38
 import torch, copy, time
+from collections import Counter
 from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from datetime import datetime, timezone
@@ -17,6 +18,7 @@ from torch import distributed as dist
 from ..session.scope import Scope, above, watching, process_group_name, key_of
 from ..operations import progress, check_count, check_seconds, utilization_pct
 from ..base.core import model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype, capturing
+from ..base.core import named_dtype
 from ..base.core import call_args, call_words, distributed, measurable, model_device, module_kind
 from ..base.core import resolve_device
 from ..costs import CostMode, count_run, warn_unknown
@@ -27,10 +29,10 @@ from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
 from .observe import Measured, warn_other_path
-from ..records.rows import warn_no_ceiling
+from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
-from ..base.precision import tf32_switches
-from ..base.settings import float32_precision, one_at_a_time
+from ..base.precision import Tf32, tf32_flops, tf32_on
+from ..base.settings import one_at_a_time
 from ..records.grouping import sum_rows
 from ..session.launch import rendezvous
 from ..machine.links import waited, offsets, waits
@@ -57,17 +59,22 @@ class Subject:
 
 # %% ../../nbs/sources/profiling.ipynb #0cff6b74
 @patch
-def dtypes(self:Subject, costs:Costs)->list:
-    "The dtypes whose ceilings the rows need, the model's first"
-    used = [arithmetic_dtype(c.dtype) for c in costs.by_module.values() if c.matmul_flops]
-    return [d for d in dict.fromkeys([model_dtype(self.model), *used]) if measurable(d)] or [torch.float32]
+def needed(self:Subject, costs:Costs)->list: # of names
+    "The ceilings that rows need, first that of most products in the model's dtype; beside TF32 that of float32, too"
+    done = Counter()
+    for c in costs.by_module.values():
+        tf32 = c.tf32_flops or 0
+        if c.matmul_flops: done[dtype_name(arithmetic_dtype(c.dtype))] += c.matmul_flops - tf32; done['tf32'] += tf32
+    first = dtype_name(model_dtype(self.model), done['tf32']>done['float32'])
+    names = dict.fromkeys([first, *+done, *(['float32'] if done['tf32'] else [])])
+    return [k for k in names if measurable(named_dtype(k))] or ['float32']
 
 # %% ../../nbs/sources/profiling.ipynb #9e35d8f2
 @patch
 def peaks_for(self:Subject, device:torch.device, costs:Costs, met=None)->HardwarePeaks:
     "The given peaks, or measured ones"
     if self.given is not None: return self.given
-    return measured_peaks(device, self.dtypes(costs), groups_used(costs, met))
+    return measured_peaks(device, self.needed(costs), groups_used(costs, met))
 
 # %% ../../nbs/sources/profiling.ipynb #a1619501
 @patch
@@ -76,11 +83,6 @@ def run_device(self:Subject, device:str|torch.device|None)->torch.device:
     device = resolve_device(model_device(self.model, self.sample) if device is None else device)
     if self.given is not None: check_machine(self.given, device)
     return device
-
-@patch
-def precision(self:Subject):
-    "A context with the precision that float32 products have in a profile"
-    return float32_precision(tf32_switches().matmul if self.given is None else self.given.tf32_enabled)
 
 # %% ../../nbs/sources/profiling.ipynb #30a79be7
 def check_request(
@@ -126,8 +128,8 @@ def _measured(self:Subject, runs, device, warmup, steps, kernels, ranks, timeout
     "The way from a request to its result; `runs`: from a device to a context with a `Program` or a `Step` on it"
     measure = self.measuring(self.model, kernels)   # or an error
     with one_at_a_time, together(ranks and not kernels, timeout, isolate=isolate) as met:
-        device, precision = self.run_device(device), self.precision()   # of the settings outside of the block
-        with runs(device) as run, precision:
+        device = self.run_device(device)
+        with runs(device) as run:
             of = measure(run, device, warmup, steps, met)
             peaks = self.peaks_under(of, met)
             rows, memory, facts = of.rows(peaks), of.memory(), of.facts(self.model, self.sample)
@@ -357,7 +359,7 @@ def through_ceiling(
 )->list:
     "The rows that pass the ceiling of their dtype by more than the interquartile range of their times"
     def passes(r):
-        ceiling = peaks.ceiling(r.dtype) if r.matmul_flops and not r.unknown else None
+        ceiling = ceiling_for(r, peaks) if r.matmul_flops and not r.unknown else None
         return bool(ceiling) and r.flops/ceiling - r.time_s > r.noise_s
     return [r for r in rows if r.time_s and passes(r)]
 
@@ -367,10 +369,10 @@ class Retimer(CostMode):
     def __init__(self,
         wanted:set, rows:set, # names of the rows to time, and of all rows
         device:torch.device,
-        tf32:bool=False, # does float32 mean TF32?
+        tf32:Tf32|None=None, # which float32 products may run in TF32; `None`: on a CPU
     ):
-        super().__init__()
-        self.wanted, self.names, self.device, self.tf32, self.known = wanted, rows, device, tf32, set()
+        super().__init__(tf32=tf32)
+        self.wanted, self.names, self.device, self.known = wanted, rows, device, set()
         self.best = {}   # dtype name → (FLOP/s, words, samples in FLOP/s)
     def count(self, func, rule, args, kwargs, out):
         super().count(func, rule, args, kwargs, out)
@@ -395,7 +397,8 @@ def retime(self:Retimer, name, func, rule, args, kwargs, out):
     timing = time_for(lambda: func(*args, **kwargs), self.device, seconds=0.03, least=5)
     flops = rule.flops(args, kwargs, out)
     rates, words = [flops/s for s in timing.samples], f"{func._opname} of {name or 'the model'}"
-    dtype = dtype_name(arithmetic_dtype(op_dtype(func, args, out)), self.tf32)
+    dtype = op_dtype(func, args, out)
+    dtype = dtype_name(arithmetic_dtype(dtype), bool(tf32_flops(self.tf32, func, args, dtype, 1)))
     if max(rates) > self.best.get(dtype, (0.,))[0]: self.best[dtype] = max(rates), words, rates
 
 # %% ../../nbs/sources/profiling.ipynb #510d6ec7
@@ -410,7 +413,7 @@ def remeasure(
     "Measure the ceilings again with the operations of the rows that pass them; what is better is remembered"
     odd = through_ceiling(rows, peaks)
     if not agreed(bool(odd)): return peaks
-    mode = Retimer(*whose({r.name for r in odd}, {r.name for r in rows}), device, peaks.tf32_enabled)
+    mode = Retimer(*whose({r.name for r in odd}, {r.name for r in rows}), device, tf32_on(device))
     count(mode)
     better = raised(peaks, mode.best)
     remember(peaks, better)

@@ -19,7 +19,7 @@ from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table
 from .tables import html_cell, kind_of, more_rows, row_orders, run_kinds
 from ..records.grouping import group_key, joined, joined_in_parts
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted, RooflinePoint
-from ..counting.utilization import token_lines
+from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
 def _rows_at_roof(rows):
@@ -295,7 +295,7 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {t.what}")
     disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
     lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_exchange_lines(r), *phase_lines(r), _work_line(r)]
-    lines += [*_link_lines(r), roof, *_fused_lines(r)]
+    lines += [*_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
     return [*lines, *_kernel_lines(r), *disturbed]
 
@@ -310,7 +310,7 @@ def _paper_lines(r):
     total = f"roof         {si(r.roof_time_s, 's')} at least for {_rows_at_roof(r)} one after the other{share}"
     undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
-    return [total, *_fused_lines(r), *known, *undefined]
+    return [total, *float32_lines(r), *_fused_lines(r), *known, *undefined]
 
 def _lines(r): return [r.answer, '', *fact_lines(r), *note_lines(r)] if whole_s(r) else _paper_lines(r)
 
