@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizer_class',
-           'check_optimizer', 'check_training', 'training']
+           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'copies_bytes', 'check_room',
+           'optimizer_class', 'check_optimizer', 'check_training', 'training']
 
 # %% ../../nbs/session/program.ipynb #35a5667e
 import functools, inspect, sys, torch
+from math import inf, isfinite
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
@@ -306,6 +307,7 @@ class Step(Program):
         super().__init__(model, sample, device, **kwargs)
         self.loss, self.clip = loss_of if loss is None else loss, clipping(clip)
         self.optimizer, self.scaler = optimizer, scaler
+        self.scales = []   # before each step, and after the last one
 
 # %% ../../nbs/session/program.ipynb #cc4265df
 @patch
@@ -371,6 +373,23 @@ def make(self:Step,
         value = self._lose(part)
         with without_autocast(): self._learn(value, part, parameters)
     return value.detach()
+
+# %% ../../nbs/session/program.ipynb #91e97885
+@patch
+def note_scale(self:Step):
+    if self.scaler is not None: self.scales.append(self.scaler.get_scale())
+
+@patch
+def reset(self:Step):
+    "As of a `Program`; the scale of the gradients is noted"
+    self.note_scale()
+    Program.reset(self)
+
+def warn_skipped(scales:list): # before each step of a scaler, and after the last one
+    "One warning that says how many steps updated nothing"
+    skipped = sum(now<before or not 0<before<inf for before,now in zip(scales, scales[1:]))
+    if skipped: warn(f"the gradients of {skipped} of {len(scales) - 1} steps were inf or NaN, untimed ones included: "
+        "the scaler skipped their updates")
 
 # %% ../../nbs/session/program.ipynb #1afbecaf
 def copies_bytes(
@@ -442,8 +461,13 @@ def check_optimizer(
             f"where it is, on {model_device(model)}")
 
 # %% ../../nbs/session/program.ipynb #d5a2d70b
+_largest = torch.finfo(torch.float32).max
+
 def _check_scaler(scaler, optimizer):
     if not hasattr(scaler, 'unscale_'): raise TypeError(f"scaler={scaler!r} is no scaler of gradients")
+    if isfinite(scale := scaler.get_scale()) and scale>_largest:
+        kind = type(scaler).__name__
+        raise ValueError(f"the scale of the {kind} is {scale:g}, and float32 holds {_largest:g} at most")
     if optimizer is None: raise ValueError("a scaler without an optimizer: its scale is found by the optimizer's steps")
 
 def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=None, clip=None, scaler=None):
@@ -474,4 +498,7 @@ def training(
     check_training(model, device, loss, optimizer, clip, scaler)
     def keep(model): return _kept(model, sample, optimizer, scaler, loss, clip)
     kind = functools.partial(Step, loss=loss, optimizer=optimizer, clip=clip, scaler=scaler)
-    with restoring(model, sample, device, torch.enable_grad(), keep, kind) as step: yield step
+    with restoring(model, sample, device, torch.enable_grad(), keep, kind) as step:
+        yield step
+        step.note_scale()
+    warn_skipped(step.scales)
