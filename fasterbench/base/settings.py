@@ -48,8 +48,9 @@ def _legacy_precision():
     except RuntimeError: return None
 
 def _set_legacy(matmul, cudnn):
-    torch.set_float32_matmul_precision(matmul)
-    torch.backends.cudnn.allow_tf32 = cudnn
+    "Set what differs: compiled code is compiled again where a switch is written, even to what it says"
+    if torch.get_float32_matmul_precision()!=matmul: torch.set_float32_matmul_precision(matmul)
+    if torch.backends.cudnn.allow_tf32!=cudnn: torch.backends.cudnn.allow_tf32 = cudnn
 
 # %% ../../nbs/base/settings.ipynb #be350979
 def _precision():
@@ -130,6 +131,16 @@ def _set_stance(stance):
     eval_frame._set_stance(eval_frame.DynamoStance() if stance is None else stance)
 
 # %% ../../nbs/base/settings.ipynb #751d76d7
+def _compile_counts():
+    "What Dynamo says that it has counted; `None` while it is not loaded"
+    utils = sys.modules.get('torch._dynamo.utils')
+    return None if utils is None else {k: dict(v) for k,v in utils.counters.items()}
+
+def _set_compile_counts(old):
+    counters = sys.modules['torch._dynamo.utils'].counters
+    counters.clear()
+    for k,v in (old or {}).items(): counters[k].update(v)
+
 def _leave_modes(n):
     "End the dispatch modes above the first `n`, which an interrupt kept from ending"
     while torch._C._len_torch_dispatch_stack()>n: torch._C._pop_torch_dispatch_stack(None)
@@ -160,6 +171,7 @@ switches = { # name → reader, writer
     'autocast on CUDA':         _autocast('cuda'),
     'autocast keeps copies':    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     'compiler':                 (_stance, _set_stance),
+    'counts of compilations':   (_compile_counts, _set_compile_counts),
     'threads':                  (torch.get_num_threads, torch.set_num_threads),
     'NumPy errors':             (np.geterr, lambda v: np.seterr(**v)),
     'recursion limit':          (sys.getrecursionlimit, sys.setrecursionlimit),
