@@ -5,11 +5,10 @@
 # %% auto #0
 __all__ = ['switches', 'one_at_a_time', 'opaque_types', 'same_rng', 'num_threads', 'tf32_allowed', 'float32_precision',
            'without_autocast', 'put_back', 'report', 'same_settings', 'Interrupts', 'same_process', 'reachable',
-           'emptied_caches', 'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable',
-           'model_copy', 'twin']
+           'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable', 'model_copy', 'twin']
 
 # %% ../../nbs/base/settings.ipynb #8cd976f2
-import copy, functools, gc, os, random, signal, sys, threading, types, weakref, numpy as np, torch
+import copy, gc, os, random, signal, sys, threading, types, weakref, numpy as np, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
@@ -293,33 +292,6 @@ def _referents(o):
 def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list: # kinds: types of what is looked for
     "All of `kinds` in `xs`: in their modules, containers, objects and closures"
     return [o for o in reached(xs, _referents) if isinstance(o, kinds) or _stays(o)]
-
-# %% ../../nbs/base/settings.ipynb #0dfde57c
-class _Caches:
-    "Every cache of `functools` that there is"
-    kind = functools._lru_cache_wrapper
-    def __init__(self): self.known, self.elsewhere = [], None   # weak references; to `kind`, by what is no cache
-    def there(self):
-        found = [c for c in (r() for r in self.known) if c is not None]
-        if sys.getrefcount(self.kind) - len(found)!=self.elsewhere:
-            found = [c for c in gc.get_objects() if type(c) is self.kind]
-            self.known, self.elsewhere = [*map(weakref.ref, found)], sys.getrefcount(self.kind) - len(found)
-        return found
-    def fillings(self): return {id(c): (c, c.cache_info().misses) for c in self.there()}   # how often each was put into
-
-_caches = _Caches()
-
-# %% ../../nbs/base/settings.ipynb #3bc20433
-def _keeps_tensors(c): return any(isinstance(t, torch.Tensor) for t in reachable(*gc.get_referents(c)))
-
-@contextmanager
-def emptied_caches():
-    "The caches of `functools` that tensors are put into while the block lasts are empty after it"
-    old = _caches.fillings()
-    try: yield
-    finally:
-        for i,(c,misses) in _caches.fillings().items():
-            if misses!=old.get(i, (c, 0))[1] and _keeps_tensors(c): c.cache_clear()
 
 # %% ../../nbs/base/settings.ipynb #ed98e32b
 _usual = {getattr(c.__torch_function__, '__func__', c.__torch_function__) for c in (torch.Tensor, nn.Parameter)}

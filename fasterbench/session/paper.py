@@ -23,10 +23,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from ..base.core import before_graphs, call_args, captured, captured_in, distributed, graphed, held, in_cell
 from ..base.core import in_cpp, in_parts, is_dtensor, is_strided, mapped, NotWithoutData, original_forward
 from ..base.core import replaced, unwrapped, walk, without_data, written_by
-from ..base.settings import check_copyable, Counterparts, deep_stack, emptied_caches, Memo, model_copy
+from ..base.settings import check_copyable, Counterparts, deep_stack, Memo, model_copy
 from ..base.settings import one_at_a_time, opaque_types, own_copy, reachable, same_process, report
 from ..operations import first_line
-from .snapshot import module_hooks, putting_back, Snapshot
+from .snapshot import emptied_caches, module_hooks, putting_back, Snapshot
 
 # %% ../../nbs/session/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
@@ -426,7 +426,8 @@ def on_paper(
     "A copy of `model` without data, in evaluation mode, a function that gives arguments of a call, and a `Paper`"
     check_copyable(model)
     with same_process() as interrupts, kept_program(model, sample, *more) as program:
-        with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide, device, program)
+        with interrupts.open():
+            new, call, same, paper = _without_data(model, sample, dtype, more, divide, device, program)
         _prepare(new, grad)
         paper.interrupts = interrupts
         with (putting_back(same), emptied_caches(), deep_stack(), readable_errors(paper),

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'copies_bytes', 'check_room',
-           'optimizer_class', 'check_optimizer', 'check_training', 'training']
+           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'optimizer_class',
+           'check_optimizer', 'check_training', 'training']
 
 # %% ../../nbs/session/program.ipynb #35a5667e
 import functools, inspect, sys, torch
@@ -19,14 +19,13 @@ from collections.abc import Mapping
 from numbers import Real
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ..base.core import call_args, call_words, captured_in, check_initialized, eager, held, home
-from ..base.core import leaves, is_strided, mapped, model_device, next_iteration, once, optimizer_parameters
+from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_parameters
 from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
-from ..operations import as_text, first_line, si, warn
+from ..operations import as_text, first_line, warn
 from .scope import wait_for
 from ..base.settings import own_copy, put_back, report, same_process, twin, without_autocast
-from .snapshot import by_ourselves, copies_of, describe, model_snapshot, module_hooks
-from .snapshot import putting_back, reach, saving, Snapshot, TensorSnapshot, values
-from ..base.system import free_bytes
+from .snapshot import by_ourselves, check_room, copies_of, describe, model_snapshot
+from .snapshot import module_hooks, putting_back, reach, saving, Snapshot, TensorSnapshot, values
 
 # %% ../../nbs/session/program.ipynb #f90226c0
 def _takes(model):
@@ -390,20 +389,6 @@ def warn_skipped(scales:list): # before each step of a scaler, and after the las
     skipped = sum(now<before or not 0<before<inf for before,now in zip(scales, scales[1:]))
     if skipped: warn(f"the gradients of {skipped} of {len(scales) - 1} steps were inf or NaN, untimed ones included: "
         "the scaler skipped their updates")
-
-# %% ../../nbs/session/program.ipynb #1afbecaf
-def copies_bytes(
-    ts:list, # tensors
-)->int: # bytes
-    "How much copies of them take, and what putting them back takes at a time"
-    sizes = [(v.device.type, once(v).nbytes if is_strided(v) else v.nbytes) for t in ts for v in values(t.detach())]
-    return sum(n for _,n in sizes) + max((n for kind,n in sizes if kind!='cpu'), default=0)
-
-def check_room(ts:list): # tensors
-    "Refuse to copy more than the CPU's memory has room for"
-    needed, room = copies_bytes(ts), free_bytes(torch.device('cpu'))
-    if needed>room: raise MemoryError(f"putting back what a training step changes takes {si(needed, 'B')} of copies, "
-        f"and {si(room, 'B')} of the CPU's memory are free")
 
 # %% ../../nbs/session/program.ipynb #12cae869
 def _names(model, optimizer):

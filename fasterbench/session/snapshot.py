@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['small', 'module_hooks', 'bits', 'checksum', 'values', 'TensorSnapshot', 'reach', 'by_ourselves', 'describe',
-           'Snapshot', 'putting_back', 'model_snapshot', 'Saving', 'saving', 'copies_of']
+           'Snapshot', 'putting_back', 'model_snapshot', 'Saving', 'saving', 'copies_of', 'copies_bytes', 'check_room',
+           'emptied_caches']
 
 # %% ../../nbs/session/snapshot.ipynb #c296f8ed
-import torch
+import functools, gc, sys, torch, weakref
 from collections import defaultdict
 from contextlib import contextmanager
 from fastcore.basics import patch
@@ -17,7 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from ..base.core import extent, held, home, is_strided, once, reached, strided_parts, walk
 from ..base.core import written_by, before_graphs, capturing, stored_plainly
-from ..base.settings import put_back, report
+from ..base.settings import put_back, reachable, report
+from ..base.system import free_bytes
+from ..operations import si
 from .keepers import plan_of, kept_of, Written
 
 # %% ../../nbs/session/snapshot.ipynb #dbddb83a
@@ -300,3 +303,44 @@ def copies_of(
         for group in groups: res.update((id(t), new) for t,new in _copied_together(group))
         res.update((id(t), t.detach().clone().requires_grad_(t.requires_grad)) for t in ts if id(t) not in res)
     return res
+
+# %% ../../nbs/session/snapshot.ipynb #1afbecaf
+def copies_bytes(
+    ts:list, # tensors
+)->int: # bytes
+    "How much copies of them take, and what putting them back takes at a time"
+    sizes = [(v.device.type, once(v).nbytes if is_strided(v) else v.nbytes) for t in ts for v in values(t.detach())]
+    return sum(n for _,n in sizes) + max((n for kind,n in sizes if kind!='cpu'), default=0)
+
+def check_room(ts:list): # tensors
+    "Refuse to copy more than the CPU's memory has room for"
+    needed, room = copies_bytes(ts), free_bytes(torch.device('cpu'))
+    if needed>room: raise MemoryError(f"putting back what a training step changes takes {si(needed, 'B')} of copies, "
+        f"and {si(room, 'B')} of the CPU's memory are free")
+
+# %% ../../nbs/session/snapshot.ipynb #0dfde57c
+class _Caches:
+    "Every cache of `functools` that there is"
+    kind = functools._lru_cache_wrapper
+    def __init__(self): self.known, self.elsewhere = [], None   # weak references; to `kind`, by what is no cache
+    def there(self):
+        found = [c for c in (r() for r in self.known) if c is not None]
+        if sys.getrefcount(self.kind) - len(found)!=self.elsewhere:
+            found = [c for c in gc.get_objects() if type(c) is self.kind]
+            self.known, self.elsewhere = [*map(weakref.ref, found)], sys.getrefcount(self.kind) - len(found)
+        return found
+    def fillings(self): return {id(c): (c, c.cache_info().misses) for c in self.there()}   # how often each was put into
+
+_caches = _Caches()
+
+# %% ../../nbs/session/snapshot.ipynb #3bc20433
+def _keeps_tensors(c): return any(isinstance(t, torch.Tensor) for t in reachable(*gc.get_referents(c)))
+
+@contextmanager
+def emptied_caches():
+    "The caches of `functools` that tensors are put into while the block lasts are empty after it"
+    old = _caches.fillings()
+    try: yield
+    finally:
+        for i,(c,misses) in _caches.fillings().items():
+            if misses!=old.get(i, (c, 0))[1] and _keeps_tensors(c): c.cache_clear()
