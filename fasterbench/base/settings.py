@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['switches', 'one_at_a_time', 'opaque_types', 'same_rng', 'num_threads', 'tf32_allowed', 'float32_precision',
-           'without_autocast', 'put_back', 'report', 'same_settings', 'Interrupts', 'same_process', 'reachable',
-           'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable', 'model_copy', 'twin']
+           'without_autocast', 'put_back', 'report', 'same_settings', 'Interrupts', 'check_surroundings',
+           'same_process', 'reachable', 'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable',
+           'model_copy', 'twin']
 
 # %% ../../nbs/base/settings.ipynb #8cd976f2
 import copy, gc, os, random, signal, sys, threading, types, weakref, numpy as np, torch
 from contextlib import contextmanager
 from fastcore.basics import patch
 from torch import nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass, _get_current_dispatch_mode_stack
 from .core import captured, check_initialized, compiled_in_place, held, home, inner_parts, keeping
 from .core import reached, stored_plainly, walk
 from ..operations import first_line, warn
@@ -259,12 +260,24 @@ def __exit__(self:Interrupts, *args):
 one_at_a_time = threading.RLock() # held while something is measured
 if hasattr(os, 'register_at_fork'): os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)
 
+# %% ../../nbs/base/settings.ipynb #d4492c77
+_tracing = 'FakeTensorMode', 'ProxyTorchDispatchMode', 'FunctionalTensorMode'
+
+def check_surroundings():
+    "Refuse to run where tensors stand for others"
+    transform = torch._C._functorch.peek_interpreter_stack()
+    around = [type(m).__name__ for m in _get_current_dispatch_mode_stack() if type(m).__name__ in _tracing]
+    if transform is not None: around.append(f'a transform of torch.func ({transform.key().name.lower()})')
+    if around: raise RuntimeError(f"inside of {around[-1]}, where tensors stand for others, nothing can be measured "
+        "or counted: call it outside")
+
 # %% ../../nbs/base/settings.ipynb #87a38129
 @contextmanager
 def same_process(
     device:torch.device=torch.device('cpu') # whose random numbers are put back, too
 ):
     "Gives `Interrupts` that hold SIGINT; afterwards settings, random numbers and casts are as before"
+    check_surroundings()
     with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device):
         try: yield interrupts
         finally: torch.clear_autocast_cache()

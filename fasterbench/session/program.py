@@ -18,7 +18,7 @@ from typing import Iterator
 from collections.abc import Mapping
 from numbers import Real
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from ..base.core import call_args, call_words, captured_in, check_initialized, eager, held, home
+from ..base.core import call_args, call_words, captured_in, check_initialized, check_real, eager, held, home
 from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_parameters
 from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
 from ..operations import as_text, first_line, warn
@@ -89,6 +89,7 @@ def check_sample(sample):
     used_up = [type(o).__name__ for o in leaves(sample) if isinstance(o, Iterator)]
     if used_up: raise ValueError(f"the sample holds an iterator ({used_up[0]}), which the first forward would use up; "
         "every forward needs the same input")
+    check_real('the sample', tensors(sample))
 
 # %% ../../nbs/session/program.ipynb #fd536a97
 _simple = type(None), torch.Tensor, nn.Module, str, bytes, int, float, complex, type
