@@ -6,8 +6,9 @@
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
            'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'per_pass',
            'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
-           'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text',
-           'quoted_formula', 'unquoted_formula', 'roofline_analysis', 'element_bytes', 'positions', 'estimate_layer']
+           'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes',
+           'read_text', 'quoted_formula', 'unquoted_formula', 'roofline_analysis', 'element_bytes', 'positions',
+           'estimate_layer']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -196,6 +197,11 @@ def check_count(name:str, value:int, least:int)->int: # name: what the error cal
 def first_line(e:BaseException)->str:
     "The first line of what an error says; its class where that is empty"
     return (str(e).splitlines() or [''])[0] or type(e).__name__
+
+# %% ../nbs/operations.ipynb #8baad3b7
+def announce(what:str): # is done
+    "Say on standard error what is done"
+    if sys.stderr is not None: print(f'fasterbench: {what} …', file=sys.stderr, flush=True)
 
 # %% ../nbs/operations.ipynb #df3f6bd3
 def warn(text:str):

@@ -1,22 +1,28 @@
 """Files that were damaged, or made to do harm: refused with the place, or every view of what was loaded works
 
 Values and keys of saved results, sweeps, comparisons and peaks are replaced by odd ones. What is loaded then is shown in
-every way there is, saved and loaded again. In figures and pages names are text, and in CSV nothing is a formula.
+every way there is, saved and loaded again. In figures and pages names are text, and in CSV nothing is a formula. Files
+that would run code
+when they are unpickled, and a config that names code of its own, leave no mark.
 
-    python -m benchmarks.checks.attack --only files
+    python -m benchmarks.checks.attack --only files,code
 """
-import contextlib, copy, csv, io, json, random, re, tempfile, warnings
+import contextlib, copy, csv, io, json, pickle, random, re, tempfile, warnings
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from fasterbench.commands.models import load_model
 from fasterbench.machine.roof import HardwarePeaks
+from fasterbench.ncu import read_ncu
+from fasterbench.operations import roofline_analysis
 from fasterbench.records.compare import Comparison
 from fasterbench.records.swept import Sweep
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer, sweep_batch
+from fasterbench.sources.traces import load_trace
 from benchmarks.checks.attack_cases import peaks
 
 kinds = dict(result=Roofline, step=Roofline, sweep=Sweep, comparison=Comparison, peaks=HardwarePeaks)
@@ -98,3 +104,38 @@ def file_attempt(item):
     return found
 
 def file_items(): return [(kind, seed) for kind in kinds for seed in range(100)]
+
+# --- files that would run code ---
+class Mark:
+    "What leaves a file behind when it is unpickled"
+    def __init__(self, path): self.path = path
+    def __reduce__(self): return Path.touch, (self.path,)
+
+def config(folder, mark):
+    "A config that names code of its own beside it"
+    (folder/'code.py').write_text(f'from pathlib import Path; Path({str(mark)!r}).touch()')
+    text = json.dumps(dict(model_type='bert', architectures=['BertModel'], hidden_size=32, num_hidden_layers=1, vocab_size=100,
+        num_attention_heads=2, intermediate_size=64, auto_map=dict(AutoModel='code.Own', AutoConfig='code.Own')))
+    (folder/'config.json').write_text(text)
+    return load_model(str(folder/'config.json'))
+
+def pickled(load, name='file.json'):
+    def attempt(folder, mark):
+        (folder/name).write_bytes(pickle.dumps(Mark(mark)))
+        return load(folder/name)
+    return attempt
+
+def listed(path): return roofline_analysis(path, 1e12, 1e11)
+
+readers = {k: pickled(cls.load) for k,cls in kinds.items()} | dict(config=config, trace=pickled(load_trace),
+    packed=pickled(load_trace, 'file.json.gz'), ncu=pickled(read_ncu, 'file.csv'), operations=pickled(listed, 'file.csv'))
+
+def code_attempt(item):
+    "A file is read that would leave a mark if code of it ran"
+    with tempfile.TemporaryDirectory() as folder:
+        mark = Path(folder)/'mark'
+        try: readers[item[0]](Path(folder), mark)
+        except ValueError: pass
+        return ['code of the file ran']*mark.exists()
+
+def code_items(): return [(kind, 0) for kind in readers]
