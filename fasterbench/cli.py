@@ -14,7 +14,7 @@ from fastcore.script import anno_parser, store_true
 from . import __version__
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .base.core import dtype_name
-from .operations import any_console, as_text, write_file, check_count
+from .operations import announce, any_console, as_text, write_file, check_count
 from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
 from .language import unfit_ranks
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
@@ -23,7 +23,7 @@ from .sources.estimates import MeshRun, run_lines
 from .commands.models import ModelError, check_model, is_language, load_parts, run_model_code, contained
 from .commands.models import load_varied
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
-from .commands.options import announce, check_recipe, check_targets, check_threads, check_unused, either
+from .commands.options import check_recipe, check_targets, check_threads, check_unused, either
 from .commands.options import floating, forward_text, named_peaks, roofs, with_labels, with_shared
 from .commands.options import out_option, checked_view, mesh_options, number_or_name, swept_values
 from .commands.options import print_figure, print_peaks, print_result, write_out, print_sweep, though_unread

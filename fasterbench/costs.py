@@ -18,6 +18,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
+from .counting.traffic import in_the_open
 from .counting.places import only_new, CallMoves, PlacedMoves, Costs, ModuleCost
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
@@ -212,20 +213,11 @@ def spread(self:CostMode, func, args, kwargs):
     self.known_alike = known + done
     return out
 
-# %% ../nbs/costs.ipynb #2011f74d
-_spelled_out = 'flex_attention', 'while_loop', 'map_impl'   # whose plain definition runs under a mode
-
-def _in_the_open(func, args, kwargs):
-    "What a higher-order operation runs, as a function; `None`: not known"
-    if func.name()=='cond': return lambda: (args[1] if args[0] else args[2])(*args[3])
-    plain = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-    if func.name() in _spelled_out and plain: return lambda: plain(*args, **kwargs)
-
 # %% ../nbs/costs.ipynb #aca7e183
 @patch
 def higher_order(self:CostMode, func, args, kwargs):
     "Run a higher-order operation in the open, or name it"
-    run = _in_the_open(func, args, kwargs)
+    run = in_the_open(func, args, kwargs)
     if run is None:
         self.row(self.at).unknown[str(func)] += 1
         out = func(*args, **kwargs)

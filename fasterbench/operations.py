@@ -6,8 +6,9 @@
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
            'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'per_pass',
            'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
-           'first_line', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text',
-           'roofline_analysis', 'element_bytes', 'positions', 'estimate_layer']
+           'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes',
+           'read_text', 'quoted_formula', 'unquoted_formula', 'roofline_analysis', 'element_bytes', 'positions',
+           'estimate_layer']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -197,6 +198,11 @@ def first_line(e:BaseException)->str:
     "The first line of what an error says; its class where that is empty"
     return (str(e).splitlines() or [''])[0] or type(e).__name__
 
+# %% ../nbs/operations.ipynb #8baad3b7
+def announce(what:str): # is done
+    "Say on standard error what is done"
+    if sys.stderr is not None: print(f'fasterbench: {what} …', file=sys.stderr, flush=True)
+
 # %% ../nbs/operations.ipynb #df3f6bd3
 def warn(text:str):
     "Warn about the line outside of this package that led here"
@@ -293,6 +299,19 @@ def _number(where, key, value, least=0):
     if (v := finite(value)) is not None and v>=least: return value
     raise ValueError(f"{where}: {key}={value!r:.60} is not a finite number {'of at least' if not least else 'above'} 0")
 
+# %% ../nbs/operations.ipynb #029c2c4e
+_formulas = tuple('=+-@＝＋－＠')   # what a spreadsheet computes begins with one; a tab or a new line is written out
+
+def _is_formula(text): return text.lstrip(" '").startswith(_formulas) # or would be, without what stands in front
+
+def quoted_formula(text:str)->str:
+    "A word that no spreadsheet takes for a formula"
+    return f"'{text}" if _is_formula(text) else text
+
+def unquoted_formula(text:str)->str:
+    "What `quoted_formula` was given"
+    return text[1:] if text[:1]=="'" and _is_formula(text) else text
+
 # %% ../nbs/operations.ipynb #6ab74b55
 def _lines(path):
     "The header of a CSV file and its other lines, each with its number"
@@ -324,7 +343,8 @@ def _read_csv(path):
                              f"{','.join(cells)[:60]}")
     records = [{k:v for k,v in zip(header, cells) if k in _fields} for _,cells in lines]
     where = [f"{str(path)!r}, operation {i} ({r.get('name', r)!s:.60})" for i,r in enumerate(records)]
-    return [{k: v if k=='name' else _float(w, k, v) for k,v in r.items()} for w,r in zip(where, records)]
+    def value(w, k, v): return unquoted_formula(v) if k=='name' else _float(w, k, v)
+    return [{k: value(w, k, v) for k,v in r.items()} for w,r in zip(where, records)]
 
 # %% ../nbs/operations.ipynb #c7ac11bd
 def _records(operations):

@@ -371,7 +371,7 @@ def row_ways(s, top:int)->dict: # name → as `way`; top: rows
 whole_name = 'all rows' # in the legend
 
 def _way_trace(go, s, points, name, colour, thick):
-    said = [f'<b>{name}</b> {html_text(s.name)} {value_text(v)}<br>{plain(x)} FLOP/B, {si(y, "FLOP/s")}'
+    said = [f'<b>{name}</b> {html_text(s.name)} {html_text(value_text(v))}<br>{plain(x)} FLOP/B, {si(y, "FLOP/s")}'
         for v,x,y in points]
     marks = dict(symbol='arrow', angleref='previous', size=13 if thick else 9, color=colour)
     return go.Scatter(x=[o[1] for o in points], y=[o[2] for o in points], name=name, mode='lines+markers', marker=marks,
@@ -443,7 +443,8 @@ def panels(go, s, top:int)->list: # of (title, pixels, traces, x axis, y axis)
     times = value_lines(go, s, 'time', 's', of('time_s'), of('roof_time_s'), of('noise_s'))
     found = [over_values(f'time {per_pass(s.what)}', times, 's')]
     if any(of('throughput')):
-        roof, unit = [p.per/p.roof_time_s if p.per and p.roof_time_s else None for p in s.points], f'{s.items}/s'
+        roof = [p.per/p.roof_time_s if p.per and p.roof_time_s else None for p in s.points]
+        unit = f'{html_text(s.items)}/s'
         rates = value_lines(go, s, unit, unit, of('throughput'), roof)
         found.append(over_values(f'{html_text(s.items)} per second', rates, '/s'))
     if len({r.peaks.peak_bandwidth for r in s})>1: return found   # no slope of memory holds for all

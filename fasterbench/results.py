@@ -27,7 +27,7 @@ from .base.codec import optional_fields, part, refuse
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
 from .records.grouping import all_run
 from .records.rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling, memory_pct
-from .records.rows import read_row, row_record
+from .records.rows import ceiling_for, read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable
@@ -408,16 +408,26 @@ def _edges(where, v): # name of a module, or `Place` → bytes
     found = decoded(dict[Literal[(*phases, 'step')], dict[str, Amount]], v, where)   # a step: all phases together
     return {Place(None if p=='step' else p, name): n for p,edges in found.items() for name,n in edges.items()}
 
+_told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graph_breaks=list[str])
+
+def _about(where, v): # circumstances: any, but for those that a view counts on; what ends with `_s` is in seconds
+    def kind(k): return _told.get(k, float|None if k.endswith('_s') else object)
+    return {k: decoded(kind(k), o, f'{where}[{k!r}]') for k,o in decoded(Data, v, where).items()}
+
 @dataclass(kw_only=True)
 class OneResult:
     "What a file has of a result"
     kind:Literal[kinds]
-    about:Data
+    about:Annotated[dict, _about]
     peaks:Annotated[HardwarePeaks, part(HardwarePeaks.from_record)]|None
     totals:Totals|None
     memory:Footprint|None = None
     boundaries:Annotated[dict, _edges]|None = None # bytes by module, or by phase and module
     rows:list[Annotated[RooflinePoint, read_row]]
+    def __post_init__(self):
+        for i,r in enumerate(self.rows if self.peaks else ()):
+            if r.roof_time_s is None or r.collectives or ceiling_for(r, self.peaks): continue
+            refuse(f'rows[{i}].dtype', r.dtype, 'one whose ceiling the peaks hold, and there is a time at the roof')
 
 # %% ../nbs/results.ipynb #89554758
 @dataclass(kw_only=True)

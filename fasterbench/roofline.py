@@ -33,7 +33,7 @@ from .views.tables import framed
 from .sources.compiled_kernels import measuring
 from .costs import warn_unknown
 from .base.precision import in_tf32, tf32_switches
-from .records.swept import Sweep
+from .records.swept import Sweep, stated
 from .commands.models import resized, sample_dims, sized
 from .session.program import own_error
 
@@ -284,7 +284,7 @@ def check_values(name, values)->list:
     "Refuse values that are none"
     if isinstance(values, str) or not hasattr(values, '__iter__'):
         raise TypeError(f"{name}: values is a list, not {values!r:.60}")
-    if values := [*values]: return values
+    if values := [stated(name, v) for v in values]: return values
     raise ValueError(f"{name}: there are no values")
 
 # %% ../nbs/roofline.ipynb #5563bd22

@@ -3,10 +3,11 @@
 What is different afterwards in a model, its sample or the settings of the process, bit for bit, is reported: after an
 interrupt at every place where Python looks for one, at every line, and at random times; after an error at every line
 and in every operation that torch dispatches; and after forwards of odd models. Drawn models are trained for ten steps
-beside untouched twins, and the memory that putting back takes is held against a bound. The exit code is 1 if anything
-was different. A run of everything writes its table, with the device and the versions, to benchmarks/results/attack.txt.
+beside untouched twins, and the memory that putting back takes is held against a bound. Damaged files are loaded and
+shown. The exit code is 1 if anything was different. A run of everything writes its table, with the device and the
+versions, to benchmarks/results/attack.txt.
 
-    python -m benchmarks.checks.attack [--only pending,lines,body,dispatch,timer,cases,training,memory] [--sample 40]
+    python -m benchmarks.checks.attack [--only pending,lines,body,dispatch,timer,cases,training,memory,files,code] [--sample 40]
         [--verbose] [--buffers] [--idle]
 """
 import ast, ctypes, dis, json, os, random, re, signal, sys, time, warnings
@@ -27,6 +28,7 @@ from fasterbench.costs import count_costs
 from fasterbench.roofline import RooflineAnalyzer
 from benchmarks.checks import attack_cases
 from benchmarks.checks.attack_cases import peaks
+from benchmarks.checks.attack_files import code_attempt, code_items, each as damages, file_attempt, file_items
 from benchmarks.checks.attack_isolated import apart, in_child, isolated
 from benchmarks.checks.attack_memory import memory_attempt, memory_items
 from benchmarks.checks.attack_training import training_attempt
@@ -346,6 +348,8 @@ parts = dict(
     training=(lambda: [('all', seed) for seed in range(200)], lambda item: training_attempt(item, operations),
         'ten steps of training'),
     memory=(memory_items, memory_attempt, 'memory'),
+    files=(file_items, file_attempt, f'{damages} odd values in saved files'),
+    code=(code_items, code_attempt, 'files that would run code'),
 )
 
 shares = dict(training=0.5, memory=0.025)   # of a sample: these take longer

@@ -1,5 +1,5 @@
 """Odd models and samples, a row each: what a forward changes, what they are made of, how they refuse to be copied"""
-import array, io, itertools, random, threading, types
+import array, io, itertools, pickle, random, threading, types
 from collections import Counter, OrderedDict, defaultdict, deque
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -67,7 +67,16 @@ class Case:
     varies:bool=False     # may its forwards see different inputs?
     excuse:str=''         # differences that are an answer, too: a regular expression
 
-seen = []   # what the forwards got
+class Seen:
+    "What the forwards got, in a file in memory: a list would be put back"
+    def __init__(self): self.file = io.BytesIO()
+    def append(self, o): pickle.dump(o, self.file)
+    def clear(self): self.file.seek(0); self.file.truncate()
+    def __iter__(self):
+        file = io.BytesIO(self.file.getvalue())
+        while file.tell()<len(self.file.getvalue()): yield pickle.load(file)
+
+seen = Seen()
 
 def saw(x):
     if has_data(x): seen.append((tuple(x.shape), x.stride(), x.requires_grad, x.detach().double().sum().item()))

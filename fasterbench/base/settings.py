@@ -4,16 +4,16 @@
 
 # %% auto #0
 __all__ = ['switches', 'one_at_a_time', 'opaque_types', 'same_rng', 'num_threads', 'float32_precision', 'asked_precision',
-           'without_autocast', 'put_back', 'report', 'same_settings', 'Interrupts', 'same_process', 'reachable',
-           'emptied_caches', 'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable',
+           'without_autocast', 'put_back', 'report', 'same_settings', 'Interrupts', 'check_surroundings',
+           'same_process', 'reachable', 'Counterparts', 'Memo', 'deep_stack', 'own_copy', 'rebound', 'check_copyable',
            'model_copy', 'twin']
 
 # %% ../../nbs/base/settings.ipynb #8cd976f2
-import copy, functools, gc, os, random, signal, sys, threading, types, weakref, numpy as np, torch
+import copy, gc, os, random, signal, sys, threading, types, weakref, numpy as np, torch
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass, _get_current_dispatch_mode_stack
 from .core import captured, check_initialized, compiled_in_place, held, home, inner_parts, keeping
 from .core import reached, stored_plainly, walk
 from .precision import check_tf32
@@ -49,8 +49,9 @@ def _legacy_precision():
     except RuntimeError: return None
 
 def _set_legacy(matmul, cudnn):
-    torch.set_float32_matmul_precision(matmul)
-    torch.backends.cudnn.allow_tf32 = cudnn
+    "Set what differs: compiled code is compiled again where a switch is written, even to what it says"
+    if torch.get_float32_matmul_precision()!=matmul: torch.set_float32_matmul_precision(matmul)
+    if torch.backends.cudnn.allow_tf32!=cudnn: torch.backends.cudnn.allow_tf32 = cudnn
 
 # %% ../../nbs/base/settings.ipynb #be350979
 def _precision():
@@ -134,6 +135,16 @@ def _set_stance(stance):
     eval_frame._set_stance(eval_frame.DynamoStance() if stance is None else stance)
 
 # %% ../../nbs/base/settings.ipynb #751d76d7
+def _compile_counts():
+    "What Dynamo says that it has counted; `None` while it is not loaded"
+    utils = sys.modules.get('torch._dynamo.utils')
+    return None if utils is None else {k: dict(v) for k,v in utils.counters.items()}
+
+def _set_compile_counts(old):
+    counters = sys.modules['torch._dynamo.utils'].counters
+    counters.clear()
+    for k,v in (old or {}).items(): counters[k].update(v)
+
 def _leave_modes(n):
     "End the dispatch modes above the first `n`, which an interrupt kept from ending"
     while torch._C._len_torch_dispatch_stack()>n: torch._C._pop_torch_dispatch_stack(None)
@@ -164,6 +175,7 @@ switches = { # name → reader, writer
     'autocast on CUDA':         _autocast('cuda'),
     'autocast keeps copies':    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     'compiler':                 (_stance, _set_stance),
+    'counts of compilations':   (_compile_counts, _set_compile_counts),
     'threads':                  (torch.get_num_threads, torch.set_num_threads),
     'NumPy errors':             (np.geterr, lambda v: np.seterr(**v)),
     'recursion limit':          (sys.getrecursionlimit, sys.setrecursionlimit),
@@ -252,12 +264,24 @@ def __exit__(self:Interrupts, *args):
 one_at_a_time = threading.RLock() # held while something is measured
 if hasattr(os, 'register_at_fork'): os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)
 
+# %% ../../nbs/base/settings.ipynb #d4492c77
+_tracing = 'FakeTensorMode', 'ProxyTorchDispatchMode', 'FunctionalTensorMode'
+
+def check_surroundings():
+    "Refuse to run where tensors stand for others"
+    transform = torch._C._functorch.peek_interpreter_stack()
+    around = [type(m).__name__ for m in _get_current_dispatch_mode_stack() if type(m).__name__ in _tracing]
+    if transform is not None: around.append(f'a transform of torch.func ({transform.key().name.lower()})')
+    if around: raise RuntimeError(f"inside of {around[-1]}, where tensors stand for others, nothing can be measured "
+        "or counted: call it outside")
+
 # %% ../../nbs/base/settings.ipynb #87a38129
 @contextmanager
 def same_process(
     device:torch.device=torch.device('cpu') # whose random numbers are put back, too
 ):
     "Gives `Interrupts` that hold SIGINT; afterwards settings, random numbers and casts are as before"
+    check_surroundings()
     with one_at_a_time, Interrupts() as interrupts, same_settings(), same_rng(device):
         try: yield interrupts
         finally: torch.clear_autocast_cache()
@@ -285,33 +309,6 @@ def _referents(o):
 def reachable(*xs, kinds=(torch.Tensor, torch.Generator))->list: # kinds: types of what is looked for
     "All of `kinds` in `xs`: in their modules, containers, objects and closures"
     return [o for o in reached(xs, _referents) if isinstance(o, kinds) or _stays(o)]
-
-# %% ../../nbs/base/settings.ipynb #0dfde57c
-class _Caches:
-    "Every cache of `functools` that there is"
-    kind = functools._lru_cache_wrapper
-    def __init__(self): self.known, self.elsewhere = [], None   # weak references; to `kind`, by what is no cache
-    def there(self):
-        found = [c for c in (r() for r in self.known) if c is not None]
-        if sys.getrefcount(self.kind) - len(found)!=self.elsewhere:
-            found = [c for c in gc.get_objects() if type(c) is self.kind]
-            self.known, self.elsewhere = [*map(weakref.ref, found)], sys.getrefcount(self.kind) - len(found)
-        return found
-    def fillings(self): return {id(c): (c, c.cache_info().misses) for c in self.there()}   # how often each was put into
-
-_caches = _Caches()
-
-# %% ../../nbs/base/settings.ipynb #3bc20433
-def _keeps_tensors(c): return any(isinstance(t, torch.Tensor) for t in reachable(*gc.get_referents(c)))
-
-@contextmanager
-def emptied_caches():
-    "The caches of `functools` that tensors are put into while the block lasts are empty after it"
-    old = _caches.fillings()
-    try: yield
-    finally:
-        for i,(c,misses) in _caches.fillings().items():
-            if misses!=old.get(i, (c, 0))[1] and _keeps_tensors(c): c.cache_clear()
 
 # %% ../../nbs/base/settings.ipynb #ed98e32b
 _usual = {getattr(c.__torch_function__, '__func__', c.__torch_function__) for c in (torch.Tensor, nn.Parameter)}

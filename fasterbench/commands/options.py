@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['shared', 'labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_targets', 'check_divided', 'either',
-           'View', 'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'mesh_options', 'announce', 'floating',
-           'forward_text', 'profile_options', 'option', 'out_option', 'with_shared', 'swept_values', 'cross_entropy_of',
-           'with_labels', 'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result',
-           'print_peaks', 'print_sweep', 'show_result', 'saved_in', 'though_unread', 'warnings_as_lines']
+           'View', 'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'mesh_options', 'floating', 'forward_text',
+           'profile_options', 'option', 'out_option', 'with_shared', 'swept_values', 'cross_entropy_of', 'with_labels',
+           'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'print_peaks',
+           'print_sweep', 'show_result', 'saved_in', 'though_unread', 'warnings_as_lines']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
 import inspect, os, sys, tempfile, torch, warnings
@@ -162,11 +162,6 @@ def _pairs(name, text, read):
 def mesh_options(mesh:str|None, links:str|None)->dict: # as `RooflineAnalyzer.estimate` takes them
     "The groups of devices that were asked for, such as `tp=8,dp=4`, and their links, such as `tp=NVLink,dp=5e10`"
     return dict(mesh=_pairs('mesh', mesh, int), links=_pairs('links', links, number_or_name))
-
-# %% ../../nbs/commands/options.ipynb #8baad3b7
-def announce(what:str): # the command does
-    "Say on standard error what a command does that takes its time"
-    if sys.stderr is not None: print(f'fasterbench: {what} …', file=sys.stderr, flush=True)
 
 # %% ../../nbs/commands/options.ipynb #96f4de41
 def floating(dtype:str|None)->torch.dtype|str|None: # a name; `None`: not given

@@ -23,6 +23,7 @@ from ..base.precision import of_float32
 from ..operations import as_text, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
+from .traffic import in_the_open
 from ..records.rows import main_dtype
 from ..views.tables import framed, Column, tabulated
 from ..session.scope import placing, Nodes, Scope, parts, watching
@@ -229,6 +230,7 @@ def _repr_html_(self:Footprint):
 # %% ../../nbs/counting/utilization.ipynb #75959526
 class MemoryMode(TorchDispatchMode, Scope):
     "Logs when memory is taken, kept for the backward, and freed"
+    supports_higher_order_operators = True
     def __init__(self,
         device:torch.device, # whose memory is logged
         block:int=1, # bytes that memory is handed out in: 512 in CUDA's caching allocator
@@ -292,6 +294,8 @@ def was_there(self:MemoryMode, t, kind='inputs'):
 # %% ../../nbs/counting/utilization.ipynb #9c314343
 @patch
 def __torch_dispatch__(self:MemoryMode, func, types, args=(), kwargs=None):
+    if not isinstance(func, torch._ops.OpOverload) and (run := in_the_open(func, args, kwargs or {})):
+        with self: return run()
     self.wraps = self.wraps or any(map(is_traceable_wrapper_subclass_type, types))
     if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
     if self.wraps and placing(): return func(*args, **kwargs or {})   # takes no memory

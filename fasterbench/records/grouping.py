@@ -18,7 +18,7 @@ from itertools import product
 from numbers import Integral
 from fastcore.basics import groupby, patch
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 from ..session.scope import Place, above, bare, inside, phases, with_phase
 from ..operations import check_count, arithmetic_intensity, utilization_pct
 from .rows import RooflinePoint, ceiling_for, fused_s
@@ -215,10 +215,15 @@ def sum_rows(
 def _timing(where, v):
     return Timing(decoded(list[float], v, where)) if v else refuse(where, v, 'a list of samples')
 
+def _spent(where, v):
+    t = _timing(where, v)
+    return t if min(t.samples)>=0 else refuse(where, min(t.samples), 'a time of at least 0')
+
 ways[Timing] = Way(lambda o: encoded(o.samples), _timing)
 field_types[Totals] = dict(
     **dict.fromkeys('flops matmul_flops bytes_moved roof_time_s link_bytes'.split(), Amount),
     overhead_pct=Ratio, device_idle_pct=Ratio|None, overhead_interval=tuple[Ratio, Ratio]|None,
+    forward=Annotated[Timing, _spent], plain=Annotated[Timing, _spent], launch=Annotated[Timing, _spent]|None,
     what=Literal['forward', 'step'])
 optional_fields[Totals] = ['what', 'link_bytes'] # which earlier versions did not write
 

@@ -19,7 +19,7 @@ from ..session.scope import Collective, Place, bus_bytes, collective_kinds, quot
 from ..operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from ..base.core import module_kind, measurable, arithmetic_dtype, dtype_name
 from ..base.system import Times, Timing
-from ..base.codec import Amount, Ratio, decoded, encoded, field_types, optional_fields, refuse
+from ..base.codec import Amount, Quotient, decoded, encoded, field_types, optional_fields, refuse
 
 # %% ../../nbs/records/rows.ipynb #9c9584b9
 @dataclass
@@ -448,7 +448,8 @@ _bound = Literal['memory', 'compute', 'link', 'undefined']
 
 field_types[RooflinePoint] = dict(
     **dict.fromkeys('flops bytes_moved matmul_flops working_set recomputed link_bytes'.split(), Amount),
-    **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Ratio|None),
+    **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Quotient|None),
+    **dict.fromkeys('time_s called_s warm_s cold_s'.split(), Amount|None),
     **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
     **dict.fromkeys('boundary_bytes eager_bytes tf32_flops'.split(), Amount|None),
     bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
@@ -473,8 +474,11 @@ def _check_row(where, r):
     "Refuse fields that can't come from one measurement: properties of the row would fail"
     n = len(r.samples)
     if r.ran is not None and r.ran>n: refuse(f'{where}.ran', r.ran, f'at most {n}, the samples')
+    if n and r.time_s is None: refuse(f'{where}.time_s', None, f'a time, and there are {n} samples')
     if r.called_s==0: refuse(f'{where}.called_s', r.called_s, 'a time in which something ran')
     if r.above and not r.run_s: refuse(f'{where}.time_s', r.time_s, 'a time, which its utilization is of')
+    if type(r) is RooflinePoint and r.bound!='undefined' and r.time_s and r.utilization_pct is None:
+        refuse(f'{where}.utilization_pct', None, f'a number, and the row is {r.bound}-bound')
     if r.above and r.cache_time_s is None and r.roof not in (None, 'memory'):
         refuse(f'{where}.cache_time_s', None, f'a time, and its roof is that of {r.roof:.60}')
     return r

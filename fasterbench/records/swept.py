@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Placed', 'placed_rows',
-           'Sweep', 'plain_value', 'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
+           'stated', 'Sweep', 'plain_value', 'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
 from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
+from numbers import Integral
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
-from ..operations import any_console, arithmetic_intensity, as_text, is_number, si, value_text
+from ..operations import any_console, arithmetic_intensity, as_text, finite, is_number, si, value_text
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..plot import plot_sweep
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
@@ -138,6 +139,16 @@ def left_out(self:Swept)->str: # empty: nothing
     lacking = [f'no ceiling in {k}: {share(rows)}' for k,rows in no_ceiling(self.result).items()]
     return '; '.join(lacking + [f"unknown cost: {', '.join(self.result.unknown)}"]*(not self.result.complete))
 
+# %% ../../nbs/records/swept.ipynb #9dcc7de6
+def stated(
+    name:str, # what varies
+    value, # of it
+): # a number of Python for one of NumPy
+    "A value that a sweep is made for; NaN and infinity are none"
+    if not is_number(value): return value
+    if finite(value) is None: raise ValueError(f"{name}={value!r} is not a finite number")
+    return int(value) if isinstance(value, Integral) else float(value)
+
 # %% ../../nbs/records/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
     "Results for values of something that varies"
@@ -150,8 +161,8 @@ class Sweep(Lines, Saved):
         items:str='samples', # what these are
         unit:str='', # of the values
     ):
-        results, values = [*results], [*values]
-        per = [None]*len(values) if per is None else [*per]
+        results, values = [*results], [stated(name, v) for v in values]
+        per = [None]*len(values) if per is None else [stated(items, v) for v in per]
         if not len(results)==len(values)==len(per):
             raise ValueError(f"{len(results)} results, {len(values)} values and {len(per)} of per: "
                 "there is one for each")

@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 from typing import NamedTuple
 from ..base.core import Call, held, model_device, NotWithoutData
-from ..operations import first_line
+from ..operations import announce, first_line
 from ..base.settings import twin
 
 # %% ../../nbs/session/packages.ipynb #10fb9c44
@@ -288,7 +288,8 @@ def torch_version_of(path:str)->str|None: # `None`: not in the file
 
 # %% ../../nbs/session/packages.ipynb #c40f28ac
 def _loaded(path, load, *args):
-    "Load a file by `load`; an error names the versions of torch"
+    "Load a file by `load`, after saying so; an error names the versions of torch"
+    announce(f'loading {path}, which may run code that it holds')
     try: return load(path, *args)
     except Exception as e:
         other = torch_version_of(path)

@@ -23,10 +23,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from ..base.core import before_graphs, call_args, captured, captured_in, distributed, graphed, held, in_cell
 from ..base.core import in_cpp, in_parts, is_dtensor, is_strided, mapped, NotWithoutData, original_forward
 from ..base.core import replaced, unwrapped, walk, without_data, written_by
-from ..base.settings import check_copyable, Counterparts, deep_stack, emptied_caches, Memo, model_copy
-from ..base.settings import one_at_a_time, opaque_types, own_copy, reachable, same_process
+from ..base.settings import check_copyable, Counterparts, deep_stack, Memo, model_copy
+from ..base.settings import one_at_a_time, opaque_types, own_copy, reachable, same_process, report
 from ..operations import first_line
-from .snapshot import module_hooks, putting_back, Snapshot
+from .snapshot import emptied_caches, module_hooks, putting_back, Snapshot
 
 # %% ../../nbs/session/paper.ipynb #43d64396
 _cpu, _meta = torch.device('cpu'), torch.device('meta')
@@ -334,9 +334,11 @@ def program_of(*xs)->list: # containers
     functions = [o for o in (*named, *found) if isinstance(o, FunctionType)]
     return [o for o in (*named, *(o for f in functions for o in _inside(f))) if isinstance(o, _containers)]
 
+@contextmanager
 def kept_program(*xs): # xs: modules, functions and what holds them
-    "A context after which the containers of the program are as before, and torch's global hooks"
-    return putting_back(Snapshot(*program_of(*xs), *module_hooks, sums=False, deep=False))
+    "After the block containers of the program are as before, and all that can be reached; gives a snapshot of that"
+    beside = Snapshot(*program_of(*xs), sums=False, deep=False)
+    with putting_back(beside), putting_back(Snapshot(*xs, *module_hooks, sums=False)) as found: yield found
 
 # %% ../../nbs/session/paper.ipynb #309ef654
 def _applied(m, f, recurse=True):
@@ -369,7 +371,11 @@ def _samples(sample, memo):
         new.update(made)
         return call_args(mapped(lambda o: _own(o, new, uncopied), sample))
     call()   # after which it is known what can't be copied
-    return call, Snapshot(*(o for o,_ in uncopied.values()), *captured_in(sample))
+    same = Snapshot(*(o for o,_ in uncopied.values()), *captured_in(sample))
+    def again():
+        report(same.put(), quietly=False)   # what the forward before did to it
+        return call()
+    return again, same
 
 # %% ../../nbs/session/paper.ipynb #3d235fa1
 _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # what torch's errors speak of
@@ -388,12 +394,13 @@ def readable_errors(paper:Paper):
     finally: del FakeTensor.__dlpack__
 
 # %% ../../nbs/session/paper.ipynb #f3f2bdcf
-def _without_data(model, sample, dtype, more, divide, device):
+def _without_data(model, sample, dtype, more, divide, device, program):
     "Copies of a model and a sample without data, what is put back after a forward, and the mode that they run in"
     found, given = reachable(model, sample, *more), reachable(sample)
     ts = [t for t in found if isinstance(t, torch.Tensor)]
-    kept = [*ts, *(t.grad for t in ts if t.is_leaf and t.grad is not None)]   # and the gradients beside them
-    paper = Paper(kept, device)
+    grads = [t.grad for t in ts if t.is_leaf and t.grad is not None]
+    copied = {id(k.tensor) for k in program.tensors if k.value is not None}   # which are put back
+    paper = Paper([t for t in (*ts, *grads, *(k.tensor for k in program.tensors)) if id(t) not in copied], device)
     stays = {id(t) for t in unconverted(model, dtype)} if dtype else ()
     memo = paper.memo = Memo(found, OnPaper(paper, [t for t in held(model) if id(t) not in stays], given, dtype))
     new = model_copy(model, memo)
@@ -418,11 +425,12 @@ def on_paper(
 ):
     "A copy of `model` without data, in evaluation mode, a function that gives arguments of a call, and a `Paper`"
     check_copyable(model)
-    with same_process() as interrupts:
-        with interrupts.open(): new, call, same, paper = _without_data(model, sample, dtype, more, divide, device)
+    with same_process() as interrupts, kept_program(model, sample, *more) as program:
+        with interrupts.open():
+            new, call, same, paper = _without_data(model, sample, dtype, more, divide, device, program)
         _prepare(new, grad)
         paper.interrupts = interrupts
-        with (kept_program(model, sample), putting_back(same), emptied_caches(), deep_stack(), readable_errors(paper),
+        with (putting_back(same), emptied_caches(), deep_stack(), readable_errors(paper),
               torch.enable_grad() if grad else _without_gradients(new),
               before_graphs(paper, paper.no_graph, 'capture_begin', 'replay'), paper): yield new, call, paper
 

@@ -5,28 +5,27 @@
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'copies_bytes', 'check_room', 'optimizer_class',
+           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'optimizer_class',
            'check_optimizer', 'check_training', 'training']
 
 # %% ../../nbs/session/program.ipynb #35a5667e
-import functools, inspect, sys, types, torch
+import functools, inspect, sys, torch
+from math import inf, isfinite
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
 from typing import Iterator
 from collections.abc import Mapping
 from numbers import Real
-from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-from ..base.core import call_args, call_words, captured, captured_in, check_initialized, eager, held, home
-from ..base.core import leaves, is_strided, mapped, model_device, next_iteration, once, optimizer_parameters
+from ..base.core import call_args, call_words, captured_in, check_initialized, check_real, eager, held, home
+from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_parameters
 from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
-from ..operations import as_text, first_line, si, warn
+from ..operations import as_text, first_line, warn
 from .scope import wait_for
 from ..base.settings import own_copy, put_back, report, same_process, twin, without_autocast
-from .snapshot import by_ourselves, ContentKeeper, copies_of, describe, model_snapshot, module_hooks
-from .snapshot import putting_back, reach, saving, Snapshot, TensorSnapshot, values
-from ..base.system import free_bytes
+from .snapshot import by_ourselves, check_room, copies_of, describe, model_snapshot
+from .snapshot import module_hooks, putting_back, reach, saving, Snapshot, TensorSnapshot, values
 
 # %% ../../nbs/session/program.ipynb #f90226c0
 def _takes(model):
@@ -90,6 +89,7 @@ def check_sample(sample):
     used_up = [type(o).__name__ for o in leaves(sample) if isinstance(o, Iterator)]
     if used_up: raise ValueError(f"the sample holds an iterator ({used_up[0]}), which the first forward would use up; "
         "every forward needs the same input")
+    check_real('the sample', tensors(sample))
 
 # %% ../../nbs/session/program.ipynb #fd536a97
 _simple = type(None), torch.Tensor, nn.Module, str, bytes, int, float, complex, type
@@ -118,7 +118,7 @@ def _inside(modules, sample, uncopied):
     objects = [o for o in leaves(sample) if not isinstance(o, _simple) and id(o) not in uncopied]
     others = {home(t) for t in (*tensors(sample), *(t for m in modules for t in held(m)))}
     def serves(t): return stored_plainly(t) and t.is_leaf and t.grad is None and home(t) not in others
-    return [t for t in reach(*objects)[1] if serves(t)]
+    return [t for t in reach(*objects, code=False)[1] if serves(t)]
 
 # %% ../../nbs/session/program.ipynb #fd4ae3d7
 class Program:
@@ -307,6 +307,7 @@ class Step(Program):
         super().__init__(model, sample, device, **kwargs)
         self.loss, self.clip = loss_of if loss is None else loss, clipping(clip)
         self.optimizer, self.scaler = optimizer, scaler
+        self.scales = []   # before each step, and after the last one
 
 # %% ../../nbs/session/program.ipynb #cc4265df
 @patch
@@ -373,29 +374,22 @@ def make(self:Step,
         with without_autocast(): self._learn(value, part, parameters)
     return value.detach()
 
-# %% ../../nbs/session/program.ipynb #3c58ac45
-def _leads_to(f): return ContentKeeper(f, lambda o, old: None, list)
+# %% ../../nbs/session/program.ipynb #91e97885
+@patch
+def note_scale(self:Step):
+    if self.scaler is not None: self.scales.append(self.scaler.get_scale())
 
-_led_to = { # what a step may change the insides of → what it leads to
-    (torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler): _leads_to(lambda o: [vars(o)]),
-    types.FunctionType: _leads_to(lambda f: [*captured(f), vars(f)]),
-    types.MethodType:   _leads_to(lambda m: [m.__self__, m.__func__]),
-    functools.partial:  _leads_to(lambda p: [p.func, p.args, p.keywords]),
-}
+@patch
+def reset(self:Step):
+    "As of a `Program`; the scale of the gradients is noted"
+    self.note_scale()
+    Program.reset(self)
 
-# %% ../../nbs/session/program.ipynb #1afbecaf
-def copies_bytes(
-    ts:list, # tensors
-)->int: # bytes
-    "How much copies of them take, and what putting them back takes at a time"
-    sizes = [(v.device.type, once(v).nbytes if is_strided(v) else v.nbytes) for t in ts for v in values(t.detach())]
-    return sum(n for _,n in sizes) + max((n for kind,n in sizes if kind!='cpu'), default=0)
-
-def check_room(ts:list): # tensors
-    "Refuse to copy more than the CPU's memory has room for"
-    needed, room = copies_bytes(ts), free_bytes(torch.device('cpu'))
-    if needed>room: raise MemoryError(f"putting back what a training step changes takes {si(needed, 'B')} of copies, "
-        f"and {si(room, 'B')} of the CPU's memory are free")
+def warn_skipped(scales:list): # before each step of a scaler, and after the last one
+    "One warning that says how many steps updated nothing"
+    skipped = sum(now<before or not 0<before<inf for before,now in zip(scales, scales[1:]))
+    if skipped: warn(f"the gradients of {skipped} of {len(scales) - 1} steps were inf or NaN, untimed ones included: "
+        "the scaler skipped their updates")
 
 # %% ../../nbs/session/program.ipynb #12cae869
 def _names(model, optimizer):
@@ -414,10 +408,10 @@ def _kept(model, sample, optimizer, scaler, *functions):
     "A snapshot of all that a step changes, with copies"
     roots = model, optimizer, scaler, *functions, *module_hooks, *optimizer_hooks
     with by_ourselves():
-        found = reach(*roots, more=_led_to)[1]
+        found = reach(*roots)[1]
         check_room(found)
     names, cpu = _names(model, optimizer), torch.device('cpu')
-    return Snapshot(*roots, sample, copied=found, names=names, more=_led_to, on=cpu)
+    return Snapshot(*roots, sample, copied=found, names=names, on=cpu)
 
 # %% ../../nbs/session/program.ipynb #9c60a6e9
 def optimizer_class(
@@ -453,8 +447,13 @@ def check_optimizer(
             f"where it is, on {model_device(model)}")
 
 # %% ../../nbs/session/program.ipynb #d5a2d70b
+_largest = torch.finfo(torch.float32).max
+
 def _check_scaler(scaler, optimizer):
     if not hasattr(scaler, 'unscale_'): raise TypeError(f"scaler={scaler!r} is no scaler of gradients")
+    if isfinite(scale := scaler.get_scale()) and scale>_largest:
+        kind = type(scaler).__name__
+        raise ValueError(f"the scale of the {kind} is {scale:g}, and float32 holds {_largest:g} at most")
     if optimizer is None: raise ValueError("a scaler without an optimizer: its scale is found by the optimizer's steps")
 
 def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=None, clip=None, scaler=None):
@@ -463,7 +462,7 @@ def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=No
     if why: raise ValueError(f"a training step {why}: there are no gradients")
     if loss is not None and not callable(loss): raise TypeError(f"loss={loss!r} is no function of the output")
     clipping(clip)
-    with by_ourselves(): own = {id(t): t for t in reach(model)[1]}
+    with by_ourselves(): own = {id(t): t for t in reach(model, code=False)[1]}
     if optimizer is not None: check_optimizer(model, optimizer, device, own)
     if scaler is not None: _check_scaler(scaler, optimizer)
     if not any(t.is_leaf and t.requires_grad for t in own.values()):
@@ -485,4 +484,7 @@ def training(
     check_training(model, device, loss, optimizer, clip, scaler)
     def keep(model): return _kept(model, sample, optimizer, scaler, loss, clip)
     kind = functools.partial(Step, loss=loss, optimizer=optimizer, clip=clip, scaler=scaler)
-    with restoring(model, sample, device, torch.enable_grad(), keep, kind) as step: yield step
+    with restoring(model, sample, device, torch.enable_grad(), keep, kind) as step:
+        yield step
+        step.note_scale()
+    warn_skipped(step.scales)

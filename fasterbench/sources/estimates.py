@@ -122,7 +122,7 @@ def check_paper(model, loss, optimizer, clip):
 
 def _checked(optimizer, twin, device):
     "An optimizer of a model without data, if it is one, working as on a device"
-    check_optimizer(twin, optimizer, model_device(twin), {id(t) for t in reach(twin)[1]})
+    check_optimizer(twin, optimizer, model_device(twin), {id(t) for t in reach(twin, code=False)[1]})
     as_on(optimizer, device)
     return optimizer
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['kernel_listener', 'context_of', 'backend_of', 'inductor_options', 'Operation', 'CompiledKernel', 'node_cost',
            'module_at', 'moved_bytes', 'DynamoFrame', 'Recorder', 'working_dtype', 'Told', 'noting_kernels',
-           'recompiled', 'Break', 'compiling']
+           'whatever_stance', 'recompiled', 'Break', 'compiling']
 
 # %% ../../nbs/sources/inductor.ipynb #b893da3d
 import re, sys, torch
@@ -349,6 +349,16 @@ def _backend(rec, region, module, options):
         return import_module('torch._inductor.compile_fx').compile_fx(graph, inputs, config_patches=options | _instead)
     return inductor
 
+# %% ../../nbs/sources/inductor.ipynb #c0f5c6eb
+def whatever_stance(
+    compiled:Callable, # by `torch.compile`
+)->Callable: # itself where the program has set none
+    "What was compiled, called as if the program had set no stance towards compiled code"
+    if import_module('torch._dynamo.eval_frame')._stance.stance=='default': return compiled
+    def call(*args, **kwargs):
+        with torch.compiler.set_stance('default'): return compiled(*args, **kwargs)
+    return call
+
 # %% ../../nbs/sources/inductor.ipynb #eb25da98
 def recompiled(
     rec:Recorder, # of the model; the region is called within `compiling(rec)`
@@ -361,7 +371,7 @@ def recompiled(
     # code and globals of its own: what Dynamo caches with them is freed with them
     f = FunctionType(call.__code__.replace(co_name='region'), dict(globals()), closure=call.__closure__)
     backend = _backend(rec, name, module, inductor_options(name, region))
-    return torch.compile(f, backend=backend, dynamic=context_of(region)._dynamic)
+    return whatever_stance(torch.compile(f, backend=backend, dynamic=context_of(region)._dynamic))
 
 # %% ../../nbs/sources/inductor.ipynb #41905e7f
 class Break(NamedTuple):

@@ -298,7 +298,7 @@ class LeafTimes(Scope):
         try: given, named = copy.deepcopy((args, kwargs), {id(t):t.clone() for t in tensors(args, kwargs)})
         except Exception: return None
         self.busy = True
-        kept = Snapshot(module, copied=held(module, '_buffers'), sums=False)   # weights are seen to at the end
+        kept = Snapshot(module, copied=held(module, '_buffers'), sums=False, code=False)   # weights: at the end
         try:
             with putting_back(kept): return self.alone.times(lambda: call(*given, **named))
         finally: self.busy = False

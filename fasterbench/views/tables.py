@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from string import Template
-from ..operations import as_text, plural, write_file, check_count, plain, si
+from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
 from .layout import dark_css
 
@@ -379,13 +379,9 @@ def html(self:Table, top:int|None=30, sort:str|None=None)->str: # as of `text`
     return _in_columns(lines, _on_one_line(self.shown), self.cell) + left.strip()
 
 # %% ../../nbs/views/tables.ipynb #ca8bc821
-_formulas = tuple('=+-@＝＋－＠')   # what a spreadsheet computes begins with one; a tab or a new line is written out
-
 def csv_value(value):
     "A number as it is; a word that no spreadsheet takes for a formula"
-    if not isinstance(value, str): return value
-    text = as_text(value)
-    return f"'{text}" if text.lstrip().startswith(_formulas) else text
+    return quoted_formula(as_text(value)) if isinstance(value, str) else value
 
 # %% ../../nbs/views/tables.ipynb #3ef377ee
 @patch
@@ -393,7 +389,7 @@ def as_csv(self:Table)->str:
     "Every column of the lines as CSV, under its key; the lines as they are"
     out = io.StringIO()
     lines = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator='\n')
-    lines.writerow(self.known)
+    lines.writerow(map(csv_value, self.known))
     lines.writerows([csv_value(c.value(o)) for c in self.known.values()] for o in self.lines)
     return out.getvalue()
 
