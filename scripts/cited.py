@@ -1,8 +1,8 @@
 """Where the figures of pages come from: results of benchmarks, and which of these are old.
 
 In the prose of a page a figure stands between marks: `<!--published_counts.values-->116<!--/-->` is `values` among the figures of
-the result `published_counts`, and what follows a colon is a format of Python's, as in `<!--trace_cost.memory_ratio:.1f-->`. README.md
-has none of the marks. A paragraph that names a benchmark has no other figures than that one's.
+the result `published_counts`, and what follows a colon is a format of Python's, as in `<!--trace_cost.memory_ratio:.1f-->`; `published_counts.when` is the date and
+the commit. README.md has none of the marks. A paragraph that names a benchmark has no other figures than that one's.
 
     python scripts/cited.py fill     # write the figures between marks, and the texts of results
     python scripts/cited.py check    # figures in prose that no result holds
@@ -12,7 +12,7 @@ import ast, re, subprocess, sys
 from functools import cache
 
 import networkx as nx
-from evidence import folder, names, read, text_of
+from evidence import folder, mark, names, of_when, read, text_of
 from execnb.nbio import read_nb, write_nb
 from fastcore.script import call_parse
 from house import drawn, imported
@@ -20,13 +20,11 @@ from notebooks import notebooks, top
 
 # Figures between marks
 
-mark = re.compile(r'<!--(\w+)\.([\w.]+)(?::([^>]*?))?-->(.*?)<!--/-->')
-
-def unmarked(text): return re.sub(r'<!--(?:\w+\.[\w.]+(?::[^>]*?)?|/)-->', '', text) # a text as its readers see it
-
 def figure(name, path, form=''):
-    "A figure of a result as text"
-    value = read(name)['figures']
+    "A figure of a result as text; `when` is its date and commit"
+    r = read(name)
+    if path=='when': return of_when(r)
+    value = r['figures']
     for key in path.split('.'): value = value[key]
     return format(value, form or (',' if isinstance(value, int) else 'g'))
 
@@ -44,7 +42,7 @@ def fill():
 # Figures that prose claims
 
 cited = re.compile(r'benchmarks/(?:checks/|results/)?(\w+?)(_\*)?\.(?:py|txt|json|\*)')
-digits = re.compile(r'(?<![\w.⁻^#])[−-]?\d[\d,]*(?:\.\d+)?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹])')
+digits = re.compile(r'(?<![\w.^#⁻−-])[−-]?\d[\d,]*(?:\.\d+)?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹])')
 
 def cited_results(text)->list:
     "The results of the scripts and files that a text names; a script that has written none is an empty list's"

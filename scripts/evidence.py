@@ -5,8 +5,9 @@ which versions of other packages, and what was found: named figures, texts and t
 beside it is made of it. What is not known is `null`: results that are older than this form have the commit that put them into
 the repository instead, under `committed`.
 """
-import json
+import json, re
 from pathlib import Path
+from textwrap import fill
 
 from fastcore.basics import AttrDict
 from tabulate import tabulate
@@ -75,9 +76,20 @@ def read(name)->dict: return json.loads((folder/f'{name}.json').read_text(encodi
 
 def result(
     name:str, # of a file in benchmarks/results, without its end
-)->AttrDict: # `figures`, `tables` with `headers` and `rows`, and `rows` as dicts
+)->AttrDict: # what its file holds, with `tables` (of `headers` and `rows`), `rows` as dicts, and `about`: on what, with what, and when
     "What a benchmark found"
     r = AttrDict(read(name))
+    r.about = '\n'.join(fill(o, 96) for o in circumstances(r)[:2])
     r.tables = [AttrDict(o) for o in r.parts if isinstance(o, dict)]
     r.rows = [dict(zip(r.rows['headers'], o)) for o in r.rows['rows']] if r.rows else []
     return r
+
+def results_read(code)->list: # names
+    "The results that a piece of code reads"
+    return re.findall(r"\bresult\('(\w+)'\)", code)
+
+# Figures in prose
+
+mark = re.compile(r'<!--(\w+)\.([\w.]+)(?::([^>]*?))?-->(.*?)<!--/-->')
+
+def unmarked(text): return re.sub(r'<!--(?:\w+\.[\w.]+(?::[^>]*?)?|/)-->', '', text) # a text as its readers see it
