@@ -12,7 +12,7 @@ import ast, re, subprocess, sys
 from functools import cache
 
 import networkx as nx
-from evidence import folder, mark, names, of_when, read, text_of
+from evidence import folder, git, mark, names, of_when, read, text_of
 from execnb.nbio import read_nb, write_nb
 from fastcore.script import call_parse
 from house import drawn, imported
@@ -112,8 +112,6 @@ def needed(script)->set:
         own |= {m for m in re.findall(r'fasterbench\.([\w.]+)', text) if m in graph}
         files |= {f"fasterbench/{m.replace('.', '/')}.py" for o in own for m in {o, *nx.descendants(graph, o)}}
     return files
-
-def git(*args): return subprocess.run(['git', *args], cwd=top, check=True, capture_output=True, text=True).stdout.splitlines()
 
 def known_commit(commit): return not subprocess.run(['git', 'cat-file', '-e', f'{commit}^{{commit}}'], cwd=top, capture_output=True).returncode
 

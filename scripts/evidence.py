@@ -5,14 +5,18 @@ which versions of other packages, and what was found: named figures, texts and t
 beside it is made of it. What is not known is `null`: results that are older than this form have the commit that put them into
 the repository instead, under `committed`.
 """
-import json, re
+import json, re, subprocess
 from pathlib import Path
 from textwrap import fill
 
 from fastcore.basics import AttrDict
 from tabulate import tabulate
 
-folder = Path(__file__).resolve().parent.parent/'benchmarks'/'results'
+top = Path(__file__).resolve().parent.parent
+folder = top/'benchmarks'/'results'
+
+def git(*args)->list: # of lines
+    return subprocess.run(['git', *args], cwd=top, check=True, capture_output=True, text=True).stdout.splitlines()
 
 # The form
 
@@ -25,7 +29,9 @@ def table(
 )->dict: # a table among the parts of a result
     "A table: its numbers and texts, and how they are printed"
     rows = [*rows]
-    if headers=='keys': headers, rows = [*rows[0]] if rows else [], [[*o.values()] for o in rows]
+    if headers=='keys':
+        headers = dict.fromkeys(k for o in rows for k in o)
+        rows = [[o.get(k) for k in headers] for o in rows]
     return dict(headers=[*headers], rows=[[*map(cell, o)] for o in rows], form=form)
 
 def plain(o): return o.item() if hasattr(o, 'item') else str(o) # what JSON has no form for: numbers of numpy and torch, names

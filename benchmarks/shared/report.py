@@ -2,7 +2,7 @@
 
 A script is run from the top of the repository as `python -m benchmarks.NAME` or `python -m benchmarks.checks.NAME`.
 """
-import csv, inspect, json, logging, platform, subprocess, sys, warnings
+import csv, inspect, json, logging, platform, shutil, sys, warnings
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fasterbench.base.core import device_name
 from fasterbench.base.system import processor_id
 from fasterbench.machine.datasheets import find_core
-from scripts.evidence import json_of, save, table, text_of
+from scripts.evidence import git, json_of, save, table, text_of
 
 top = Path(__file__).resolve().parents[2]
 data = top/'benchmarks'/'data'
@@ -52,13 +52,11 @@ def arguments()->dict|None: # `None`: no script runs
     given = vars(anno_parser(inspect.unwrap(main)).parse_args())
     return {k: bare(v) for k,v in given.items() if k not in ('pdb', 'xtra')}
 
-def git(*args)->str: return subprocess.run(['git', *args], cwd=top, check=True, capture_output=True, text=True).stdout.strip()
-
 def code_now()->dict:
     "The package's version, its commit, and whether something was changed since then; `None` in a copy without a history"
-    if not (top/'.git').exists(): return dict(version=fasterbench.__version__, commit=None, changed=None)
+    if not (top/'.git').exists() or not shutil.which('git'): return dict(version=fasterbench.__version__, commit=None, changed=None)
     changed = git('status', '--porcelain', '--', 'fasterbench', 'benchmarks', 'scripts', ':!benchmarks/results')
-    return dict(version=fasterbench.__version__, commit=git('rev-parse', 'HEAD'), changed=bool(changed))
+    return dict(version=fasterbench.__version__, commit=git('rev-parse', 'HEAD')[0], changed=bool(changed))
 
 def write_result(
     name:str, # of the file in benchmarks/results, without its end
@@ -67,7 +65,7 @@ def write_result(
     *packages:str, # whose versions matter, besides torch's
     threads:int|None=None, # of the arithmetic, where it is not that of this process
     figures:dict|None=None, # name → a number that prose may say, or a dict of such
-    rows:list=(), # dicts, all with the same keys
+    rows:list=(), # dicts; what one lacks is `null`
     shown:bool=True, # print the text, too
 ):
     "Write a result as JSON, and its text, and print that"
