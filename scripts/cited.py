@@ -120,7 +120,7 @@ def age(name)->str:
     r = read(name)
     commit, when = r['fasterbench']['commit'] or r['committed']['commit'], r['date'] or r['committed']['date']
     if not known_commit(commit): return f'{name}: {when}, of commit {commit[:8]}, which is not in this repository'
-    files = needed(r['script'])
+    files = needed(r['script']) - {'benchmarks/shared/report.py'}   # it writes results
     n = len(git('log', '--format=%h', f'{commit}..HEAD', '--', *sorted(files)))
     changed = git('diff', '--name-only', commit, 'HEAD', '--', *sorted(files))
     return f'{name}: {when}; ' + (f'{n} commits since then have changed {len(changed)} of its {len(files)} files' if changed else 'as its code is now')
