@@ -4,23 +4,23 @@ In each round every model is profiled twice in this process, one right after the
 after the other, whose results come back as files. So the pairs are of four kinds: one after the other in one process or in
 two, and a round apart in one process or in two; both kinds of a round apart have the same time between them.
 Prints a table and writes it, with the device, the versions and what other programs took, to benchmarks/results/compare_repeat.txt,
-and all pairs to benchmarks/results/compare_repeat.csv.
+with all pairs in compare_repeat.json.
 
     python -m benchmarks.compare_repeat [--rounds 8] [--models resnet18,vit_b_16] [--size 224]
 """
-import os, statistics, sys, tempfile
+import json, os, statistics, sys, tempfile
 from pathlib import Path
 
 import pandas as pd, torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 
 from fasterbench.machine.peaks import HardwarePeaks
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer
 from benchmarks.shared.models import image
-from benchmarks.shared.report import results, write_result
+from benchmarks.shared.report import write_result
 from benchmarks.shared.runs import in_process
+from scripts.evidence import table
 
 def analyzer(name, size):
     torch.manual_seed(0)
@@ -89,6 +89,9 @@ def main(
     got = measured(models.split(','), size, rounds)
     what = f'batch 1, {size} pixels; {rounds} rounds, profiles of 20 forwards\nload {before} before, {load()} after; {others(got)}'
     found = pd.DataFrame([facts(m, *p) for m,r in got.items() for p in pairs(r)])
-    found.to_csv(results/'compare_repeat.csv', index=False, float_format='%.3f')
+    rows = json.loads(found.round(3).to_json(orient='records'))   # what is not known is `None`
     lines = [line(*key, these) for key,these in found.groupby(['model', 'kind'], sort=False)]
-    write_result('compare_repeat', what, tabulate(lines, headers=headers, disable_numparse=True, colalign=['left', 'left', *['right']*10]), 'torchvision')
+    sums = found.groupby('kind', sort=False)[['rows', 'different']].sum()
+    figures = dict(rounds=rounds, different_pct=(100*sums.different/sums.rows).to_dict())
+    parts = table(lines, headers, disable_numparse=True, colalign=['left', 'left', *['right']*10])
+    write_result('compare_repeat', what, parts, 'torchvision', figures=figures, rows=rows)

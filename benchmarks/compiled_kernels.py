@@ -11,7 +11,6 @@ import json
 
 import torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn
 
 from fasterbench.records.rows import beside_kernels
@@ -19,6 +18,7 @@ from fasterbench.roofline import RooflineAnalyzer
 from benchmarks.shared.models import image
 from benchmarks.shared.report import chosen, write_result
 from benchmarks.shared.runs import in_process
+from scripts.evidence import table
 
 def mlp(): return nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)), torch.randn(64, 512)
 
@@ -71,10 +71,11 @@ def main(
         name, n = one.split(',')
         return print(json.dumps(measured(name, int(n))))
     found = {(k, n): in_own_process(k, n) for k in chosen(models, only) for n in threads.split(',')}
-    table = tabulate([row(*k, o) for k,o in found.items()], heads, disable_numparse=True, colalign=['left', *['right']*13, 'left'])
+    kernels = table([row(*k, o) for k,o in found.items()], heads, disable_numparse=True, colalign=['left', *['right']*13, 'left'])
     notes = [f"{k}, {n}: {o['peaks']}; in the forwards {o['disturbance']}" for (k,n),o in found.items()]
     flops = sum(o['flops']!=o['eager_flops'] for o in found.values())
-    above = sum(len(o['impossible']) for o in found.values())
+    above, n = sum(len(o['impossible']) for o in found.values()), sum(o['kernels'] for o in found.values())
     what = (f"{len(found)} profiles by kernels, each in a process of its own with its own peaks; in {flops} of them FLOPs are not the eager "
-        f"count; {above} of {sum(o['kernels'] for o in found.values())} kernels are above every roof by more than their own IQR")
-    write_result('compiled_kernels', what, '\n'.join([table, '', *notes]), 'torchvision', 'transformers')
+        f"count; {above} of {n} kernels are above every roof by more than their own IQR")
+    figures = dict(profiles=len(found), other_flops=flops, kernels=n, above=above)
+    write_result('compiled_kernels', what, [kernels, '\n'.join(notes)], 'torchvision', 'transformers', figures=figures)

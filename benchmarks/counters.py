@@ -4,7 +4,7 @@ Of torchvision's models the independent count is the published one (`weights.met
 and with random weights, it is that of torch's FlopCounterMode with attention in its parts, and of the operations that it
 has no formula for by their shapes. Every counter sees the same model and input in evaluation and inference mode, in a
 process of its own, with fused attention. A counter that fails is shown by the name of its exception. The table goes to
-benchmarks/results/counters.txt and .csv.
+benchmarks/results/counters.txt and .json.
 
     python -m benchmarks.counters [--only vit_b_16,DeepseekV3ForCausalLM]
 """
@@ -13,7 +13,6 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 
 import torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn
 
 from fasterbench.base.core import leaves
@@ -22,6 +21,7 @@ from benchmarks.checks.transformers_counts import by_hand, by_torch
 from benchmarks.shared.architectures import kinds, small
 from benchmarks.shared.report import chosen, quiet, words, write_result
 from benchmarks.shared.runs import apart
+from scripts.evidence import part_text, table
 
 vision = words('resnet50 mobilenet_v3_large convnext_tiny vit_b_16 vit_l_32 swin_t swin_v2_t maxvit_t')
 language = words('''BertModel GPT2LMHeadModel LlamaForCausalLM T5Model WhisperModel MambaForCausalLM MixtralForCausalLM
@@ -72,8 +72,9 @@ def main(
     "Compare six counters on seventeen models"
     quiet()
     res = [one(n) for n in chosen(vision + language, only)]
-    table = tabulate([[r['model'], r['whose'], f"{r['independent']/1e6:,.2f}", *(percent(r[k], r['independent']) for k in counters)] for r in res],
-        headers=['model', 'counted by', 'MMAC', *counters], disable_numparse=True, colalign=['left', 'left', *['right']*(1 + len(counters))])
-    if only: return print(table)
+    compared = table([[r['model'], r['whose'], f"{r['independent']/1e6:,.2f}", *(percent(r[k], r['independent']) for k in counters)] for r in res],
+        ['model', 'counted by', 'MMAC', *counters], disable_numparse=True, colalign=['left', 'left', *['right']*(1 + len(counters))])
+    if only: return print(part_text(compared))
     what = 'multiply-adds of one forward in evaluation and inference mode, in percent of an independent count; a name: the exception instead of a count'
-    write_result('counters', what, table, *words('torchvision transformers fvcore torchinfo ptflops calflops'), rows=res)
+    write_result('counters', what, compared, *words('torchvision transformers fvcore torchinfo ptflops calflops'),
+        figures=dict(models=len(res), counters=len(counters)), rows=res)

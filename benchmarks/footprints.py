@@ -16,7 +16,6 @@ from itertools import accumulate
 
 import torch, torch.nn.functional as F
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn
 from torch.profiler import profile, record_function
 from torch.utils.checkpoint import checkpoint
@@ -26,6 +25,7 @@ from fasterbench.operations import si
 from fasterbench.counting.utilization import step_footprint, boundaries
 from benchmarks.shared.models import classified, language
 from benchmarks.shared.report import quiet, write_result
+from scripts.evidence import table
 
 last_parts = dict(forward='loss', backward='backward', optimizer='optimizer')   # phase → the part that ends it
 
@@ -125,9 +125,10 @@ def main():
     torch.set_num_threads(1)
     found = [compared(name, build, kind) for name,build in models() for kind in optimizers]
     heads = ['model', 'optimizer', 'allocator: peak', 'in the', 'counted: peak', *boundaries.values()]
-    lines = [tabulate([r for r,_ in found], headers=heads, disable_numparse=True), '', "How much less is counted at the allocator's peak and after the forward, and what an operation holds at that peak and gives",
+    lines = ["How much less is counted at the allocator's peak and after the forward, and what an operation holds at that peak and gives",
         'back before it ends: convolutions hold their weights in another layout (3·3·512·512 numbers are 9.437 MB), the LSTM a',
         'workspace. After the forward it is states of random generators that a checkpoint keeps (5056 B each), and numbers that',
         'autograd keeps as tensors (8 B each), which no operation makes.', '',
         *(text for _,text in found)]
-    write_result('footprints', 'What a step holds, counted, against the allocator that handed it out', '\n'.join(lines), 'torchvision', 'transformers')
+    parts = [table([r for r,_ in found], heads, disable_numparse=True), '\n'.join(lines)]
+    write_result('footprints', 'What a step holds, counted, against the allocator that handed it out', parts, 'torchvision', 'transformers')

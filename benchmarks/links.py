@@ -12,11 +12,11 @@ import json, os, statistics, time
 
 import psutil, torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 
 from fasterbench.operations import si
 from scripts.ranks import run_ranks
 from benchmarks.shared.report import write_result
+from scripts.evidence import table
 
 code = """
 import json, os, socket, time
@@ -126,7 +126,7 @@ def main(
 ):
     "Hold the measured bandwidth of links against a plain loop's"
     heads = ['', 'probe', 'loop', 'best / best', 'median', 'range', 'loop again: best / best', 'median', 'range', 'latency: probe', 'loop']
-    texts, every = [], []
+    parts, every = [], []
     for n in (2, 4):
         start, _ = time.monotonic(), psutil.cpu_times_percent(None)
         found = measured(n, rounds)
@@ -134,10 +134,12 @@ def main(
         rows = [row(k, o) for k,o in found['kinds'].items()]
         every += found['kinds'].values()
         plain = f"socket, one way {si(found['wire'], 'B/s')}; copy of 33.6 MB in a process's memory {si(found['copy'], 'B/s')}, all processes at once"
-        table = tabulate(rows, headers=heads, colalign=['left', *['right']*10], disable_numparse=True)
-        texts.append(f'{n} processes, gloo, {rounds} rounds in {seconds:.0f} s, processors {100-busy.idle:.0f} % in use, load {load:.1f} on {psutil.cpu_count()}\n{table}\n{plain}')
+        parts += [f'{n} processes, gloo, {rounds} rounds in {seconds:.0f} s, processors {100-busy.idle:.0f} % in use, load {load:.1f} on {psutil.cpu_count()}',
+            table(rows, heads, colalign=['left', *['right']*10], disable_numparse=True), plain]
     there = ', '.join(f'{b} {"" if torch.distributed.is_backend_available(b) else "not "}in this torch' for b in ('gloo', 'mpi', 'ucc', 'nccl'))
     what = (f'bus bandwidth: best over messages of 0.5, 2.1 and 8.4 MB; latency: of 16 B; one thread a process; {there}\n'
         f'ratios of bandwidths within 10 %, of {len(every)}: medians {near(every, "ours", 1)}, best {near(every, "ours", 0)}; '
         f'of the loop to itself: medians {near(every, "again", 1)}, best {near(every, "again", 0)}')
-    write_result('links', what, '\n\n'.join(texts))
+    figures = dict(bandwidths=len(every), medians_near=near(every, 'ours', 1), best_near=near(every, 'ours', 0),
+        again_medians_near=near(every, 'again', 1), again_best_near=near(every, 'again', 0))
+    write_result('links', what, parts, figures=figures)

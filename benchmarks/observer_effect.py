@@ -14,7 +14,6 @@ from statistics import median, quantiles
 
 import torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from fasterbench.session.program import undisturbed
@@ -22,6 +21,7 @@ from fasterbench.sources.observe import Observer
 from benchmarks.shared.models import image
 from benchmarks.shared.report import write_result
 from benchmarks.shared.runs import in_turns
+from scripts.evidence import table
 
 cpu = torch.device('cpu')
 
@@ -73,6 +73,6 @@ def main(
 ):
     "Measure what watching adds to a forward, in percent"
     rows = [line(m, rounds) for m in models.split(',')]
-    table = tabulate(rows, headers='keys', disable_numparse=True, stralign='right')
-    write_result('observer_effect', f'batch 1, 224 pixels, eval and inference mode; percent that a forward takes longer than the plain one of the same turn: median of {rounds} turns (quartiles)',
-        table, 'torchvision', *['deepspeed']*('DeepSpeed' in rows[0]))
+    what = f'batch 1, 224 pixels, eval and inference mode; percent that a forward takes longer than the plain one of the same turn: median of {rounds} turns (quartiles)'
+    write_result('observer_effect', what, table(rows, 'keys', disable_numparse=True, stralign='right'), 'torchvision',
+        *['deepspeed']*('DeepSpeed' in rows[0]), figures=dict(turns=rounds, models=len(rows)))

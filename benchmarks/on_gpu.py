@@ -26,7 +26,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import fasterbench
+sys.path.append(str(Path(__file__).resolve().parents[1]))   # last: an installed package is taken before this folder's
+from benchmarks.shared.report import arguments, code_now
 from fasterbench.base.core import DeviceError, device_name, model_device, resolve_device, synchronize
 from fasterbench.base.precision import has_tf32, tf32_on, tf32_switches
 from fasterbench.base.settings import float32_precision
@@ -910,10 +911,10 @@ def nvidia(device):
         **{asked: smi(asked)})
 
 def circumstances(b):
-    "Device, driver, versions, date"
+    "Device, driver, date, commit, what was asked, versions"
     now = datetime.now(timezone.utc).isoformat(timespec='seconds')
     res = dict(device=str(b.device), name=device_name(b.device), small=b.small, threads=torch.get_num_threads(),
-        date=now, Python=platform.python_version(), fasterbench=fasterbench.__version__, torch=torch.__version__,
+        date=now, fasterbench=code_now(), asked=arguments(), Python=platform.python_version(), torch=torch.__version__,
         torchvision=torchvision.__version__, numpy=np.__version__, CUDA=torch.version.cuda, HIP=torch.version.hip)
     if b.device.type=='cuda': res.update(nvidia(b.device))
     return {k:v for k,v in res.items() if v is not None}

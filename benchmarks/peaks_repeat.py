@@ -5,11 +5,11 @@
 import statistics
 
 from fastcore.script import call_parse
-from tabulate import tabulate
 
 from fasterbench.base.core import resolve_device
 from benchmarks.shared.report import on_core, write_result
 from benchmarks.shared.runs import in_process
+from scripts.evidence import table
 
 code = """
 import json, time
@@ -37,5 +37,6 @@ def main(
     kind = resolve_device(device).type
     rows = [row(name, [call(device, how) for _ in range(processes//part)]) for name,(how,part) in ways.items()]
     heads = ['measure_peaks', 'calls', 'median', 'longest', 'GFLOP/s', 'apart', 'GB/s', 'apart', 'disturbed']
-    table = tabulate(rows, headers=heads, disable_numparse=True, colalign=['left', *['right']*8])
-    write_result(on_core('peaks_repeat') if kind=='cpu' else f'peaks_repeat_{kind}', 'calls in fresh processes, one after the other', table)
+    found = table(rows, heads, disable_numparse=True, colalign=['left', *['right']*8])
+    name = on_core('peaks_repeat') if kind=='cpu' else f'peaks_repeat_{kind}'
+    write_result(name, 'calls in fresh processes, one after the other', found, figures=dict(calls=processes))

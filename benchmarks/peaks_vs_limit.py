@@ -20,7 +20,6 @@ from unittest.mock import patch
 
 import torch
 from fastcore.script import call_parse, store_true
-from tabulate import tabulate
 
 import fasterbench.machine.peaks
 from fasterbench.machine.peaks import measure_peaks
@@ -29,6 +28,7 @@ from fasterbench.roofline import RooflineAnalyzer
 from benchmarks.shared.models import image
 from benchmarks.shared.report import on_core, write_result
 from benchmarks.shared.runs import built, in_process, in_turns, lines_of
+from scripts.evidence import table
 
 # are they the machine's?
 
@@ -50,9 +50,11 @@ def measured(dtypes):
     "What `measure_peaks` says in a process of its own"
     return in_process('-c', code.format(dtypes=dtypes))[-1]
 
+def over_limit(dtype, c, ours): return [p['flops'][dtype]/l[dtype][0] for l,p in zip(c, ours)]
+
 def limit_rows(dtype, c, ours):
     "A line of each for one dtype"
-    ratios = [p['flops'][dtype]/l[dtype][0] for l,p in zip(c, ours)]
+    ratios = over_limit(dtype, c, ours)
     yield (f'{dtype}, C ({c[0][dtype][1]})', *(si(l[dtype][0], 'FLOP/s') for l in c), '')
     yield (f'{dtype}, measure_peaks', *(si(p['flops'][dtype], 'FLOP/s') for p in ours), '')
     yield ('ratio', *(f'{r:.3f}' for r in ratios), f'{statistics.median(ratios):.3f} (least {min(ratios):.3f})')
@@ -64,11 +66,14 @@ def against_limit(rounds):
         dtypes = [*limits(program)]
         got = in_turns(rounds, c=lambda: limits(program), ours=lambda: measured(dtypes))
     c, ours = got['c'], got['ours']
-    table = [r for k in dtypes if all(k in p['flops'] for p in ours) for r in limit_rows(k, c, ours)]
-    table.append(('disturbed', *(p['disturbed'].removeprefix('other processes used ') or 'no' for p in ours), ''))
+    dtypes = [k for k in dtypes if all(k in p['flops'] for p in ours)]
+    rows = [r for k in dtypes for r in limit_rows(k, c, ours)]
+    rows.append(('disturbed', *(p['disturbed'].removeprefix('other processes used ') or 'no' for p in ours), ''))
     what = 'measure_peaks in fresh processes and multiply-adds in registers (fma.c), in turns; ratio of the two'
-    write_result(on_core('peaks_vs_limit'), what, tabulate(table, headers=['', *(f'round {i+1}' for i in range(rounds)), 'median'], disable_numparse=True,
-        colalign=['left', *['right']*(rounds+1)]))
+    ratios = {k: over_limit(k, c, ours) for k in dtypes}
+    figures = dict(rounds=rounds, median={k: statistics.median(v) for k,v in ratios.items()}, least={k: min(v) for k,v in ratios.items()})
+    heads = ['', *(f'round {i+1}' for i in range(rounds)), 'median']
+    write_result(on_core('peaks_vs_limit'), what, table(rows, heads, disable_numparse=True, colalign=['left', *['right']*(rounds+1)]), figures=figures)
 
 # is a row above every roof?
 
@@ -99,11 +104,11 @@ def under_roofs(rounds):
     "Hold rows against their roofs"
     todo = [(n, 'float32') for n in networks] + [(n, 'bfloat16') for n in half]
     rows = [line(n, d) for n,d in todo for _ in range(rounds)]
-    table = tabulate(rows, headers=['network', 'dtype', 'rows', 'above DRAM', 'above all', 'highest %', 'of which row (roof)', 'GFLOP/s', 'ceiling by', 'GB/s', 'which'],
+    found = table(rows, ['network', 'dtype', 'rows', 'above DRAM', 'above all', 'highest %', 'of which row (roof)', 'GFLOP/s', 'ceiling by', 'GB/s', 'which'],
         disable_numparse=True, colalign=['left', 'left', *['right']*4, 'left', 'right', 'left', 'right', 'left'])
-    bad = sum(r[4] for r in rows)
-    what = f'{rounds} profiles of each network, batch 1, in fresh processes; {bad} of {sum(r[2] for r in rows)} rows are above every roof by more than their own IQR; ~ disturbed'
-    write_result(on_core('rows_under_roofs'), what, table, 'torchvision')
+    bad, every = sum(r[4] for r in rows), sum(r[2] for r in rows)
+    what = f'{rounds} profiles of each network, batch 1, in fresh processes; {bad} of {every} rows are above every roof by more than their own IQR; ~ disturbed'
+    write_result(on_core('rows_under_roofs'), what, found, 'torchvision', figures=dict(profiles=rounds, rows=every, above=bad))
 
 # ceilings that are too low
 
@@ -131,7 +136,7 @@ def plant(networks=('resnet18', 'vgg11', 'vit_b_16')):
         for name in networks: lines += planted_lines(name, dtype, true)
     heads = ['network', 'dtype', 'the peaks are', 'planted', 'afterwards', 'reached with', 'rows above every roof', 'rows']
     write_result(on_core('planted_ceiling'), 'ceilings planted at half of what was measured, as parts of that',
-        tabulate(lines, headers=heads, disable_numparse=True, colalign=['left', 'left', 'left', 'right', 'right', 'left', 'right', 'right']))
+        table(lines, heads, disable_numparse=True, colalign=['left', 'left', 'left', 'right', 'right', 'left', 'right', 'right']))
 
 @call_parse
 def main(

@@ -17,13 +17,13 @@ from statistics import median
 
 import torch
 from fastcore.script import call_parse, store_true
-from tabulate import tabulate
 
 from fasterbench.operations import si
 from fasterbench.machine.kernels import Memory, probe_rates, probes
 from fasterbench.machine.peaks import measure_peaks
 from benchmarks.shared.report import on_core, write_result
 from benchmarks.shared.runs import built, in_process, in_turns, lines_of
+from scripts.evidence import table
 
 def stream(program, nbytes, times):
     "Byte/s of each kernel in C over `nbytes` bytes in three arrays"
@@ -43,8 +43,8 @@ def compare(rounds):
     ratios = [p.peak_bandwidth/max(t.values()) for p,t in zip(ours, theirs)]
     rows += [('working set', *(si(p.working_set, 'B') for p in ours)), ("peak / C's best kernel", *(f'{r:.2f}' for r in ratios))]
     what = f"gcc {gcc}; peak_bandwidth is {median(ratios):.2f} times the best kernel in C (median; least {min(ratios):.2f})"
-    table = tabulate(rows, headers=['', *(f'round {i+1}' for i in range(rounds))], colalign=['left', *['right']*rounds])
-    write_result(on_core('peaks_vs_stream'), what, table)
+    found = table(rows, ['', *(f'round {i+1}' for i in range(rounds))], colalign=['left', *['right']*rounds])
+    write_result(on_core('peaks_vs_stream'), what, found, figures=dict(rounds=rounds, median=median(ratios), least=min(ratios)))
 
 # why does it vary?
 
@@ -76,21 +76,23 @@ def causes_table(rounds):
     def row(n):
         rates, ratios = sorted(r[n]/1e9 for r in rounds), sorted(r[n]/r[ref] for r in rounds)
         return (n, *(f'{v:.1f}' for v in (median(rates), rates[0], rates[-1])), *(f'{v:.2f}' for v in (median(ratios), ratios[len(ratios)//10], ratios[-1-len(ratios)//10])))
-    return tabulate([row(n) for n in rounds[0]], headers=['', 'GB/s', 'lowest', 'highest', 'of update', '10 %', '90 %'], disable_numparse=True, colalign=['left', *['right']*6])
+    return table([row(n) for n in rounds[0]], ['', 'GB/s', 'lowest', 'highest', 'of update', '10 %', '90 %'], disable_numparse=True, colalign=['left', *['right']*6])
 
-def said(rounds):
-    "What varies, in a sentence"
+def factors(rounds):
+    "By which factor each varies: the update's rate, that of the best kernel in C, and the middle of their ratios"
     spread = lambda values: max(values)/min(values)
     best_c = [max(v for k,v in r.items() if k.startswith('C: ')) for r in rounds]
     ratios = sorted(c/r[ref] for c,r in zip(best_c, rounds))
     ratios = ratios[len(ratios)//10:len(ratios)-len(ratios)//10]
-    return (f"over {len(rounds)} rounds the update's rate varies by a factor of {spread([r[ref] for r in rounds]):.2f}, that of C's best kernel by {spread(best_c):.2f}; "
-            f"the middle 80 % of their ratios lie within a factor of {spread(ratios):.2f}")
+    return dict(update=spread([r[ref] for r in rounds]), c=spread(best_c), ratios=spread(ratios))
 
 def find_causes(processes, rounds):
     with built('stream.c', '-lm') as program:
         got = [o for _ in range(processes) for o in in_process('-m', 'benchmarks.peaks_vs_stream', '--rounds', rounds, '--worker', program)]
-    write_result(on_core('bandwidth_causes'), f'{processes} fresh processes, {rounds} rounds each; {said(got)}', causes_table(got))
+    by = factors(got)
+    what = (f"{processes} fresh processes, {rounds} rounds each; over {len(got)} rounds the update's rate varies by a factor of {by['update']:.2f}, "
+        f"that of C's best kernel by {by['c']:.2f}; the middle 80 % of their ratios lie within a factor of {by['ratios']:.2f}")
+    write_result(on_core('bandwidth_causes'), what, causes_table(got), figures=dict(rounds=len(got), factors=by))
 
 @call_parse
 def main(

@@ -25,7 +25,6 @@ from statistics import median
 
 import timm, torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 from timm.utils import reparameterize_model
 from torchvision.models import resnet50
 from tqdm import tqdm
@@ -33,7 +32,8 @@ from transformers import BertConfig, BertModel
 
 from fasterbench.roofline import RooflineAnalyzer
 from benchmarks.checks.timm_counts import create, n_params
-from benchmarks.shared.report import data, quiet, read_csv, results, write_csv, write_result
+from benchmarks.shared.report import data, quiet, read_csv, write_result
+from scripts.evidence import names, result, table
 
 sheets = {'rtx3090': 'RTX-3090', '4090': 'RTX-4090', '5090': 'RTX-5090'}   # how timm's files end, `-dynamo` aside
 fields = 'source model batch size dtype mixed device ran published_ms eager_ms rows_ms model_ms'.split()
@@ -65,11 +65,12 @@ def bounds(model, x, dtype, devices):
     if r.unknown: raise ValueError(f"operations without a rule: {', '.join(r.unknown)}")
     return {first: ms(r)} | {d: ms(r.under(d)) for d in others}
 
-def line(run, at): return dict(run, **{k: f'{v:.4f}' for k,v in zip(fields[-3:], at)})
+def line(run, at): return dict(run, **{k: round(v, 4) for k,v in zip(fields[-3:], at)})
 
 def from_tables(runs):
     for r in tqdm(runs):
-        x = sample(r['model'], int(r['batch']), int(r['size']))
+        r = dict(r, batch=int(r['batch']), size=int(r['size']), published_ms=float(r['published_ms']))
+        x = sample(r['model'], r['batch'], r['size'])
         yield line(r, bounds(builders[r['model']](), x, r['dtype'], [r['device']])[r['device']])
 
 # timm's
@@ -107,9 +108,9 @@ def of_timm(row):
 
 def failing(row):
     try: return [*of_timm(row)]
-    except Exception as e: return [dict(source=f'{type(e).__name__}: {str(e).splitlines()[0][:150]}', model=row['model'], size=row['img_size'])]
+    except Exception as e: return [dict(source=f'{type(e).__name__}: {str(e).splitlines()[0][:150]}', model=row['model'], size=int(row['img_size']))]
 
-def kept(): return read_csv(results/'published_bounds.csv')
+def kept(): return result('published_bounds').rows if 'published_bounds' in names() else []
 
 # The report
 
@@ -123,30 +124,38 @@ def by_source(rows):
     groups = {}
     for r in rows: groups.setdefault((r['source'].split(',')[0], r['device'], r['ran']), []).append(r)
     heads = [f'{b}: {s}' for b in ('one by one', 'rows joined', 'joined') for s in ('below', 'least', 'median', 'most')]
-    return tabulate([[*k, len(g), *(s for b in fields[-3:] for s in share(g, b))] for k,g in sorted(groups.items())],
-        headers=['source', 'device', 'ran', 'runs', *heads], disable_numparse=True)
+    return table([[*k, len(g), *(s for b in fields[-3:] for s in share(g, b))] for k,g in sorted(groups.items())],
+        ['source', 'device', 'ran', 'runs', *heads], disable_numparse=True)
 
 def listed(rows, bound):
     head = 'source model batch size dtype device ran published_ms'.split()
-    return tabulate([[*(r[k] for k in head), r[bound], f'{ratio(r, bound):.3f}'] for r in sorted(rows, key=lambda r: ratio(r, bound))],
-        headers=[*head, 'bound_ms', 'ratio'], disable_numparse=True)
+    return table([[*(r[k] for k in head), f'{r[bound]:.4f}', f'{ratio(r, bound):.3f}'] for r in sorted(rows, key=lambda r: ratio(r, bound))],
+        [*head, 'bound_ms', 'ratio'], disable_numparse=True)
 
 def report(tables, lines):
+    "The parts of the text, and figures"
     known, failed = [r for r in lines if r['published_ms']], [r for r in lines if not r['published_ms']]
     both = tables + known
     def below(bound, ran): return [r for r in both if ratio(r, bound)<1 and r['ran'] in ran]
-    heads = [k for k in fields if k not in ('mixed',)]
-    parts = [f"{len(both)} runs of {len({(r['model'], r['size']) for r in both})} models: {len(below('model_ms', ('eager', 'compiled')))} below the bound "
-        f"of the model joined, {len(below('rows_ms', ('eager', 'compiled')))} below that of its rows joined, "
-        f"{len(below('eager_ms', ('compiled',)))} compiled and {len(below('eager_ms', ('eager',)))} eager below that of one operation by another",
+    heads, every = [k for k in fields if k not in ('mixed',)], ('eager', 'compiled')
+    n = dict(runs=len(both), models=len({(r['model'], r['size']) for r in both}), below_model=len(below('model_ms', every)), below_rows=len(below('rows_ms', every)),
+        compiled_below=len(below('eager_ms', ('compiled',))), eager_below=len(below('eager_ms', ('eager',))), not_counted=len(failed))
+    parts = [f"{n['runs']} runs of {n['models']} models: {n['below_model']} below the bound of the model joined, {n['below_rows']} below that of its rows joined, "
+        f"{n['compiled_below']} compiled and {n['eager_below']} eager below that of one operation by another",
         'By source; ratio is time / bound', by_source(both),
-        'Out of tables', tabulate([[r[k] for k in heads] + [f'{ratio(r, b):.2f}' for b in fields[-3:]] for r in tables],
-            headers=[*heads, '/ eager', '/ rows', '/ model'], disable_numparse=True),
-        'Below the bound of the model joined', listed(below('model_ms', ('eager', 'compiled')), 'model_ms') or 'none',
-        'Eager and below the bound of one operation by another', listed(below('eager_ms', ('eager',)), 'eager_ms') or 'none',
+        'Out of tables', table([[r[k] for k in heads] + [f'{ratio(r, b):.2f}' for b in fields[-3:]] for r in tables],
+            [*heads, '/ eager', '/ rows', '/ model'], disable_numparse=True),
+        'Below the bound of the model joined', listed(below('model_ms', every), 'model_ms'),
+        'Eager and below the bound of one operation by another', listed(below('eager_ms', ('eager',)), 'eager_ms'),
         'Nearest to the bound of the model joined', listed(sorted(both, key=lambda r: ratio(r, 'model_ms'))[:40], 'model_ms'),
-        f'{len(failed)} of timm not counted', tabulate([[r['model'], r['size'], r['source']] for r in failed])]
-    return '\n\n'.join(parts)
+        f'{len(failed)} of timm not counted', table([r['model'], r['size'], r['source']] for r in failed)]
+    return parts, n
+
+def same_keys(lines): return [{k: r.get(k) for k in fields} for r in lines]
+
+def write(parts, lines, figures=None, shown=False):
+    what = __doc__.split('\n\n')[1].replace('\n', ' ')
+    write_result('published_bounds', what, parts, 'timm', 'transformers', figures=figures, rows=same_keys(lines), shown=shown)
 
 @call_parse
 def main(
@@ -159,13 +168,13 @@ def main(
     torch.set_num_threads(1)
     rows = [r for r in read_csv(data/'timm_infer_times.csv') if not names or r['model'] in names.split(',')]
     lines = [r for r in kept() if 'timm ' in r['source'] or not r['published_ms']] if resume else []
-    done = {(r['source'], r['model'], r['size']) for r in lines}
+    done = {(r['source'], r['model'], str(r['size'])) for r in lines}
     def counted(row): return all((f'timm {r[0]}', row['model'], row['img_size']) in done for r in told(row))
     tables = [*from_tables(read_csv(data/'published_times.csv'))]
     for i,row in enumerate(tqdm([r for r in spread(rows, timm_models) if not counted(r)])):
         lines += failing(row)
         gc.collect()
-        if not i%25: write_csv('published_bounds', tables + lines, fields)
-    write_csv('published_bounds', tables + lines, fields)
-    lines = kept()
-    write_result('published_bounds', __doc__.split('\n\n')[1].replace('\n', ' '), report(lines[:len(tables)], lines[len(tables):]), 'timm', 'transformers')
+        if not i%25: write('a run that is not over', tables + lines)
+    lines = same_keys(lines)
+    parts, figures = report(tables, lines)
+    write(parts, tables + lines, figures=figures, shown=True)

@@ -17,7 +17,6 @@ from statistics import median
 
 import torch
 from fastcore.script import call_parse, store_true
-from tabulate import tabulate
 
 from fasterbench.sources.observe import Observer
 from fasterbench.machine.peaks import HardwarePeaks
@@ -27,6 +26,7 @@ from fasterbench.base.system import median_interval
 from benchmarks.shared.models import classified, image, language
 from benchmarks.shared.report import chosen, write_result
 from benchmarks.shared.runs import in_turns
+from scripts.evidence import table
 
 peaks = HardwarePeaks(1e12, 1e11)
 
@@ -35,9 +35,9 @@ def gap(rows):
     t = rows.totals
     return max(abs(sum(r.samples[i] for r in rows) + t.outside.samples[i] - s)/s for i,s in enumerate(t.forward.samples))
 
-def write(name, what, lines, headers, after='', *packages):
-    table = tabulate(lines, headers=headers, disable_numparse=True, stralign='right')
-    write_result(name, what, table + after, 'torchvision', *packages)
+def write(name, what, lines, headers, figures, *packages, after=()):
+    parts = [table(lines, headers, disable_numparse=True, stralign='right'), *after]
+    write_result(name, what, parts, 'torchvision', *packages, figures=figures)
 
 # forwards
 
@@ -61,7 +61,7 @@ def forward_line(name, rounds):
 def forwards(rounds, models):
     headers = ['model', 'rows', 'module\ncalls', 'plain\nms', 'with\nmarks ms', 'overhead\n%', 'profile, in\nplain forwards', 'rows +\nremainder %', 'largest gap in\nany one forward']
     what = f'batch 1, 224 pixels, eval and inference mode; medians of {rounds} profiles, each of 5 forwards to warm up, 20 with marks and 5 plain ones in between'
-    write('rows_add_up', what, [forward_line(m, rounds) for m in models], headers)
+    write('rows_add_up', what, [forward_line(m, rounds) for m in models], headers, dict(models=len(models)))
 
 # training steps
 
@@ -98,7 +98,7 @@ def training_steps(rounds, models):
     headers = ['model', 'rows', 'calls', 'plain step,\nms', 'marks add,\n%', '95 %\ninterval', 'forward / backward /\noptimizer, %', 'outside,\n%', 'rows + outside\nsay, off by']
     lines = [step_line(m, rounds) for m in models]
     what = f'AdamW; {rounds} pairs of a step with marks and one without; load average before and after: {load:.1f}, {os.getloadavg()[0]:.1f}'
-    write('training_steps', what, lines, headers, '', 'transformers')
+    write('training_steps', what, lines, headers, dict(models=len(models), pairs=rounds), 'transformers')
 
 # beside other programs
 
@@ -120,7 +120,10 @@ def disturbed(loops, rounds, steps=12):
     headers = ['', 'forward, ms', 'rows + outside, %', 'rows, %', 'median forward, ms', "rows' medians, % of it"]
     most, off = max(abs(o[1]-1) for o in got), [abs(o[4]-1) for o in got]
     said = f"largest gap of rows + outside: {100*most:.4f} %; of the rows' medians: {100*max(off):.0f} %, median {100*median(off):.0f} %"
-    write('disturbed', f'ResNet-50, batch 1, beside {loops} busy loops: {rounds} profiles of {steps} forwards each', lines, headers, f'\n\n{said}')
+    shares = [o[4] for o in got]
+    figures = dict(profiles=rounds, loops=loops, gap_pct=100*most, medians_least=min(shares), medians_most=max(shares))
+    what = f'ResNet-50, batch 1, beside {loops} busy loops: {rounds} profiles of {steps} forwards each'
+    write('disturbed', what, lines, headers, figures, after=[said])
 
 @call_parse
 def main(

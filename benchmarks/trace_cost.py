@@ -11,10 +11,10 @@ import gzip, json, sys, tempfile
 from pathlib import Path
 
 from fastcore.script import call_parse
-from tabulate import tabulate
 
 from benchmarks.shared.report import write_result
 from benchmarks.shared.runs import in_process
+from scripts.evidence import table
 
 step = Path(__file__).parent.parent/'nbs'/'data'/'h100_bert_small.json.gz'
 code = """
@@ -74,7 +74,8 @@ def main(
             found.append(dict(mb=nbytes/1e6, steps=n, seconds=took['seconds'], cpu_s=took['cpu_s'],
                 gb_per_min=nbytes/1e9/took['cpu_s']*60, memory_mb=more/1e6, memory_ratio=more/nbytes))
     heads = {'mb': '10⁶ bytes', 'cpu_s': 'of a processor', 'gb_per_min': '10⁹ bytes a minute of it', 'memory_mb': 'memory, 10⁶ bytes', 'memory_ratio': 'of the file'}
+    figures = dict(cpu_s_per_gb=60/found[-1]['gb_per_min'], memory_ratio=max(o['memory_ratio'] for o in found))
     write_result('trace_cost', 'read_trace of made traces; memory beside what one that reads a single step has',
-        tabulate(found, headers=heads, floatfmt='.2f'), 'msgspec')
+        table([o.values() for o in found], [heads.get(k, k) for k in found[0]], floatfmt='.2f'), 'msgspec', figures=figures)
     slow = [o for o in found if o['mb']>=50 and (o['gb_per_min']<1 or o['memory_ratio']>6)]
     sys.exit(bool(slow))

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch, transformers
 from fastcore.script import Param, call_parse, store_true
-from tabulate import tabulate
 
 from fasterbench.base.core import visible
 from fasterbench.costs import CostMode, count_forward
@@ -22,6 +21,7 @@ from fasterbench.session.paper import on_paper
 from fasterbench.sources.traced import Places, RecordedCosts, element_types, recorded_inputs
 from fasterbench.sources.traces import load_trace, module_class
 from benchmarks.shared.report import quiet, write_result
+from scripts.evidence import part_text, table
 
 # models of the shapes of a trace
 
@@ -94,7 +94,7 @@ def recorded(places, known):
 what = 'calls', 'FLOPs in products', 'bytes'
 
 def compared(path):
-    "The table of a trace and of the estimate beside it, what differs in words, and whether products do"
+    "Parts of the text: the table of a trace and of the estimate beside it, and what differs in words; and whether products do"
     t = load_trace(path)
     dtype = dtype_of(t)
     places = Places(t, t.works, RecordedCosts('cuda', dtype))
@@ -106,10 +106,10 @@ def compared(path):
     total = [f'{sum(v[i] for v in o.values()):,}' for i in range(3) for o in (ran, paper)]
     pairs = [(n, k, ran.get(n, numbers())[i], paper.get(n, numbers())[i]) for n in names for i,k in enumerate(what)]
     unlike = [f'{n}: {a:,} {k} in the trace, {b:,} in the estimate' for n,k,a,b in pairs if a!=b]
-    table = tabulate([*rows, ['', *total]], headers=['operation', *(f'{k}, {o}' for k in what for o in ('trace', 'estimate'))],
+    both = table([*rows, ['', *total]], ['operation', *(f'{k}, {o}' for k in what for o in ('trace', 'estimate'))],
         disable_numparse=True, colalign=('left', *['right']*6))
     differs = any(ran.get(n, numbers())[:2]!=paper.get(n, numbers())[:2] for n in names if any(o.get(n, numbers())[1] for o in (ran, paper)))
-    return f'{Path(path).name}, {type(model).__name__}\n\n{table}\n\n' + '\n'.join(unlike or ['nothing differs']), differs
+    return [f'{Path(path).name}, {type(model).__name__}', both, '\n'.join(unlike or ['nothing differs'])], differs
 
 @call_parse
 def main(
@@ -119,7 +119,7 @@ def main(
     "Hold estimates for a GPU against the operations that ran on it"
     quiet()
     found = [compared(o) for o in files]
-    text = '\n\n\n'.join(o for o,_ in found)
-    if out: write_result('trace_estimates', 'an estimate for a GPU beside the operations of a trace', text, 'transformers')
-    else: print(text)
+    parts = [o for said,_ in found for o in said]
+    if out: write_result('trace_estimates', 'an estimate for a GPU beside the operations of a trace', parts, 'transformers', figures=dict(traces=len(files)))
+    else: print(*map(part_text, parts), sep='\n\n')
     sys.exit(any(differs for _,differs in found))

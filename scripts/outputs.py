@@ -9,6 +9,7 @@ shows. So a cell that was changed after its output was made is seen on any machi
 """
 import ast, builtins, hashlib, json, os, re, sys
 
+from evidence import folder, results_read
 from execnb.nbio import read_nb, write_nb
 from fastcore.script import Param, call_parse, store_true
 from IPython.core.inputtransformer2 import TransformerManager
@@ -35,14 +36,16 @@ def changed_names(tree):
     return found
 
 def sources(cells):
-    "For each cell of code the sources that its output depends on: its own, and those before it that its names lead to"
+    """For each cell of code the sources that its output depends on: its own, those before it that its names lead to, and the
+    results of benchmarks that these read"""
     trees = [parsed(c.source) if c.cell_type=='code' else None for c in cells]
     uses, changes = ([f(t) if t else set() for t in trees] for f in (used_names, changed_names))
     def needed(i):
         wanted, found = set(uses[i]), [i]
         for j in range(i-1, -1, -1):
             if changes[j] & wanted: found.insert(0, j); wanted |= uses[j]
-        return '\n'.join(cells[j].source for j in found)
+        text = '\n'.join(cells[j].source for j in found)
+        return text + ''.join((folder/f'{o}.json').read_text(encoding='utf-8') for o in results_read(text))
     return [needed(i) if t else '' for i,t in enumerate(trees)]
 
 def stamp(source, outputs):

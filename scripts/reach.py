@@ -5,11 +5,12 @@
 import re, subprocess
 
 import networkx as nx
+from evidence import results_read
 from execnb.nbio import read_nb
 from house import drawn, modules
 from notebooks import notebooks, top
 
-always = {'test_house.py': 0, 'test_made.py': 9}   # they look at all files, in seconds
+always = {'test_house.py': 0, 'test_cited.py': 8, 'test_made.py': 9}   # they look at all files, in seconds
 
 def changed_files():
     "The files that are not as in the last commit; where all are, those of the last commit"
@@ -41,8 +42,10 @@ def distances(files=None):
     far = nx.multi_source_dijkstra_path_length(graph, found) if (found := begun & set(graph)) else {}
     res = dict(always) | {o.split('/')[1]: 0 for o in files if o.startswith('tests/')}
     if any(o.startswith('benchmarks/') for o in files): res['test_benchmarks.py'] = 1
+    results = {o.split('/')[-1].removesuffix('.json') for o in files if o.startswith('benchmarks/results/')}
     for p,nb in nbs.items():
-        near = [far[m] for m in used_modules(nb) if m in far] + [0]*(f'nbs/{p.relative_to(top/"nbs")}' in files)
+        read = {o for c in nb.cells if c.cell_type=='code' for o in results_read(c.source)}
+        near = [far[m] for m in used_modules(nb) if m in far] + [0]*(f'nbs/{p.relative_to(top/"nbs")}' in files or bool(results & read))
         if near: res[f'[{p.relative_to(top/"nbs").as_posix()}]'] = min(near)
     return res
 

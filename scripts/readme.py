@@ -1,6 +1,6 @@
 """Write README.md from nbs/index.ipynb: the same file on every machine, with no Quarto.
 
-Hidden cells and directives are left out, saved outputs are kept, and image links are made to start at the top level.
+Hidden cells, directives and marks of figures are left out, saved outputs are kept, and image links are made to start at the top level.
 
     python scripts/readme.py
 """
@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import nbformat
+from evidence import unmarked
 from nbconvert import MarkdownExporter
 
 top = Path(__file__).parent.parent
@@ -21,10 +22,10 @@ def only_output(cell):
     return nbformat.v4.new_markdown_cell('\n'.join(o.data['text/markdown'] for o in cell.outputs))
 
 def exported(nb)->str:
-    "A notebook as Markdown, without directives"
+    "A notebook as Markdown, without directives and marks of figures"
     for c in nb.cells: c.source = directive.sub('', c.source) if c.cell_type=='code' else c.source
     nb.metadata['language_info'] = dict(name='python')   # nbdev_clean leaves it out; it names the language of the code blocks
-    return MarkdownExporter().from_notebook_node(nb)[0]
+    return unmarked(MarkdownExporter().from_notebook_node(nb)[0])
 
 def readme()->str:
     nb = nbformat.read(top/'nbs'/'index.ipynb', as_version=4)

@@ -1,5 +1,6 @@
 "The scripts that need another machine, or hours, run small on this one; the checks among them run at night"
-import random, shutil, subprocess, sys, time
+import json, random, shutil, subprocess, sys, time
+from datetime import datetime, timezone
 
 import pytest
 from notebooks import top
@@ -36,8 +37,12 @@ def test_estimates_beside_a_trace(script):
     assert said.count('8,192,059,392')==2
 
 def test_trace_cost(tmp_path):
-    "Every step of a long trace is counted"
-    within(copied(tmp_path), sys.executable, '-m', 'benchmarks.trace_cost', '--mb', '2')
+    "Every step of a long trace is counted, and the result says what was asked, and when"
+    copy, now = copied(tmp_path), datetime.now(timezone.utc)
+    within(copy, sys.executable, '-m', 'benchmarks.trace_cost', '--mb', '2')
+    r = json.loads((copy/'benchmarks'/'results'/'trace_cost.json').read_text(encoding='utf-8'))
+    assert (r['script'], r['arguments'], r['fasterbench']['commit'])==('benchmarks.trace_cost', dict(mb='2'), None)   # the copy has no history
+    assert 0<=(datetime.fromisoformat(r['date']).replace(tzinfo=timezone.utc) - now).total_seconds() + 60<600
 
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"

@@ -18,7 +18,6 @@ from pathlib import Path
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # a child of a process with more threads than one could not use torch
 import contextlib, numpy as np, torch, torch._dynamo
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -34,6 +33,7 @@ from benchmarks.checks.attack_memory import memory_attempt, memory_items
 from benchmarks.checks.attack_training import training_attempt
 from benchmarks.checks.snapshots import Snapshot, differences
 from benchmarks.shared.report import chosen, write_result
+from scripts.evidence import part_text, table
 
 operations = dict(
     profile=lambda model, sample: RooflineAnalyzer(model, sample, peaks).profile(warmup=1, steps=2),
@@ -398,7 +398,7 @@ def main(
         new, found = run_part(name, sample)
         show(name, found, verbose)
         rows, wrong = rows + new, wrong + len(found)
-    table = tabulate(rows, headers=headers)
-    if sample or idle or buffers or only: print(table)
-    else: write_result('attack', 'each attack in a process of its own, on one thread', table)
+    found = table(rows, headers)
+    if sample or idle or buffers or only: print(part_text(found))
+    else: write_result('attack', 'each attack in a process of its own, on one thread', found, figures=dict(attacks=sum(r[2] for r in rows), different=wrong))
     sys.exit(wrong>0)

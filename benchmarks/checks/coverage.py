@@ -2,8 +2,8 @@
 
 Builds models of many families with random weights (no downloads), counts one forward of each on the CPU, and lists the
 operations that have no rule, each with its reason. Then holds the products of three language models against a sum by
-hand. Prints the tables and writes them, with the device and the versions, to benchmarks/results/coverage.txt, and one
-line for each model to benchmarks/results/coverage.csv.
+hand. Prints the tables and writes them, with the device and the versions, to benchmarks/results/coverage.txt; one
+row for each model is in coverage.json.
 
     python -m benchmarks.checks.coverage [--only huggingface,quantized]
 """
@@ -15,7 +15,6 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 import timm, torch, torch.nn.functional as F, torchvision, transformers
 import torch.ao.quantization as tq, torchvision.ops as O
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn, randn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -23,6 +22,7 @@ from torch.utils._pytree import tree_map
 
 from fasterbench import costs
 from benchmarks.shared.report import chosen, quiet, write_result
+from scripts.evidence import part_text, table
 
 reasons = {   # why an operation has no rule
     'aten.matmul.default': 'of nested tensors: whole operations, and their products have no rule',
@@ -415,17 +415,19 @@ def tables(res, hands):
     unknown = defaultdict(list)
     for r in res:
         for op in r.get('unknown', ()): unknown[op].append(f"{r['family']}: {r['model']}")
-    yield tabulate([*(row(n, rs) for n,rs in groups.items()), row('all', res)], intfmt=',',
-                   headers=['family', 'models', 'of these\nfailed', 'operations\ndispatched', 'calls', 'unknown\noperations', 'unknown\ncalls'])
-    yield 'Operations without a rule\n\n' + (tabulate([(op, '; '.join(ms), reason(op)) for op,ms in sorted(unknown.items())], headers=['operation', 'in', 'why'], maxcolwidths=[40, 50, 50]) if unknown else 'none')
+    yield table([*(row(n, rs) for n,rs in groups.items()), row('all', res)], intfmt=',', headers=['family', 'models', 'of these\nfailed', 'operations\ndispatched', 'calls', 'unknown\noperations', 'unknown\ncalls'])
+    yield 'Operations without a rule'
+    yield table([(op, '; '.join(ms), reason(op)) for op,ms in sorted(unknown.items())], ['operation', 'in', 'why'], maxcolwidths=[40, 50, 50])
     failed = [(f"{r['family']}: {r['model']}", message(r)) for r in res if 'error' in r]
-    yield 'Failed\n\n' + (tabulate(failed, headers=['model', 'error'], maxcolwidths=[40, 100]) if failed else 'none')
-    yield 'Matrix-product FLOPs of language models, counted and by hand\n\n' + tabulate(hands, headers=['model', 'counted', 'by hand'], intfmt=',')
+    yield 'Failed'
+    yield table(failed, ['model', 'error'], maxcolwidths=[40, 100])
+    yield 'Matrix-product FLOPs of language models, counted and by hand'
+    yield table(hands, ['model', 'counted', 'by hand'], intfmt=',')
 
 def facts(r):
-    "A model's line of the CSV"
+    "A model's row"
     ops = r.get('ops', Counter())
-    return dict(family=r['family'], model=r['model'], operations=len(ops), calls=ops.total(), **{k: r.get(k, '') for k in ('matmul_flops', 'flops', 'bytes')},
+    return dict(family=r['family'], model=r['model'], operations=len(ops), calls=ops.total(), **{k: r.get(k) for k in ('matmul_flops', 'flops', 'bytes')},
         unknown=' '.join(r.get('unknown', ())), error=message(r))
 
 @call_parse
@@ -439,7 +441,10 @@ def main(
         for name,make,sample in families[fam]():
             res.append(one(fam, name, make, sample))
             print(fam, name, *res[-1].get('unknown', [res[-1].get('error', '')[:100]]), sep=' | ', flush=True)
-    text = '\n\n'.join(tables(res, list(by_hand())))
-    if only: print(text)
-    else: write_result('coverage', 'one real forward on the CPU, eval and inference mode, random weights', text, 'torchvision', 'timm', 'transformers', rows=[*map(facts, res)])
+    parts = [*tables(res, list(by_hand()))]
+    what = 'one real forward on the CPU, eval and inference mode, random weights'
+    figures = dict(models=len(res), families=len({r['family'] for r in res}), failed=sum('error' in r for r in res),
+        unknown=len({o for r in res for o in r.get('unknown', ())}))
+    if only: print(*map(part_text, parts), sep='\n\n')
+    else: write_result('coverage', what, parts, 'torchvision', 'timm', 'transformers', figures=figures, rows=[*map(facts, res)])
     if any('error' in r for r in res): raise SystemExit(1)

@@ -25,7 +25,6 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 
 import numpy as np, torch, torch.nn.functional as F
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn, randn
 from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
@@ -36,6 +35,7 @@ from fasterbench.costs import CostMode
 from fasterbench.counting.rules import rule_for
 from benchmarks.shared.architectures import kinds, shown, small
 from benchmarks.shared.report import quiet, words, write_result
+from scripts.evidence import part_text, table
 
 # marks
 
@@ -147,8 +147,8 @@ lookups = {  # name → the table, what is read of it
 }
 def left(a): return a[a>0] - 1   # places that are still there; they were one higher, the rest is 0
 
-for name,(table,f) in lookups.items():
-    def look(c, table=table, f=f): c.reads[table] = at(c[table], lambda a: f(c, a))
+for name,(rows,f) in lookups.items():
+    def look(c, rows=rows, f=f): c.reads[rows] = at(c[rows], lambda a: f(c, a))
     semantics[name] = look
 
 @means('nll_loss_forward nll_loss2d_forward')
@@ -421,22 +421,31 @@ def by_mode(res):
         a, b = (np.sum([o[3][i] for o in g], 0) for i in (0, 1))
         yield op, len(g), *(f'{x:,}' for p in zip(a, b) for x in p), why
 
-def text(res, failed):
+def numbers(res, failed):
+    "Figures of all models"
     calls = [s for r in res for s in r.seen]
-    equal, less = sum(s.reading=='marks' for s in calls), sum(s.counted<s.marks for s in calls)
+    equal = sum(s.reading=='marks' for s in calls)
+    return dict(models=len(res), calls=len(calls), equal=equal, different=len(calls)-equal, less=sum(s.counted<s.marks for s in calls),
+        not_explained=sum(s.reading!='marks' and reason(s.op, s.reading)=='not explained' for s in calls), failed=len(failed))
+
+def parts(res, failed, n):
+    calls = [s for r in res for s in r.seen]
     lost = Counter(reason(s.op, s.reading) for s in calls if s.reading!='marks')
     same = sum(r.bytes[0]==r.bytes[1] for r in res)
-    yield (f"{len(res)} models, {len(calls):,} calls: {equal:,} equal, {len(calls)-equal:,} different, of these {less} counted less than the marks and {lost['not explained']} not explained\n"
+    yield (f"{n['models']} models, {n['calls']:,} calls: {n['equal']:,} equal, {n['different']:,} different, of these {n['less']} counted less than the marks and {n['not_explained']} not explained\n"
            f"{sum(r.skipped.total() for r in res)} calls on nested and sparse tensors skipped; "
            f"{sum(s.marks for s in calls)/1e9:.1f} GB marked; {sum(bool(s.counted or s.marks) for s in calls):,} calls move something, the others are views and the like")
-    yield tabulate(list(by_group(res)), headers=['', 'models', 'calls', 'equal', 'different', 'skipped'], intfmt=',')
-    yield 'Calls that differ, by reason\n\n' + tabulate(lost.most_common(), headers=['reason', 'calls'], maxcolwidths=[110, None])
-    yield ('Operations; the largest difference is (counted − marks)/marks\n\n'
-           + tabulate(list(by_operation(calls)), headers=['operation', 'calls', 'equal\n%', 'different', 'largest\ndifference', 'the count is'], maxcolwidths=[None]*5 + [80], disable_numparse=True))
-    yield (f'Without gradients and in inference mode: bytes of {same} of {len(res)} models are the same\n\n'
-           + tabulate(list(by_mode(res)), headers=['operation', 'models', 'calls', '', 'FLOPs', '', 'bytes', '', 'why'], maxcolwidths=[None]*8 + [50], disable_numparse=True))
-    yield 'Models whose bytes differ: without gradients, in inference mode\n\n' + tabulate([(r.group, r.name, *map('{:,}'.format, r.bytes)) for r in res if r.bytes[0]!=r.bytes[1]], disable_numparse=True)
-    if failed: yield 'Failed\n\n' + tabulate(failed, maxcolwidths=[None, None, 100])
+    yield table(by_group(res), ['', 'models', 'calls', 'equal', 'different', 'skipped'], intfmt=',')
+    yield 'Calls that differ, by reason'
+    yield table(lost.most_common(), ['reason', 'calls'], maxcolwidths=[110, None])
+    yield 'Operations; the largest difference is (counted − marks)/marks'
+    yield table(by_operation(calls), ['operation', 'calls', 'equal\n%', 'different', 'largest\ndifference', 'the count is'], maxcolwidths=[None]*5 + [80], disable_numparse=True)
+    yield f'Without gradients and in inference mode: bytes of {same} of {len(res)} models are the same'
+    yield table(by_mode(res), ['operation', 'models', 'calls', '', 'FLOPs', '', 'bytes', '', 'why'], maxcolwidths=[None]*8 + [50], disable_numparse=True)
+    yield 'Models whose bytes differ: without gradients, in inference mode'
+    yield table([(r.group, r.name, *map('{:,}'.format, r.bytes)) for r in res if r.bytes[0]!=r.bytes[1]], disable_numparse=True)
+    yield 'Failed'
+    yield table(failed, maxcolwidths=[None, None, 100])
 
 @call_parse
 def main(
@@ -453,8 +462,9 @@ def main(
             except Exception as e: failed.append((group, name, f'{type(e).__name__}: {e}'[:300]))
             gc.collect()
     what = 'forwards on the CPU in evaluation mode, random weights, without gradients; each operation call replayed on bitmaps'
-    body = '\n\n'.join(text(res, failed))
-    if only: print(body)
-    else: write_result('marks', what, body, 'torchvision', 'timm', 'transformers')
+    figures = numbers(res, failed)
+    body = [*parts(res, failed, figures)]
+    if only: print(*map(part_text, body), sep='\n\n')
+    else: write_result('marks', what, body, 'torchvision', 'timm', 'transformers', figures=figures)
     calls = [s for r in res for s in r.seen if s.reading!='marks']
     if failed or any(s.counted<s.marks or reason(s.op, s.reading)=='not explained' for s in calls): raise SystemExit(1)

@@ -5,7 +5,7 @@ in `torch.no_grad()` and in `torch.inference_mode()`; of the methods, the in-pla
 samples. Held against the plain run: that the counted one works and gives the same, that counts are whole numbers and
 not negative, that both modes count the same, and that each operation moves no fewer bytes than what it creates and no
 more than it is given and gives back. Prints the tables and writes them, with the device and the versions, to
-benchmarks/results/opinfo.txt, and one line for each operation and variant to benchmarks/results/opinfo.csv. The exit code is 1
+benchmarks/results/opinfo.txt; one row for each operation and variant is in opinfo.json. The exit code is 1
 if a count crashes or cannot be.
 
     python -m benchmarks.checks.opinfo [--only linalg] [--samples 10]
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import fasterbench, torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from tqdm import tqdm
@@ -24,6 +23,7 @@ from tqdm import tqdm
 from fasterbench.costs import CostMode
 from fasterbench.counting.traffic import covered_bytes
 from benchmarks.shared.report import quiet, write_result
+from scripts.evidence import part_text, table
 
 dtypes = torch.float32, torch.complex64, torch.int64, torch.bool, torch.bfloat16
 modes = {'no_grad':torch.no_grad, 'inference_mode':torch.inference_mode}
@@ -203,40 +203,39 @@ def summary(recs):
         ran = [r for r in rs if r.samples]
         return [name, len(ran), sum(r.samples.total() for r in rs), sum(r.n(r.failed) for r in rs), sum(r.large for r in rs),
                 *(sum(r.n(getattr(r, k)) for r in rs) for k in ('crashes', 'differs', 'odd', 'between')), sum(bool(r.unknown) for r in rs)]
-    return tabulate([row(*o) for o in groups.items()], intfmt=',', headers=['called as', 'operations', 'samples\ncounted', 'of others: fail\nplainly', 'too\nlarge',
+    return table([row(*o) for o in groups.items()], intfmt=',', headers=['called as', 'operations', 'samples\ncounted', 'of others: fail\nplainly', 'too\nlarge',
                     'crashes\nof the count', 'results that\ndiffer', 'odd\ncounts', 'modes that\ncount differently', 'operations with\nunknown parts'])
 
-def section(title, rows, headers, widths):
-    return f'{title}\n\n' + (tabulate(rows, headers=headers, maxcolwidths=widths, intfmt=',') if rows else 'none')
+def section(title, rows, headers, widths): return title, table(rows, headers, maxcolwidths=widths, intfmt=',')
 
 def tables(recs):
     yield summary(recs)
     unknown = defaultdict(Counter)
     for r in recs:
         for op,n in r.unknown.items(): unknown[op][r.name] += n
-    yield section('Operations without a rule', [(op, ', '.join(ns), ns.total(), reason(op)) for op,ns in sorted(unknown.items())],
+    yield from section('Operations without a rule', [(op, ', '.join(ns), ns.total(), reason(op)) for op,ns in sorted(unknown.items())],
                   ['operation', 'in', 'samples', 'why'], [50, 50, None, 50])
-    yield section('Crashes of the count: the first sample of each', [(r.name, r.variant, n, what, where, at) for r in recs
+    yield from section('Crashes of the count: the first sample of each', [(r.name, r.variant, n, what, where, at) for r in recs
         for what,(n,_,where,at) in r.crashes.items()], ['operation', 'as', 'times', 'error', 'in', 'sample'], [30, None, None, 50, 25, 50])
-    yield section('Results that are not those of the plain run', [(r.name, r.variant, n, what, mode, at) for r in recs
+    yield from section('Results that are not those of the plain run', [(r.name, r.variant, n, what, mode, at) for r in recs
         for what,(n,mode,at) in r.differs.items()], ['operation', 'as', 'times', 'in their', 'first in', 'sample'], [30, None, None, None, None, 60])
     odd = defaultdict(list)
     for r in recs:
         for (op,what),(n,at) in r.odd.items(): odd[op].append((n, what, f'{r.name}: {at}'))
-    yield section('Odd counts: no whole numbers, negative, fewer bytes than are created or more than are touched', [(op, sum(n for n,*_ in os), *os[0][1:])
+    yield from section('Odd counts: no whole numbers, negative, fewer bytes than are created or more than are touched', [(op, sum(n for n,*_ in os), *os[0][1:])
         for op,os in sorted(odd.items())], ['operation', 'times', 'the first', 'sample'], [45, None, 45, 60])
-    yield section('Modes that count differently: the first sample, and what is counted in each as FLOPs/bytes', [(r.name, r.variant, n, at,
+    yield from section('Modes that count differently: the first sample, and what is counted in each as FLOPs/bytes', [(r.name, r.variant, n, at,
         *('\n'.join([f'{sums[m][0]:,} FLOPs, {sums[m][1]:,} bytes: {calls(lists[m])}']) for m in modes)) for r in recs
         for n,at,sums,lists in r.between.values()], ['operation', 'as', 'samples', 'first', *modes], [25, None, None, 30, 60, 60])
     failed = defaultdict(Counter)
     for r in recs:
         for what,(n,) in r.failed.items(): failed[what][f'{r.name} {r.variant}'] += n
     some = lambda ns: ', '.join([*ns][:6]) + (f' and {len(ns)-6} more' if len(ns)>6 else '')
-    yield section('Plain runs that fail, which is no matter of the count', [(what, ns.total(), some(ns))
+    yield from section('Plain runs that fail, which is no matter of the count', [(what, ns.total(), some(ns))
         for what,ns in sorted(failed.items(), key=lambda o: -o[1].total())], ['error', 'samples', 'in'], [60, None, 80])
 
 def facts(r):
-    "A record's line of the CSV"
+    "A record's row"
     names = [str(d).removeprefix('torch.') for d in dtypes]
     return dict(operation=r.name, variant=r.variant, **{n: r.samples[n] for n in names}, fail_plainly=r.n(r.failed), too_large=r.large, flops=r.flops, bytes=r.bytes,
         unknown=' '.join(sorted(r.unknown)), crashes=r.n(r.crashes), results_differ=r.n(r.differs), odd_counts=r.n(r.odd), modes_differ=r.n(r.between))
@@ -251,7 +250,10 @@ def main(
     ops = [op for op in op_db if only in op.full_name]
     torch.set_num_threads(1)   # a few elements each: a second thread only waits
     recs = [r for op in tqdm(ops) for r in records(op, samples or 10**9)]
-    text = '\n\n'.join(tables(recs))
-    if only or samples: print(text)
-    else: write_result('opinfo', f"torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text, rows=[*map(facts, recs)])
+    parts = [*tables(recs)]
+    total = dict(zip(('counted', 'samples', 'crashes', 'results_differ', 'odd_counts', 'modes_differ'), (parts[0]['rows'][-1][i] for i in (1, 2, 5, 6, 7, 8))))
+    figures = dict(operations=len(ops), **total, without_a_rule=len({o for r in recs for o in r.unknown}))
+    what = f"torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}"
+    if only or samples: print(*map(part_text, parts), sep='\n\n')
+    else: write_result('opinfo', what, parts, figures=figures, rows=[*map(facts, recs)])
     if any(r.crashes or r.odd for r in recs): raise SystemExit(1)

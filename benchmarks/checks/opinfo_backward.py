@@ -12,12 +12,12 @@ from collections import Counter
 
 import torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
 from tqdm import tqdm
 
 from benchmarks.checks.opinfo import Listed, elements, most_elements, place, reason, same, section, tensors, told
 from benchmarks.shared.report import quiet, write_result
+from scripts.evidence import part_text, table
 
 dtypes = torch.float32, torch.complex64
 
@@ -68,17 +68,18 @@ def tables(recs):
     where = lambda k: ' '.join(r.name for r in recs if k in r.unknown)
     totals = len([r for r in recs if r.samples]), sum(r.samples for r in recs), sum(n for r in recs for n,_ in r.failed.values()), \
         sum(r.large for r in recs), *(sum(n for r in recs for n,_ in getattr(r, k).values()) for k in ('crashes', 'differs', 'odd')), len(unknown)
-    yield tabulate([totals], headers=['operations', 'samples counted', 'of others: fail plainly', 'too large', 'crashes of the count',
+    yield table([totals], ['operations', 'samples counted', 'of others: fail plainly', 'too large', 'crashes of the count',
         'gradients that differ', 'odd counts', 'operations without a rule'], intfmt=',', maxheadercolwidths=12)
-    yield section('Operations without a rule', [(k, where(k), n, reason(k)) for k,n in unknown.items()], ['operation', 'in', 'samples', 'why'], [None, 40, None, 48])
+    yield from section('Operations without a rule', [(k, where(k), n, reason(k)) for k,n in unknown.items()], ['operation', 'in', 'samples', 'why'], [None, 40, None, 48])
     for title,name in [('Crashes of the count: the first sample of each', 'crashes'), ('Gradients that are not those of the plain run', 'differs'),
                        ('Odd counts: no whole numbers, negative, fewer bytes than are created or more than are touched', 'odd'),
                        ('Plain runs that fail, which is no matter of the count', 'failed')]:
         found = [(r.name, what, n, first) for r in recs for what,(n,first) in getattr(r, name).items()]
-        yield section(title, found, ['operation', 'what', 'samples', 'first'], [30, 50, None, 60])
+        yield from section(title, found, ['operation', 'what', 'samples', 'first'], [30, 50, None, 60])
     counted = sum((r.counted for r in recs), Counter())
     names = sorted(k for k in counted if 'backward' in k)
-    yield 'Operations for gradients that were counted\n\n' + tabulate([[' '.join(names)]], tablefmt='plain', maxcolwidths=120)
+    yield 'Operations for gradients that were counted'
+    yield table([[' '.join(names)]], tablefmt='plain', maxcolwidths=120)
 
 @call_parse
 def main(
@@ -90,7 +91,9 @@ def main(
     ops = [op for op in op_db if only in op.full_name and op.supports_autograd]
     torch.set_num_threads(1)   # a few elements each: a second thread only waits
     recs = [records(op, samples or 10**9) for op in tqdm(ops)]
-    text = '\n\n'.join(tables(recs))
-    if only or samples: print(text)
-    else: write_result('opinfo_backward', f"gradients of torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}", text)
+    parts = [*tables(recs)]
+    total = dict(zip(('counted', 'samples', 'crashes', 'gradients_differ', 'odd_counts', 'without_a_rule'), (parts[0]['rows'][0][i] for i in (0, 1, 4, 5, 6, 7))))
+    what = f"gradients of torch's database of {len(ops)} operations on the CPU, {', '.join(map(str, dtypes)).replace('torch.', '')}"
+    if only or samples: print(*map(part_text, parts), sep='\n\n')
+    else: write_result('opinfo_backward', what, parts, figures=dict(operations=len(ops), **total))
     if any(r.crashes or r.odd for r in recs): raise SystemExit(1)

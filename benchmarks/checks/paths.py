@@ -13,7 +13,6 @@ from functools import cache
 
 import torch, torch.nn.functional as F
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn, randn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.profiler import profile
@@ -21,6 +20,7 @@ from torch.profiler import profile
 from fasterbench.costs import CostMode
 from fasterbench.counting.rules import rule_for
 from benchmarks.shared.report import chosen, quiet, write_result
+from scripts.evidence import part_text, table
 
 reasons = {   # why an operation is another
     '(3, 6, 8) @ (1, 8, 5)': 'under a dispatch mode torch multiplies by the one matrix, without one a batch of views of it; FLOPs and bytes are the same',
@@ -145,7 +145,8 @@ def main(
             if not ok: wrong.append((case, cost, inference, {**seen}, {**theirs[0]}, {**theirs[1]}, reasons.get(case, 'not explained')))
         rows.append((name, n, agree))
         print(*rows[-1], flush=True)
-    table = tabulate(rows, headers=['family', 'cases', 'agree']) + '\n\nthe others\n' + tabulate(wrong, headers=others, maxcolwidths=40)
-    if only: print(table)
-    else: write_result('paths', 'FLOPs, bytes and operations without gradients, in inference mode and by the profiler', table)
+    parts = [table(rows, ['family', 'cases', 'agree']), 'the others', table(wrong, others, maxcolwidths=40)]
+    figures = dict(cases=sum(r[1] for r in rows), agree=sum(r[2] for r in rows), not_explained=sum(o[-1]=='not explained' for o in wrong))
+    if only: print(*map(part_text, parts), sep='\n\n')
+    else: write_result('paths', 'FLOPs, bytes and operations without gradients, in inference mode and by the profiler', parts, figures=figures)
     if any(o[-1]=='not explained' for o in wrong): raise SystemExit(1)

@@ -11,7 +11,7 @@ resizes images to. How much a two-stage detector does depends on how many region
 `implied` is how many proposals and detections the published value amounts to, and `at implied` the count with so many.
 
 A counter that fails is shown by the name of its exception. Each count is made in a process of its own. The table goes to
-benchmarks/results/published_counts.txt and .csv. The exit code is 1 if a published value is not the count on the CPU, nor that
+benchmarks/results/published_counts.txt and .json. The exit code is 1 if a published value is not the count on the CPU, nor that
 of a detector with as many regions as it amounts to, or if a count on the meta device is another one.
 
     python -m benchmarks.checks.published_counts [--only resnet18,swin_t] [--peers 0] [--resume 1]
@@ -23,7 +23,6 @@ from unittest.mock import patch
 
 import calflops, fvcore.nn, ptflops, torch, torchinfo
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models
@@ -31,8 +30,9 @@ from torchvision.models import WeightsEnum
 
 from fasterbench.base.core import to_device
 from fasterbench.costs import count_costs
-from benchmarks.shared.report import chosen, quiet, read_csv, results, write_csv, write_result
+from benchmarks.shared.report import chosen, quiet, write_result
 from benchmarks.shared.runs import apart
+from scripts.evidence import names, part_text, result, table
 
 tolerance = 0.0005e9 + 1 # MAC: published values have three decimals
 torch.set_num_threads(1)   # here; a process that counts sets its own
@@ -172,11 +172,9 @@ def count_peers(row, threads, after):
         after()
 
 def kept():
-    "The rows of the last run, with numbers where they are"
-    def value(k, v):
-        try: return int(v) if k in ('proposals', 'detections', 'implied_proposals', 'implied_detections') else float(v)
-        except ValueError: return v
-    return [{k:value(k, v) for k,v in r.items() if v!=''} for r in read_csv(results/'published_counts.csv')]
+    "The rows of the last run, without what was not counted"
+    rows = result('published_counts').rows if 'published_counts' in names() else []
+    return [{k: v for k,v in r.items() if v is not None} for r in rows]
 
 def cell(row, name):
     v = row.get(name, '')
@@ -191,12 +189,18 @@ def cause(row):
     if 'at_implied' not in row: return text + 'No whole number of proposals gives the published value'
     return text + f"The published value is that of {regions(row['implied_proposals'], row['implied_detections'])}: counted with so many, {row['at_implied']:.3f}" + (', equal' if equal(row, 'at_implied') else '')
 
+def numbers(rows):
+    "Figures: how many values there are, and how often each counter has them"
+    by = {k: [r for r in rows if k in r] for k in ('fasterbench', 'meta', *others)}
+    by = {k: done for k,done in by.items() if done}
+    return dict(values=len(rows), models=len({r['model'] for r in rows}), run={k: len(done) for k,done in by.items()},
+        equal={k: sum(equal(r, k) for r in done) for k,done in by.items()}, within_1_pct={k: sum(close(r, k) for r in done) for k,done in by.items()},
+        no_count={k: sum(not isinstance(r[k], float) for r in done) for k,done in by.items()})
+
 def summary(rows):
-    lines = [f"{len(rows)} published values of {len({r['model'] for r in rows})} models"]
-    for name in ('fasterbench', 'meta', *others):
-        done = [r for r in rows if name in r]
-        counted = [r for r in done if isinstance(r[name], float)]
-        if done: lines.append(f"{name:16} equal in {sum(equal(r, name) for r in done):3} of {len(done)}, within 1 % in {sum(close(r, name) for r in done):3}, no count in {len(done)-len(counted)}")
+    n = numbers(rows)
+    lines = [f"{n['values']} published values of {n['models']} models"]
+    lines += [f"{k:16} equal in {n['equal'][k]:3} of {n['run'][k]}, within 1 % in {n['within_1_pct'][k]:3}, no count in {n['no_count'][k]}" for k in n['run']]
     two = [r for r in rows if 'proposals' in r]
     if two: lines.append(f"two-stage detectors, with the proposals and detections that the published value amounts to: equal in {sum(equal(r, 'at_implied') for r in two)} of {len(two)}")
     return lines
@@ -206,14 +210,19 @@ def right(row):
     return (equal(row, 'fasterbench') or equal(row, 'at_implied')) and (not isinstance(row['meta'], float) or equal(row, 'meta'))
 
 def report(rows):
-    "The table, a line for each counter, and the causes of differences"
-    names = ['model', 'weights', 'input', 'published', 'fasterbench', 'meta', *(p for p in others if any(p in r for r in rows))]
-    table = tabulate([[cell(r, n) for n in names] for r in rows], headers=names, disable_numparse=True, colalign=['left']*3 + ['right']*(len(names)-3))
-    left = [r['published'] for r in rows if any(n not in r for n in names)]
+    "How it was counted; the table, a line for each counter, and the causes of differences"
+    heads = ['model', 'weights', 'input', 'published', 'fasterbench', 'meta', *(p for p in others if any(p in r for r in rows))]
+    counts = table([[cell(r, n) for n in heads] for r in rows], heads, disable_numparse=True, colalign=['left']*3 + ['right']*(len(heads)-3))
+    left = [r['published'] for r in rows if any(n not in r for n in heads)]
     some = f"; the other tools counted forwards below {min(left):g} GMAC" if left else ''
     odd = [cause(r) for r in rows if not equal(r, 'fasterbench')]
     what = f'batch 1, random weights, eval and inference mode; GMAC; *: not equal to the published value within its rounding; a name: the exception instead of a count{some}'
-    return what, f'{table}\n\n' + '\n'.join(summary(rows)) + ('\n\nNot equal on the CPU:\n' + '\n'.join(odd) if odd else '')
+    return what, [counts, '\n'.join(summary(rows)), *['\n'.join(['Not equal on the CPU:', *odd])]*bool(odd)]
+
+def write(rows, what, parts, threads, figures=None, shown=False):
+    "Write the result; of a run that is not over the rows alone"
+    write_result('published_counts', what, parts, 'torchvision', 'fvcore', 'torchinfo', 'ptflops', 'calflops', threads=threads, figures=figures,
+        rows=[{k: r.get(k) for k in fields} for r in rows], shown=shown)
 
 @call_parse
 def main(
@@ -225,16 +234,16 @@ def main(
     "Hold counts against torchvision's published ones"
     quiet()
     old, rows = {(r['model'], r['weights']):r for r in (kept() if resume else [])}, [*published()]
-    names = chosen(dict.fromkeys(r['model'] for r in rows), only)
-    rows = [old.get((r['model'], r['weights']), r) for r in rows if r['model'] in names]
+    todo = chosen(dict.fromkeys(r['model'] for r in rows), only)
+    rows = [old.get((r['model'], r['weights']), r) for r in rows if r['model'] in todo]
     def keep():
-        if not only: write_csv('published_counts', rows, fields)
+        if not only: write(rows, 'of a run that is not over', ['not all is counted'], threads)
     ordered = sorted(rows, key=lambda r: r['published'])   # so that a run that is stopped has most of the table
     for r in ordered:
         if 'fasterbench' not in r: count_ours(r, threads); keep()
     for r in ordered:
         if r['published']<=peers and any(n not in r for n in others): count_peers(r, threads, keep)
-    what, text = report(rows)
-    if only: print(text)
-    else: write_result('published_counts', what, text, 'torchvision', 'fvcore', 'torchinfo', 'ptflops', 'calflops', threads=threads)
+    what, parts = report(rows)
+    if only: print(*map(part_text, parts), sep='\n\n')
+    else: write(rows, what, parts, threads, figures=numbers(rows), shown=True)
     if not all(map(right, rows)): raise SystemExit(1)

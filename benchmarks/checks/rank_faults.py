@@ -13,10 +13,10 @@ import json, random, sys
 from concurrent.futures import ThreadPoolExecutor
 
 from fastcore.script import call_parse
-from tabulate import tabulate
 
 from scripts.ranks import ended_ranks
 from benchmarks.shared.report import write_result
+from scripts.evidence import table
 
 timeout = 4   # seconds, in a collective; a rank whose collective failed waits as long for word of others
 
@@ -99,6 +99,7 @@ def main(
         lines.append([what, fault, n, good, f'{longest:.1f}'])
         print(*lines[-1], flush=True)
     heads = ['what runs', 'the rank', 'trials', 'others named it and left nothing', 'longest, s']
-    table = tabulate(lines, headers=heads) + ''.join('\n' + o for o in bad)
-    write_result('rank_faults', f'three ranks, with a timeout of {timeout} s; {jobs} trials at a time', table)
+    figures = dict(trials=sum(o[2] for o in lines), good=sum(o[3] for o in lines))
+    parts = [table(lines, heads), *['\n'.join(bad)]*bool(bad)]
+    write_result('rank_faults', f'three ranks, with a timeout of {timeout} s; {jobs} trials at a time', parts, figures=figures)
     if bad: sys.exit(1)

@@ -11,13 +11,13 @@ The table goes to benchmarks/results/step_counts.txt.
 from collections import Counter
 
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch.utils.flop_counter import FlopCounterMode
 
 from fasterbench.costs import CostMode, counted_step
 from fasterbench.session.program import training
 from benchmarks.shared.models import image, language
 from benchmarks.shared.report import chosen, quiet, write_result
+from scripts.evidence import part_text, table
 
 class Named(CostMode):
     "Counts a step, and knows the products of each operation"
@@ -58,7 +58,8 @@ def main(
     "Count training steps"
     quiet()
     rows = [counts(m) for m in chosen(models, only)]
-    table = tabulate(rows, headers=headers, disable_numparse=True, stralign='right')
-    if only: print(table)
-    else: write_result('step_counts', 'batch 1; 224 pixels or 128 tokens; in matrix products', table, 'torchvision', 'transformers')
+    found = table(rows, headers, disable_numparse=True, stralign='right')
+    figures = dict(models=len(rows), different=sum(r[-2]!='none' for r in rows), without_a_rule=sum(r[-1] for r in rows))
+    if only: print(part_text(found))
+    else: write_result('step_counts', 'batch 1; 224 pixels or 128 tokens; in matrix products', found, 'torchvision', 'transformers', figures=figures)
     if any(r[-2:]!=['none', 0] for r in rows): raise SystemExit(1)

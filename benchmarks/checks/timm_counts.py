@@ -11,7 +11,7 @@ Where a model differs, fvcore counts it on the CPU. It is 'explained' only if
 - fvcore's products are the counted ones to 0.0001 GMAC or 0.5 %, together with those of the calls that it skips (convolutions
   with padding='same', LSTMs, fused attention), which are summed by hand from their shapes;
 what is left of the difference is what fvcore counts besides products: normalization, pooling, resizing. Prints a table and
-writes it, with the device and the versions, to benchmarks/results/timm_counts.txt and .csv.
+writes it, with the device and the versions, to benchmarks/results/timm_counts.txt and .json.
 
     python -m benchmarks.checks.timm_counts [--only efficientnet_b0,swin_tiny_patch4_window7_224]
 """
@@ -21,7 +21,6 @@ from collections import Counter
 import timm, torch
 from fastcore.script import call_parse
 from fvcore.nn import FlopCountAnalysis
-from tabulate import tabulate
 from timm.layers import set_fused_attn
 from timm.models import model_entrypoint
 from timm.utils import reparameterize_model
@@ -31,6 +30,7 @@ from tqdm import tqdm
 
 from fasterbench.costs import count_costs
 from benchmarks.shared.report import TorchCounter, chosen, data, quiet, read_csv, write_result
+from scripts.evidence import table
 
 products = {'conv', 'linear', 'matmul', 'addmm', 'bmm', 'baddbmm', 'einsum'}
 
@@ -107,24 +107,33 @@ def line(row):
     if verdict=='differs':
         fvcore, why, good = explain(row, got)
         explained = 'explained' if good else 'not explained'
-    return dict(family=model_entrypoint(row['model'].split('.')[0]).__module__.split('.')[-1], model=row['model'], size=row['img_size'], published=want, counted=f'{got:.4f}',
+    return dict(family=model_entrypoint(row['model'].split('.')[0]).__module__.split('.')[-1], model=row['model'], size=int(row['img_size']), published=want, counted=f'{got:.4f}',
                 diff_pct=f'{100*(got/want-1):+.2f}', verdict=verdict, torch=f'{theirs:.4f}', torch_is='the same' if theirs==got else f'{theirs-got:+.4f}', fvcore=fvcore, difference=why, explained=explained, form=form, unknown=unknown)
 
-def summary(res):
+def numbers(res):
+    "Figures of all rows"
     n = Counter(r['explained'] or r['verdict'] for r in res)
-    return (f"{len(res)} rows, {len({r['model'] for r in res})} models of {len({r['family'] for r in res})} families: {n['equal']} equal within 2 % "
-            f"and {n['equal as rounded']} more to the two published decimals, {n['explained']} explained, {n['not explained']} not explained\n"
-            f"FlopCounterMode, with attention in its parts, counts the same to the FLOP in {sum(r['torch_is']=='the same' for r in res)}\n"
+    return dict(rows=len(res), models=len({r['model'] for r in res}), families=len({r['family'] for r in res}), equal=n['equal'],
+        equal_as_rounded=n['equal as rounded'], explained=n['explained'], not_explained=n['not explained'],
+        torch_the_same=sum(r['torch_is']=='the same' for r in res))
+
+def summary(res):
+    n = numbers(res)
+    return (f"{n['rows']} rows, {n['models']} models of {n['families']} families: {n['equal']} equal within 2 % "
+            f"and {n['equal_as_rounded']} more to the two published decimals, {n['explained']} explained, {n['not_explained']} not explained\n"
+            f"FlopCounterMode, with attention in its parts, counts the same to the FLOP in {n['torch_the_same']}\n"
             f"operations without a rule: {' '.join(r['unknown'] for r in res).strip() or 'none'}")
 
 def write(rows, res):
     "Write the tables"
-    def table(rows, *names): return tabulate([[r[n] for n in names] for r in rows], headers=names, disable_numparse=True, maxcolwidths=[90 if n=='difference' else None for n in names])
+    def of(rows, *names):
+        widths = [90 if n=='difference' else None for n in names]
+        return table([[r[n] for n in names] for r in rows], names, disable_numparse=True, maxcolwidths=widths)
     parts = [summary(res), 'Those that differ: fvcore on the CPU, and what it counts besides products (+) and skips (-), GMAC',
-        table([r for r in res if r['verdict']=='differs'], *'model published counted diff_pct fvcore difference explained'.split()),
-        'All', table(res, *'family model size published counted diff_pct verdict form'.split())]
+        of([r for r in res if r['verdict']=='differs'], *'model published counted diff_pct fvcore difference explained'.split()),
+        'All', of(res, *'family model size published counted diff_pct verdict form'.split())]
     write_result('timm_counts', 'batch 1, evaluation mode, on the meta device, attention fused for the count and not for fvcore; GMAC in matrix products; published: '
-        + ', '.join(sorted({r['source'] for r in rows})), '\n\n'.join(parts), 'timm', 'fvcore', rows=res)
+        + ', '.join(sorted({r['source'] for r in rows})), parts, 'timm', 'fvcore', figures=numbers(res), rows=res)
 
 @call_parse
 def main(

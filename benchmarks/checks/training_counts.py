@@ -11,13 +11,13 @@ Prints the table and writes it, with the device and the versions, to benchmarks/
 """
 import timm, torch, transformers
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn
 from torchvision import models as tv
 from tqdm import tqdm
 
 from fasterbench.costs import CostMode
 from benchmarks.shared.report import TorchCounter, quiet, write_result
+from scripts.evidence import part_text, table
 
 # losses
 
@@ -111,7 +111,8 @@ def main(
     torch.set_num_threads(1)
     rows = [row(*o) for o in tqdm([*every()]) if only in o[0]]
     headers = ['model', 'step, MFLOP', 'backward / forward', 'of products', 'torch / products here', 'groups', 'without a rule']
-    text = tabulate(rows, headers=headers, floatfmt=('', ',.1f', '.3f', '.3f', '.3f'))
-    if only: print(text)
-    else: write_result('training_counts', f'training steps of {len(rows)} models on the CPU', text, 'torchvision', 'timm', 'transformers')
+    found = table(rows, headers, floatfmt=('', ',.1f', '.3f', '.3f', '.3f'))
+    figures = dict(models=len(rows), without_a_rule=sum(bool(r[-1]) for r in rows))
+    if only: print(part_text(found))
+    else: write_result('training_counts', f'training steps of {len(rows)} models on the CPU', found, 'torchvision', 'timm', 'transformers', figures=figures)
     if any(r[-1] for r in rows): raise SystemExit(1)   # an operation has no rule

@@ -16,13 +16,13 @@ from contextlib import nullcontext
 
 import numpy as np, torch, torch.nn.functional as F
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fasterbench.session.program import training
 from benchmarks.checks.snapshots import Snapshot, differences
 from benchmarks.shared.report import chosen, write_result
+from scripts.evidence import part_text, table
 
 optimizers = { # name → options
     'SGD': {}, 'SGD with momentum': dict(momentum=0.9, nesterov=True), 'Adam': dict(amsgrad=True), 'AdamW': {},
@@ -183,7 +183,8 @@ def main(
             print(*row, *more[:5], sep=', ', flush=True)
     rows.append(['all', '', *(sum(r[i] for r in rows) for i in range(2, 7))])
     ended = 'the steps ended with ' + ', '.join(f'{end} ({ways[end]})' for end in ends)
-    table = tabulate(rows, headers=headers, intfmt=',') + f'\n\n{ended}'
-    if only or n!=50: print(table)
-    else: write_result('training_state', 'small networks drawn with hooks, scalers and schedulers; one thread', table)
+    parts = [table(rows, headers, intfmt=','), ended]
+    figures = dict(zip(('trials', 'bits', 'bits_different', 'losses_different', 'other_differences'), rows[-1][2:]))
+    if only or n!=50: print(*map(part_text, parts), sep='\n\n')
+    else: write_result('training_state', 'small networks drawn with hooks, scalers and schedulers; one thread', parts, figures=figures)
     sys.exit(any(any(r[4:]) for r in rows))

@@ -5,7 +5,7 @@ FlopCounterMode, which sees a forward of its own, without gradients and with att
 the two differ, the operations that FlopCounterMode has no formula for are summed by hand from their shapes, and have to be
 the difference; models with experts are built once more with a loop over their experts, of which it knows every product, and
 have to count the same. Prints a table and writes it, with the device and the versions, to
-benchmarks/results/transformers_counts.txt and .csv.
+benchmarks/results/transformers_counts.txt and .json.
 
     python -m benchmarks.checks.transformers_counts [--only LlamaForCausalLM,BertModel]
 """
@@ -17,7 +17,6 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 
 import torch, transformers
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import randn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,6 +25,7 @@ from tqdm import tqdm
 from fasterbench.costs import count_costs
 from benchmarks.shared.architectures import asked, ids, image, kind, shown, small, t5g, text, vision
 from benchmarks.shared.report import TorchCounter, quiet, words, write_result
+from scripts.evidence import table
 
 # more kinds
 
@@ -121,16 +121,24 @@ def one(name, config, sample):
         good = loop + hand.total() - hand['_grouped_mm']==got
     return dict(res, verdict='explained' if good else 'not explained')
 
-def summary(res):
+def numbers(res):
+    "Figures of all models"
     n = Counter(r['verdict'] for r in res)
-    return (f"{len(res)} models of {len({r['model_type'] for r in res})} architectures: {n['equal']} equal to the FLOP, {n['explained']} explained, {n['not explained']} not explained\n"
+    return dict(models=len(res), architectures=len({r['model_type'] for r in res}), equal=n['equal'], explained=n['explained'], not_explained=n['not explained'])
+
+def summary(res):
+    n = numbers(res)
+    return (f"{n['models']} models of {n['architectures']} architectures: {n['equal']} equal to the FLOP, {n['explained']} explained, {n['not_explained']} not explained\n"
             f"operations without a rule: {'; '.join(r['model'] + ': ' + r['unknown'] for r in res if r['unknown']) or 'none'}")
 
 def write(res):
     "Write the tables"
-    def table(rows, *names): return tabulate([[f'{r[n]:,}' if isinstance(r[n], int) else r[n] for n in names] for r in rows], headers=names, disable_numparse=True, maxcolwidths=[None]*(len(names)-1) + [90])
-    text = [summary(res), 'Those that differ\n\n' + table([r for r in res if r['why']], *words('model counted torch verdict why')), table(res, *words('kind model model_type counted torch verdict'))]
-    write_result('transformers_counts', 'FLOPs in matrix products of one forward on the CPU: counted, and by torch.utils.flop_counter.FlopCounterMode; small models with random weights', '\n\n'.join(text), 'transformers', rows=res)
+    def of(rows, *names):
+        cells = [[f'{r[n]:,}' if isinstance(r[n], int) else r[n] for n in names] for r in rows]
+        return table(cells, names, disable_numparse=True, maxcolwidths=[None]*(len(names)-1) + [90])
+    parts = [summary(res), 'Those that differ', of([r for r in res if r['why']], *words('model counted torch verdict why')), of(res, *words('kind model model_type counted torch verdict'))]
+    what = 'FLOPs in matrix products of one forward on the CPU: counted, and by torch.utils.flop_counter.FlopCounterMode; small models with random weights'
+    write_result('transformers_counts', what, parts, 'transformers', figures=numbers(res), rows=res)
 
 @call_parse
 def main(

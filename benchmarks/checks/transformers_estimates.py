@@ -14,7 +14,6 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 
 import torch
 from fastcore.script import call_parse
-from tabulate import tabulate
 from torch import nn, randn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -25,6 +24,7 @@ from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer
 from benchmarks.shared.architectures import asked, shown, small
 from benchmarks.shared.report import quiet, write_result
 from benchmarks.shared.runs import in_process
+from scripts.evidence import table
 
 peaks = HardwarePeaks(1e12, 1e11)
 
@@ -124,21 +124,29 @@ def peak(make):
         print([sum(p.nbytes for p in model.parameters()), most() - before])"""
     return in_process('-c', code)[-1]
 
-def summary(res):
+def numbers(res):
+    "Figures of all models"
     good = [r for _,_,r in res if 'refused' not in r]
-    same, equal = sum(r['paper']==r['real'] for r in good), sum(not r['unlike'] for r in good)
-    return f'{len(res)} models: {len(good)} estimated, {len(res)-len(good)} refused; of those estimated, {same} have the FLOPs in matrix products of a real forward, {equal} its calls, FLOPs and bytes in every row'
+    return dict(models=len(res), estimated=len(good), refused=len(res)-len(good), same_products=sum(r['paper']==r['real'] for r in good),
+        equal=sum(not r['unlike'] for r in good))
+
+def summary(n):
+    return (f"{n['models']} models: {n['estimated']} estimated, {n['refused']} refused; of those estimated, {n['same_products']} have the FLOPs in matrix "
+        f"products of a real forward, {n['equal']} its calls, FLOPs and bytes in every row")
 
 def write(res):
     "Write the tables"
     others = [('perceptron', n, one(make(), randn(4, 256))) for n,make in wrapped().items()]
     memory = [(n, *(si(b, 'B') for b in peak(make))) for n,make in big.items()]
-    def table(rows):
+    def of(rows):
         cells = [[kind, name, *line(r)] for kind,name,r in rows]
-        return tabulate(cells, headers=['kind', 'model', 'estimate', 'FLOPs in products', 'of a forward', '', ''], disable_numparse=True, maxcolwidths=[None]*6 + [90])
-    text = [summary(res), table(res), 'Wrapped tensors, compiled models, TorchScript', table(others),
-        'Memory that an estimate takes at most, besides the model and the imports', tabulate(memory, headers=['model', 'parameters', 'more'])]
-    write_result('transformers_estimates', 'small models with random weights, two sequences of 32 and 24 tokens padded to 32, on the CPU; every tensor of model and sample was after each estimate what it was before', '\n\n'.join(text), 'transformers', *['torchao']*has_torchao)
+        return table(cells, ['kind', 'model', 'estimate', 'FLOPs in products', 'of a forward', '', ''], disable_numparse=True, maxcolwidths=[None]*6 + [90])
+    figures = numbers(res)
+    parts = [summary(figures), of(res), 'Wrapped tensors, compiled models, TorchScript', of(others),
+        'Memory that an estimate takes at most, besides the model and the imports', table(memory, ['model', 'parameters', 'more'])]
+    what = ('small models with random weights, two sequences of 32 and 24 tokens padded to 32, on the CPU; '
+        'every tensor of model and sample was after each estimate what it was before')
+    write_result('transformers_estimates', what, parts, 'transformers', *['torchao']*has_torchao, figures=figures)
 
 @call_parse
 def main(

@@ -1,20 +1,23 @@
-"""What scripts share: which names are asked for, and results: device, threads and versions first, a table, rows as CSV
+"""What scripts share: which names are asked for, and results: their circumstances, figures, tables and rows
 
 A script is run from the top of the repository as `python -m benchmarks.NAME` or `python -m benchmarks.checks.NAME`.
 """
-import csv, logging, platform, sys, warnings
+import csv, inspect, json, logging, platform, shutil, sys, warnings
+from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
+import fasterbench, torch
+from fastcore.script import anno_parser
 from torch.utils.flop_counter import FlopCounterMode
 
 from fasterbench.base.core import device_name
 from fasterbench.base.system import processor_id
 from fasterbench.machine.datasheets import find_core
+from scripts.evidence import git, json_of, save, table, text_of
 
 top = Path(__file__).resolve().parents[2]
-data, results = top/'benchmarks'/'data', top/'benchmarks'/'results'
+data = top/'benchmarks'/'data'
 
 def words(s): return s.split()
 
@@ -41,31 +44,40 @@ def on_core(name:str)->str:
     "`name` with the kind of core behind it, for results that are kept for each"
     return '_'.join([name, *(find_core(processor_id()) or platform.machine()).lower().split()])
 
+def arguments()->dict|None: # `None`: no script runs
+    "What the script that runs was asked; of paths the names alone"
+    main = getattr(sys.modules['__main__'], 'main', None)
+    if not main: return None
+    def bare(v): return [*map(bare, v)] if isinstance(v, list) else Path(v).name if isinstance(v, str) and '/' in v else v
+    given = vars(anno_parser(inspect.unwrap(main)).parse_args())
+    return {k: bare(v) for k,v in given.items() if k not in ('pdb', 'xtra')}
+
+def code_now()->dict:
+    "The package's version, its commit, and whether something was changed since then; `None` in a copy without a history"
+    if not (top/'.git').exists() or not shutil.which('git'): return dict(version=fasterbench.__version__, commit=None, changed=None)
+    changed = git('status', '--porcelain', '--', 'fasterbench', 'benchmarks', 'scripts', ':!benchmarks/results')
+    return dict(version=fasterbench.__version__, commit=git('rev-parse', 'HEAD')[0], changed=bool(changed))
+
 def write_result(
     name:str, # of the file in benchmarks/results, without its end
     what:str, # how it was measured
-    table:str,
+    parts, # of its text: a text, or a list of texts and of tables (`table`)
     *packages:str, # whose versions matter, besides torch's
     threads:int|None=None, # of the arithmetic, where it is not that of this process
-    rows:list=(), # dicts, which a CSV of the same name keeps
+    figures:dict|None=None, # name → a number that prose may say, or a dict of such
+    rows:list=(), # dicts; what one lacks is `null`
+    shown:bool=True, # print the text, too
 ):
-    "Print a result, and write it to its file"
-    versions = ', '.join([f'torch {torch.__version__}', *(f'{p} {version(p)}' for p in packages)])
-    n = threads or torch.get_num_threads()
-    text = f'{processor()}, {n} threads; Python {platform.python_version()}, {versions}\n{what}\n\n{table}\n'
-    print(text)
-    (results/f'{name}.txt').write_text(text)
-    if rows: write_csv(name, rows)
-
-def write_csv(
-    name:str, # of the file in benchmarks/results, without its end
-    rows:list, # dicts
-    fields=None, # the columns; `None`: those of the first row
-):
-    with open(results/f'{name}.csv', 'w', newline='') as f:
-        w = csv.DictWriter(f, fields or [*rows[0]], lineterminator='\n')
-        w.writeheader()
-        w.writerows(rows)
+    "Write a result as JSON, and its text, and print that"
+    versions = dict(Python=platform.python_version(), torch=torch.__version__, **{p: version(p) for p in packages})
+    spec = sys.modules['__main__'].__spec__
+    r = dict(name=name, what=what, script=spec and spec.name, arguments=arguments(), date=f'{datetime.now(timezone.utc):%Y-%m-%d %H:%M}',
+        fasterbench=code_now(), device=processor(), threads=threads or torch.get_num_threads(), versions=versions, figures=figures or {},
+        parts=[parts] if isinstance(parts, (str, dict)) else [*parts], rows=table(rows, 'keys') if rows else None)
+    if rows: r['rows'].pop('form')
+    r = json.loads(json_of(r))
+    save(r)
+    if shown: print(text_of(r))
 
 def read_csv(path:Path)->list: # dicts of texts; none where there is no file
     if not path.exists(): return []

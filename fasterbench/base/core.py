@@ -87,10 +87,7 @@ def optimizer_parameters(optimizer:torch.optim.Optimizer)->list: # of all its gr
     "What an optimizer updates"
     return [p for group in optimizer.param_groups for p in group['params']]
 
-def check_real(
-    what:str, # holds the tensors
-    ts, # tensors
-):
+def check_real(what:str, ts): # what holds the tensors
     "Refuse tensors that stand for others"
     if any(isinstance(t, FakeTensor) for t in ts): raise ValueError(f"{what} has tensors of the class FakeTensor, "
         "which stand for others: those without data are on the device meta")
@@ -131,9 +128,7 @@ def dtype_name(
     "The name under which a ceiling of arithmetic is kept"
     return 'tf32' if tf32 and dtype==torch.float32 else str(dtype).removeprefix('torch.')
 
-def named_dtype(
-    name:torch.dtype|str # as from `dtype_name`, or as `resolve_dtype` takes it
-)->torch.dtype:
+def named_dtype(name:torch.dtype|str)->torch.dtype: # name: as from `dtype_name`, or as `resolve_dtype` takes it
     "The dtype that a ceiling is for"
     return torch.float32 if name=='tf32' else resolve_dtype(name)
 
