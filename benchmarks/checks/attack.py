@@ -27,7 +27,7 @@ from fasterbench.costs import count_costs
 from fasterbench.roofline import RooflineAnalyzer
 from benchmarks.checks import attack_cases
 from benchmarks.checks.attack_cases import peaks
-from benchmarks.checks.attack_files import code_attempt, code_items, each as damages, file_attempt, file_items
+from benchmarks.checks.attack_files import code_attempt, code_items, damages, file_attempt, file_items
 from benchmarks.checks.attack_isolated import apart, in_child, isolated
 from benchmarks.checks.attack_memory import memory_attempt, memory_items
 from benchmarks.checks.attack_training import training_attempt

@@ -29,7 +29,7 @@ kinds = dict(result=Roofline, step=Roofline, sweep=Sweep, comparison=Comparison,
 link = '<a href="//example">x</a>'
 odd = [None, True, False, 0, 1, -1, 2.5, -0., 1e308, 1e-320, float('nan'), float('inf'), 10**30, -10**30, '', 'x', '=cmd()',
     link, 'cpu', 'float32', 'a'*5000, '\x00', '\ud800', [], {}, [1], [None], {'a': 1}]
-each = 10 # damages in one attack
+damages = 10 # in one attack
 
 @cache
 def records()->dict: # kind → what a file of it holds
@@ -97,7 +97,7 @@ def file_attempt(item):
     rng, found = random.Random(f'{kind} {seed}'), []
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter('ignore')
-        for _ in range(each):
+        for _ in range(damages):
             (way, key), new = rng.choice([*places(records()[kind])]), rng.choice(odd)
             said = outcome(kind, way, key, new, Path(folder))
             if said: found.append(f'{way}, {"the key" if key else "the value"} {new!r:.40}: {said:.300}')
