@@ -13,6 +13,7 @@ import copy, gc, os, random, signal, sys, threading, types, weakref, numpy as np
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
+from torch._library.custom_ops import CustomOpDef
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass, _get_current_dispatch_mode_stack
 from .core import captured, check_initialized, compiled_in_place, held, home, inner_parts, keeping
 from .core import reached, stored_plainly, walk
@@ -293,9 +294,9 @@ opaque_types = ( # nothing in them belongs to a model
     torch._ops.OpOverloadPacket)
 
 def _stays(o):
-    "Is `o` one for all copies: a scripted function, a group of processes, a mesh of devices?"
+    "Is `o` one for all copies: a scripted function, a custom operator, a group of processes, a mesh of devices?"
     of_ranks = type(o).__name__ in ('ProcessGroup', 'DeviceMesh') and type(o).__module__.startswith('torch')
-    return of_ranks or isinstance(o, torch.jit.ScriptFunction)
+    return of_ranks or isinstance(o, (torch.jit.ScriptFunction, CustomOpDef))
 
 # %% ../../nbs/base/settings.ipynb #f6ad818f
 def _referents(o):
