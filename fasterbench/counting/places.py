@@ -347,12 +347,13 @@ def dtype(self:ModuleCost)->torch.dtype|None:
 
 # %% ../../nbs/counting/places.ipynb #569c1d43
 @patch
-def add(self:ModuleCost, cost:Cost, dtype:torch.dtype|None):
+def add(self:ModuleCost, cost:Cost, dtype:torch.dtype|None, times:int=1): # times: how many alike it stands for
     "Add the work of one operation"
-    self.flops += cost.flops; self.matmul_flops += cost.matmul_flops; self.bytes_moved += cost.bytes
+    flops, nbytes, products = (times*n for n in cost)
+    self.flops += flops; self.matmul_flops += products; self.bytes_moved += nbytes
     w = self.work.setdefault(dtype, [0, 0])
-    w[0] += cost.flops; w[1] += cost.bytes
-    self.sizes[cost.bytes] += 1
+    w[0] += flops; w[1] += nbytes
+    self.sizes[cost.bytes] += times
 
 # %% ../../nbs/counting/places.ipynb #4afca5fb
 @patch
