@@ -24,6 +24,7 @@
     ['one by one', 'seconds at least, one operation after the other', (w, s) => at(w, s, 'roof_s'), 's'],
     ['rows joined', 'seconds at least, what a module does itself as one kernel', (w, s) => at(w, s, 'fused_s'), 's'],
     ['model joined', 'seconds at least, the model as one kernel', (w, s) => at(w, s, 'joined_s'), 's'],
+    ['likely', 'seconds, a forecast of eager code', (w, s) => at(w, s, 'likely_s'), 's'],
     ['limit', 'what sets the bound of the model joined', limit]];
 
   function choice(label, options, value) {
@@ -67,7 +68,10 @@
     const tr = make('tr', ''), inputs = w.inputs && w.inputs.map(([shape, dtype]) => `${shape.join('×')} ${dtype}`).join(', ');
     if (w.error) tr.append(named(w.name), make('td', w.error, {colSpan: columns.length - 1, className: 'error'}));
     else tr.append(named(w.name), ...columns.slice(1).map(([, , f, unit]) => unit === undefined ? make('td', f(w, s)) : make('td', si(f(w, s), unit), {className: 'n'})));
-    tr.title = [w.config, inputs].filter(Boolean).join('; inputs ');
+    const low = w.bounds && at(w, s, 'likely_low_s'), high = w.bounds && at(w, s, 'likely_high_s');
+    const within = low && high ? `likely in 80 % of runs ${si(low, 's')} to ${si(high, 's')}` : '';
+    const by = w.bounds ? table.evidence[at(w, s, 'likely_by')] : '';
+    tr.title = [w.config, inputs && `inputs ${inputs}`, within, by && `forecast: ${by}`].filter(Boolean).join('\n');
     return tr;
   }
   function show() {

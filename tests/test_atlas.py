@@ -49,6 +49,13 @@ def test_bounds_are_in_order(table):
         least = [o for o in (c['boundary_bytes'], c['fused_bytes'], c['bytes_moved']) if o is not None]
         assert least==sorted(least) and c['matmul_flops']<=c['flops'], (name, dtype, c)
 
+def test_forecasts_say_what_they_rest_on(table):
+    "A likely time is above its bound and in its interval, and has its evidence"
+    for name,dtype,_,b in counted(table):
+        for roof,low,s,high,by in zip(*(b[k] for k in 'roof_s likely_low_s likely_s likely_high_s likely_by'.split())):
+            known = [o for o in (roof, low, s, high) if o is not None]
+            assert all(x<=1.00001*y for x,y in zip(known, known[1:])) and table['evidence'][by], (name, dtype, known)
+
 def test_model_joined_is_its_formula(table):
     "The bound of the model joined follows from counts and datasheet, as the schema says; in float16 some rows are in float32"
     for name,dtype,c,b in counted(table):
