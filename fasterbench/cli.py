@@ -153,10 +153,10 @@ def _language_rows(e, view):
     return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
-def _print_devices(s, prices):
+def _print_devices(s, prices, width=None):
     "Print a line for each device; with prices, or that there are none, what it is likely to take and why"
     if prices: s = s.forecast(prices=prices)
-    print(s.table(width=terminal_width()), *['', *s.evidence]*bool(prices), sep='\n')
+    print(s.table(width=width), *['', *s.evidence]*bool(prices), sep='\n')
     return s
 
 def _language_devices(found, names, out, prices):
@@ -164,7 +164,7 @@ def _language_devices(found, names, out, prices):
     print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''))
     for k in ('prefill', 'decode'):
         print(f'\n{k}\n')
-        s = _print_devices(over_devices(found, names, k), prices)
+        s = _print_devices(over_devices(found, names, k), prices, terminal_width())
     write_out(s, out)
 
 # %% ../nbs/cli.ipynb #a8b16fb6
