@@ -14,20 +14,22 @@ from fastcore.script import anno_parser, store_true
 from . import __version__
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .base.core import dtype_name
-from .operations import announce, any_console, as_text, write_file, check_count
-from .language import by_kind, estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines
-from .language import unfit_ranks
+from .operations import announce, any_console, as_text, write_file, check_count, either
+from .records.grouping import by_kind
+from .language import estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines, unfit_ranks
+from .language import MeshEstimate, asked_text, head_lines, over_devices
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
 from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
 from .commands.models import ModelError, check_model, is_language, load_parts, run_model_code, contained
 from .commands.models import load_varied
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
-from .commands.options import check_recipe, check_targets, check_threads, check_unused, either
-from .commands.options import floating, forward_text, named_peaks, roofs, with_labels, with_shared
-from .commands.options import out_option, checked_view, mesh_options, number_or_name, swept_values
-from .commands.options import print_figure, print_peaks, print_result, write_out, print_sweep, though_unread
+from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
+from .commands.options import forward_text, named_peaks, roofs, with_labels, with_shared, out_option
+from .commands.options import checked_view, mesh_options, number_or_name, swept_values, print_figure
+from .commands.options import print_peaks, print_result, write_out, print_sweep, though_unread
 from .commands.options import warnings_as_lines, check_divided, profile_options, saved_in, show_result
+from .commands.options import asked_prices
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
 from .roofline import RooflineAnalyzer, SweepError, estimates, sweep_batch, sweep_dtype, sweep_length
@@ -40,6 +42,7 @@ from .results import Roofline
 from .base.codec import check_kind, fields_json
 from .sources.traced import read_trace
 from .records.compare import Comparison
+from .machine.datasheets import as_layout
 
 # %% ../nbs/cli.ipynb #27e7a21c
 def _divider(name, built, sample, plan, device):
@@ -141,64 +144,60 @@ def peaks(
     if save: print(f'saved        {write_file(save, fields_json(p))}')   # a pipe has any name
 
 # %% ../nbs/cli.ipynb #788d84d8
-def _language_head(e, unfit, over=', '):
-    "What was estimated of a language model, and what does not fit"
-    print(f"{_of_language_model(e, f'{e.params/1e9:.2f} billion parameters, ')}{over}"
-        f"under the roof of {as_text(e.peaks.device_name or e.peaks.device)}")
-    print(*unfit, e.peaks, sep='\n')
-
-def _of_language_model(e, params=''):
-    return (f"{e.name}, {params}{e.weight_bytes/1e9:.1f} GB; "
-        f"batch {e.batch}, prompt {e.prompt:,}, context {e.context:,}, estimated, {dtype_name(e.dtype)}")
-
 def _language_rows(e, view):
     "Print what is estimated for a language model; a step of decoding"
     rows = e.decode.rows
     kinds, kind = (rows.like(by_kind(rows)), 'kind of layer') if view.by is None else (rows.by(view.by), view.by)
-    _language_head(e, unfit_lines(e))
+    print(*head_lines(e, unfit_lines(e)), sep='\n')
     print(f'\n{phase_table(e)}\n\ndecode, by {kind}\n{kinds.table(view.top, view.sort, columns=view.columns)}')
     return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
-def _language_devices(found, names, out):
+def _print_devices(s, prices, width=None):
+    "Print a line for each device; with prices, or that there are none, what it is likely to take and why"
+    if prices: s = s.forecast(prices=prices)
+    print(s.table(width=width), *['', *s.evidence]*bool(prices), sep='\n')
+    return s
+
+def _language_devices(found, names, out, prices):
     "Both phases of a language model, a line for each device; files hold decoding"
-    print(_of_language_model(found[0]))
+    print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''))
     for k in ('prefill', 'decode'):
-        ps = [getattr(e, k) for e in found]
-        s = Sweep([p.rows for p in ps], names, 'device', [p.tokens for p in ps], 'tokens')
-        print(f'\n{k}\n\n{s.table(width=terminal_width())}')
+        print(f'\n{k}\n')
+        s = _print_devices(over_devices(found, names, k), prices, terminal_width())
     write_out(s, out)
 
-def _estimate_language(model, names, dtype, view, html, out, batch, context, weights, cache, **options):
+# %% ../nbs/cli.ipynb #a8b16fb6
+def _estimate_language(model, names, dtype, view, html, out, batch, context, weights, cache, prices, **options):
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
     options |= dict(batch=either(batch, 1), context=either(context, 4096))
     options |= dict(weights=number_or_name(weights), cache=number_or_name(cache))
     found = [estimate_language(model, named_peaks(name, dtype), dtype=dtype, **options) for name in names]
-    if names[1:]: return _language_devices(found, names, out)
+    if names[1:] or prices: return _language_devices(found, names, out, prices)
     if options['mesh'] is None:
         title = f'{Path(model).stem} under the roof of {names[0]}'
         return print_figure(_language_rows(found[0], view), view.by, title, html, out)
-    _language_head(found[0], unfit_ranks(found[0]), f'; {found[0].layout}, each ')
+    print(*head_lines(found[0], unfit_ranks(found[0]), f'; {found[0].layout}, each '), sep='\n')
     print('', mesh_table(found[0]), '', *mesh_lines(found[0]), sep='\n')
 
 # %% ../nbs/cli.ipynb #a231befa
 def _unweighted(model): return dict(device='meta' if '.json' in model else None)   # a config's model
 
-def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh, links, input, **options):
-    built, sample, *made = load_parts(model, input or (), **_unweighted(model), **options)
+def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh, links, input, prices, **o):
+    built, sample, *made = load_parts(model, input or (), **_unweighted(model), **o)
     if recipe: sample = with_labels(built, sample)
     what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
     if not recipe: how['weights'] = number_or_name(weights)
-    if names[1:]:
-        s = run_model_code(what, estimates, built, sample, names, per=options['batch'], **how)
-        print(f"{model} estimated, {dtype_name(of)}\n\n{s.table()}")
-        return write_out(s, out)
+    if names[1:] or any(prices):
+        s = run_model_code(what, estimates, built, sample, names, per=o['batch'], mesh=mesh, links=links, **how)
+        print(f"{model} estimated, {dtype_name(of)}{f'; {as_layout(mesh)}, a rank' if mesh else ''}\n")
+        return write_out(_print_devices(s, prices), out)
     a = RooflineAnalyzer(built, sample, named_peaks(names[0], of))
     if recipe: how |= run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))[1]
     found = run_model_code(what, a.estimate_step if recipe else a.estimate, **how, mesh=mesh, links=links)
     title = f"{'A training step of '*bool(recipe)}{Path(model).stem} under the roof of {names[0]}"
     rows, lines = (found.rows, run_lines(found)) if isinstance(found, MeshRun) else (found, [])
-    print_result(rows, view, title, html, out, lines)
+    print_result(rows.forecast() if prices else rows, view, title, html, out, lines)
 
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
@@ -208,13 +207,14 @@ def estimate(
     dtype:str=None, # of parameters and arithmetic, or tf32 (default: bf16 for a language model, else as the model is)
     weights:str=None, # format of the weight matrices, such as int4, or bytes an element (default: dtype)
     batch:int=None, # samples or sequences (default: 1, or as in one's own sample)
-    size=None,
     # of a sequence, for no language model (default: 128, or as many as there are positions, or as in one's own sample)
     tokens:int=None,
-    input=None, counts=None,
+    size=None, input=None, counts=None,
     prompt:int=None, # tokens of a sequence in prefill (default: context)
     context:int=None, # tokens of a sequence in the cache, while decoding (default: 4096)
     cache:str=None, # format of the cache, such as int8 (default: dtype)
+    likely:store_true=False, # what it is likely to take, too, by what published runs reached
+    price:str=None, # dollars an hour of each device, such as 2.5,3,0.7: what these are likely to buy
     mesh:str=None, # how many devices share the work in which way, such as tp=8,dp=4 (default: one)
     links:str=None, # over what they exchange data, such as tp=NVLink,dp=400G, or byte/s (default: the device's own)
     microbatches:int=None, # that go through the stages of a pipeline one after the other (default: 1)
@@ -224,19 +224,19 @@ def estimate(
 ):
     "Work out the roofline of a model for a machine that need not be there; nothing is run"
     check_model(model)
-    view = checked_view(top, sort, by, columns, train, usual=12)
-    names, dtype, layout = roofs(peaks), floating(dtype), mesh_options(mesh, links)
-    check_targets([*names, model, counts], (Sweep if names[1:] else Roofline).formats, html=html, out=out)
+    view, layout = checked_view(top, sort, by, columns, train, usual=12), mesh_options(mesh, links)
+    names, dtype, recipe = roofs(peaks), floating(dtype), check_recipe(train, loss, optimizer, lr, clip)
+    check_targets([*names, model, counts], (Sweep if names[1:] or price else Roofline).formats, html=html, out=out)
     if mesh is None: check_unused('without --mesh', links=links, microbatches=microbatches)
     asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
-    if names[1:]: check_unused(f'to {len(names)} devices', **asked, mesh=mesh)
-    shown, recipe = dict(view=view, html=html, out=out), check_recipe(train, loss, optimizer, lr, clip)
+    if names[1:] or price: check_unused(price and 'beside --price' or f'to {len(names)} devices', **asked)
+    shown = dict(view=view, html=html, out=out, prices=asked_prices(likely, price, names))
     sample = dict(size=size, input=input, tokens=tokens, counts=counts)
     mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
     if recipe: check_unused('beside --train', weights=weights, **mine)
     elif is_language(model):
         check_unused('to a language model', **sample)
-        if mesh is not None: check_unused('beside --mesh of a language model', **asked, out=out)
+        if mesh is not None and not names[1:]: check_unused('beside --mesh of a language model', **asked, out=out)
         mine |= layout | dict(weights=weights, batch=batch)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **mine)
     else: check_unused(f'to {model}, no config of a language model', **mine)

@@ -30,6 +30,7 @@ from .session.program import explain, undisturbed, Program
 from .session.paper import on_paper
 from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule, Move
 from .counting.traffic import Rule, io_bytes, none, noted, covered_bytes
+from .counting.recurrent import equal_steps, recurrent_ops
 from .counting.rules import functional_libraries, register_cost, rule_for, aten, is_fused, matrices_flops
 from .base.precision import Tf32, tf32_flops
 from .base.settings import one_at_a_time
@@ -54,7 +55,6 @@ def _recurrent(args, kwargs, out):
     return matrices_flops(args[0], weights)
 
 recurrent_rule = Rule('product', _recurrent, matmul=True) # LSTM, GRU and RNN as one operation
-_recurrent_ops = {getattr(getattr(aten, n), o) for n in 'lstm gru rnn_tanh rnn_relu'.split() for o in ('input', 'data')}
 
 # %% ../nbs/costs.ipynb #7dca0a17
 @cache
@@ -89,7 +89,7 @@ def whole_rule(
         return sdpa_rule if (args[0].is_meta or device) and is_fused(*args, **kwargs) else None
     kind = device or args and isinstance(args[0], torch.Tensor) and args[0].device.type
     if has_kernel(func, kind or 'cpu'): return named_rule(func)
-    return recurrent_rule if device=='cuda' and func in _recurrent_ops else None
+    return recurrent_rule if device=='cuda' and func in recurrent_ops else None
 
 # %% ../nbs/costs.ipynb #3fa39d20
 def nested_rule(func)->Rule:
@@ -113,6 +113,7 @@ class CostMode(TorchDispatchMode, Scope):
         self.bounds = CallMoves()
         self.sharded, self.passing = False, False   # were there `DTensor`s? is an operation on them let through?
         self.known_alike = 0   # FLOP of operations on `DTensor`s that are over
+        self.times = 1   # how often what runs is counted
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
@@ -137,12 +138,17 @@ def count(self:CostMode, func, rule, args, kwargs, out):
     with noting() as moves: cost = rule.cost(func, args, kwargs, out)
     self.bounds.add(moves)
     if cost.flops is None:
-        row.unknown[str(func)] += 1
+        row.unknown[str(func)] += self.times
         cost = cost._replace(flops=0)
     if cost.flops or cost.bytes:
         dtype = op_dtype(func, args, out)
-        row.add(cost, dtype, tf32_flops(self.tf32, func, args, dtype, cost.matmul_flops))
-    if self.again: row.recomputed += cost.flops
+        row.add(cost, dtype, tf32_flops(self.tf32, func, args, dtype, cost.matmul_flops), self.times)
+    if self.again: row.recomputed += self.times*cost.flops
+
+@patch
+def repeat(self:CostMode, times:int):
+    "From here on operations stand for so many alike"
+    self.times = times
 
 # %% ../nbs/costs.ipynb #3843bd93
 @patch
@@ -170,8 +176,8 @@ def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
     if rule is None: rule = whole_rule(func, args, kwargs, self.device)
     if rule is sdpa_rule: args, kwargs = self.float_mask(args, kwargs)
     if rule is None and not any(t.is_nested for t in flat(args)):
-        with self: return in_parts(func, args, kwargs)
-    with resolved() if args and is_complex(args[0]) else nullcontext(): out = func(*args, **kwargs)
+        with self, equal_steps(func, args, self.repeat): return in_parts(func, args, kwargs)
+    with resolved() if args and is_complex(args[0]) else equal_steps(func, args): out = func(*args, **kwargs)
     if rule is sdpa_rule: out = _laid_out(out, *args[:3])
     if not func.is_view: self.bounds.seen(args, kwargs, out)
     if func.namespace in functional_libraries: self.sketched(func, args, out)

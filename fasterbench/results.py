@@ -25,7 +25,8 @@ from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
-from .records.grouping import all_run
+from .records.grouping import all_run, whole_interval
+from .records.forecasts import forecast
 from .records.rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling, memory_pct
 from .records.rows import ceiling_for, read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
@@ -90,7 +91,9 @@ sums = {   # how the rows' fields are added → field → what it is; `None`: it
     sum_of: dict(flops='FLOP', matmul_flops='FLOP in matrix products', bytes_moved='bytes',
         params='elements of parameters', link_bytes="bytes on this rank's links",
         roof_time_s='seconds that the roof allows', over_s='seconds above the roof'),
-    all_run: dict(time_s="seconds of the rows, one after the other; `None`: not all of them were run"),
+    all_run: dict(time_s="seconds of the rows, one after the other; `None`: not all of them were run",
+        likely_s='seconds that they are likely to take; `None`: not all of them have a forecast'),
+    whole_interval: dict(likely_interval='seconds, from and to, in 80 % of runs; `None`: there is no such interval'),
     whole_sum: dict(boundary_bytes='bytes at the boundaries',
         fused_roof_time_s='seconds that the roof allows for the bytes at the boundaries'),
     counts_of: dict(unknown='operations without a rule → calls')}
@@ -217,6 +220,16 @@ def under(self:Roofline,
     if dtype is not None: check_scalable(self, named_dtype(dtype))
     return project(self, peaks, dtype=dtype)
 
+# %% ../nbs/results.ipynb #2a15ccdb
+@patch
+def forecast(self:Roofline,
+    efficiency=None, # an `Efficiency`; `None`: that of published runs, as the package has it
+)->Roofline:
+    "The rows with `likely_s` and `likely_interval`, and in `about['likely']` what these rest on"
+    rows, words = forecast(self, efficiency)
+    return Roofline(rows, self.kind, self.peaks, self.totals, self.about | dict(likely=words), self.memory,
+        self.boundaries, self.ranks)
+
 # %% ../nbs/results.ipynb #910cbb5f
 @patch
 def compare(self:Roofline,
@@ -277,7 +290,7 @@ def heading(r)->str: # of a `Roofline`
     "The model and the device, as far as they are known"
     run, peaks = r.kind in run_kinds, r.peaks
     named = run and r.about.get('device_name')
-    device = named or peaks and (peaks.device_name or peaks.device)
+    device = named or peaks and peaks.called
     how = 'on' if named or run and r.kind!='traced' else 'under the roof of'   # a trace may not name its device
     return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')
 
@@ -291,7 +304,7 @@ def facts(r)->dict: # of a `Roofline`: name → words
 
 # %% ../nbs/results.ipynb #82dbd330
 _keys = """name phase modules operations type calls flops bytes_moved arithmetic_intensity achieved_gflops bound
-    roof utilization_pct roof_time_s time_s time_pct over_s link_bytes link_time_s
+    roof utilization_pct roof_time_s likely_s likely_interval time_s time_pct over_s link_bytes link_time_s
     waiting_s moving_s hidden_s waits_for rank_s warm_s cold_s""".split()
 page_columns = {columns[k].name: columns[k] for k in _keys} # the columns of a page's table, by their headings
 

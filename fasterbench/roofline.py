@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['RooflineAnalyzer', 'circumstance', 'Sharing', 'in_dtype', 'under', 'in_main', 'of_training', 'Profiles', 'SweepError',
            'check_values', 'swept', 'estimated', 'sweep', 'sweep_batch', 'sweep_resolution', 'sweep_length',
-           'sweep_dtype', 'device_text', 'estimates', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call',
-           'Roofline', 'RooflinePoint', 'Comparison']
+           'sweep_dtype', 'estimates', 'HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Roofline',
+           'RooflinePoint', 'Comparison']
 
 # %% ../nbs/roofline.ipynb #b5f7c9be
 import torch, copy
@@ -27,6 +27,7 @@ from .sources.profiling import Subject, circumstances
 from .sources.estimates import Estimated, forward_counted, mesh_run, model_mesh, paper_request, step_counted
 from .sources.estimates import tensor_parallel
 from .machine.roof import HardwarePeaks, peaks_of
+from .machine.datasheets import as_layout
 from .machine.peaks import clear_peaks_cache, measure_peaks, measured_peaks
 from .records.rows import RooflinePoint, check_ceilings, main_dtype, under_roof, warn_no_ceiling
 from .views.tables import framed
@@ -114,7 +115,7 @@ def placed(self:RooflineAnalyzer,
     costs, things, facts, memory = counted
     rows = rows_of(costs, things, peaks)
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.device_name or peaks.device, **facts, **float32_roof(rows, peaks))
+        device_name=peaks.called, **facts, **float32_roof(rows, peaks))
     return Roofline(rows, 'estimated', peaks, None, about, memory, costs.boundaries)
 
 # %% ../nbs/roofline.ipynb #2edb02c2
@@ -165,6 +166,16 @@ def estimate(self:RooflineAnalyzer,
     peaks, dtype, size, over = self._asked(peaks, dtype, weights, mesh, links)
     def count(divide): return forward_counted(self.model, self.sample, peaks, dtype, size, divide)
     return self._estimated(count, peaks, dtype, over, 'estimate')
+
+# %% ../nbs/roofline.ipynb #2b1fc1e7
+@patch
+def forecast(self:RooflineAnalyzer,
+    peaks:HardwarePeaks|str|Path|None=None, # of `estimate`
+    efficiency=None, # of `Roofline.forecast`
+    **options # of `estimate`: `dtype`, `weights`
+)->Roofline:
+    "An estimate with the time that each row is likely to take"
+    return self.estimate(peaks, **options).forecast(efficiency)
 
 # %% ../nbs/roofline.ipynb #70e94315
 @patch
@@ -419,10 +430,6 @@ def sweep_dtype(
     return swept(dtypes, one, finished, name='dtype', per=lambda v: per, items=items)
 
 # %% ../nbs/roofline.ipynb #ef92bdb3
-def device_text(peaks)->str: # as `estimates` takes them
-    "The name of a device"
-    return (peaks.device_name or peaks.device) if isinstance(peaks, HardwarePeaks) else str(peaks)
-
 def estimates(
     model:nn.Module, # stays as it is
     sample, # of a forward
@@ -432,14 +439,19 @@ def estimates(
     weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
     per=None, # samples or tokens in a forward; `None`: not said
     items:str='samples', # what these are
+    # of `estimate`: the rows are those of a rank with what it exchanges, one after the other, and `per` is of all ranks
+    mesh=None, links=None,
 )->Sweep:
     "A model on paper under the roofs of several devices"
     devices = check_values('device', devices)
     own = model_dtype(model) if dtype is None else dtype if dtype=='tf32' else resolve_dtype(dtype)
     roofs = {id(o): in_dtype(peaks_of(o), own) for o in devices}   # refused before anything is counted
-    one = _under_each(Sharing(model, sample), roofs, dtype, weights)
+    if mesh is None: one = _under_each(Sharing(model, sample), roofs, dtype, weights)
+    else:
+        a, per = RooflineAnalyzer(model, sample), per and per*as_layout(mesh).shares
+        def one(o): return a.estimate(roofs[id(o)], dtype=dtype, weights=weights, mesh=mesh, links=links).in_turn
     s = swept(devices, one, name='device', per=lambda o: per, items=items)
-    return Sweep(s, map(device_text, devices), s.name, s.per, items)
+    return Sweep(s, [getattr(o, 'called', str(o)) for o in devices], s.name, s.per, items)
 
 # %% ../nbs/roofline.ipynb #12bc697d
 def _under_each(a, roofs, dtype, weights):

@@ -44,7 +44,8 @@ def as_text(path):
     for c in nb.cells:
         if c.cell_type=='code': c.outputs = [o for o in c.outputs if 'text' in o or readable & set(o.get('data', {}))]
         for o in c.get('outputs', []): o.get('data', {}).pop('text/html', None)
-    text = re.sub(r' \{[#.][^}\n]*\}|^:::.*\n', '', exported(nb), flags=re.M)
+    text = re.sub(r'(?ms)^```\{=html\}$.*?^```$\n', '', exported(nb))
+    text = re.sub(r' \{[#.][^}\n]*\}|^:::.*\n', '', text, flags=re.M)
     text = re.sub(r'\]\(([\w/.]+)\.ipynb', r'](\1.html.md', text)
     lead = f"# {head['title']}\n\n> {head['description']}\n\n" if 'description' in head else f"# {head.get('title', path.stem)}\n\n"
     return head, lead + re.sub(r'\n{3,}', '\n\n', text).strip() + '\n'

@@ -9,6 +9,7 @@ the source, by `PageProc`, the last of nbdev's processors (`procs` in settings.i
 - A cell with the directive `#| top` stands first, with what it uses in front of it, and without its lines that only check.
   What `%%ranks 2` runs in two processes says so in a comment.
 - Cells of checks alone are folded; names in backticks are links; long sentences of outputs are wrapped.
+- A script with `data-file` holds that file.
 """
 import ast, builtins, collections, itertools, os, re, symtable, textwrap
 from functools import lru_cache
@@ -378,6 +379,13 @@ def badges(path):
     colab = f'[Open in Colab](https://colab.research.google.com/github/{repo}/blob/{cfg.branch}/{file})'
     return f'{colab} · [Open in Binder](https://mybinder.org/v2/gh/{repo}/{cfg.branch}?urlpath=lab/tree/{file})'
 
+def embedded(text, folder):
+    "Scripts with `data-file` hold that file: a page needs no network, and no server"
+    def put(m):
+        body = (folder/m[2]).read_text(encoding='utf-8')
+        return f"{m[1]}>\n{body.replace('</', '<' + chr(92) + '/') if m[2].endswith('.json') else body}</script>"
+    return re.sub(r'(<script[^>]*) data-file="([^"]+)"></script>', put, text)
+
 class PageProc:
     "A page of the site, of what nbdev's processors leave of a notebook"
     def __init__(self, nb): self.nb = nb
@@ -386,6 +394,6 @@ class PageProc:
         own = Path(self.nb.path_).resolve().relative_to(get_config().nbs_path.resolve()).as_posix()
         for c in cells:
             wrap_outputs(c)
-            if c.cell_type=='markdown': c.source = linked(c.source, own)
+            if c.cell_type=='markdown': c.source = embedded(linked(c.source, own), Path(self.nb.path_).parent)
         if own.startswith('tutorials/'): cells.insert(2, text_cell(badges(own)))   # behind front matter and warning
         self.nb.cells[:] = cells

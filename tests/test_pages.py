@@ -8,7 +8,7 @@ from nbdev.process import NBProcessor
 from nbdev.processors import FilterDefaults
 from docs import silent
 from notebooks import top
-from pages import (aligned, all_entries, badges, checks_only, contents, entries, entry_markdown, fields, folded, linked, made_and_used, makers,
+from pages import (aligned, all_entries, badges, checks_only, contents, embedded, entries, entry_markdown, fields, folded, linked, made_and_used, makers,
     needed_statements, shown_ranks, source_url, standing_alone, with_folds, with_reference, with_setup, without_checks, wrap_outputs, wrapped_lines)
 
 links = '''
@@ -197,6 +197,13 @@ def test_code_is_no_link():
     assert text.count('](machine/roof.ipynb#HardwarePeaks)')==1
     assert linked('    `HardwarePeaks`', 'index.ipynb')=='    `HardwarePeaks`'
     assert fields(found['Link'])==['name', 'rate', 'bits', 'time_s']
+
+def test_a_page_holds_its_scripts(tmp_path):
+    "Data end the script in which they are nowhere; other scripts stay as they are"
+    (tmp_path/'some.json').write_text('{"end": "</script>"}')
+    (tmp_path/'own.js').write_text('a < b')
+    page = '<script type="application/json" data-file="some.json"></script>\n<script data-file="own.js"></script>\n<script src="x.js"></script>'
+    assert embedded(page, tmp_path)=='<script type="application/json">\n{"end": "<\\/script>"}</script>\n<script>\na < b</script>\n<script src="x.js"></script>'
 
 def test_long_outputs_are_wrapped():
     text = wrapped_lines('rows         ' + 'of a profile, one after the other, '*5 + f'\nname     type      time  {"x"*40}', width=60)

@@ -352,13 +352,15 @@ def add(self:ModuleCost,
     cost:Cost,
     dtype:torch.dtype|None, # that it was done in
     tf32:int|None=None, # FLOP of it that may run in TF32; `None`: not known
+    times:int=1, # how many alike it stands for
 ):
     "Add the work of one operation"
-    self.flops += cost.flops; self.matmul_flops += cost.matmul_flops; self.bytes_moved += cost.bytes
-    if tf32 is not None: self.tf32_flops = (self.tf32_flops or 0) + tf32
+    flops, nbytes, products = (times*n for n in cost)
+    self.flops += flops; self.matmul_flops += products; self.bytes_moved += nbytes
+    if tf32 is not None: self.tf32_flops = (self.tf32_flops or 0) + times*tf32
     w = self.work.setdefault(dtype, [0, 0])
-    w[0] += cost.flops; w[1] += cost.bytes
-    self.sizes[cost.bytes] += 1
+    w[0] += flops; w[1] += nbytes
+    self.sizes[cost.bytes] += times
 
 # %% ../../nbs/counting/places.ipynb #4afca5fb
 @patch

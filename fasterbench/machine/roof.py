@@ -162,6 +162,9 @@ def memory(self:HardwarePeaks)->MemoryLevel:
     return self.memory_levels[-1] if self.memory_levels else MemoryLevel('memory', 0, self.peak_bandwidth)
 
 # %% ../../nbs/machine/roof.ipynb #0a98adb8
+@patch(as_prop=True)
+def called(self:HardwarePeaks)->str: return self.device_name or self.device # what the device is called
+
 @patch
 def ceiling(self:HardwarePeaks, dtype:torch.dtype)->float|None: # FLOP/s; `None`: not known
     "The highest rate of arithmetic in `dtype`"

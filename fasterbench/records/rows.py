@@ -64,6 +64,9 @@ class RooflinePoint:
     rank_s:tuple = field(default=(), repr=False)           # seconds on each rank; `None` for one that has no such row
     collectives:Counter = field(default_factory=Counter, repr=False) # `Collective` → calls
     tf32_flops:int|None = field(default=None, repr=False) # FLOP that may run in TF32; `None`: as the peaks say
+    launches:int|None = field(default=None, repr=False) # operations that are launched one by one; `None`: not known
+    likely_s:float|None = field(default=None, repr=False) # seconds that it is likely to take; `None`: no forecast
+    likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
 
 # %% ../../nbs/records/rows.ipynb #14381520
 beside_kernels = 'compiled code' # the type of such a row
@@ -283,7 +286,7 @@ def roofline_point(
         time_pct=100*time_s/t.forward_s if t.samples else None, working_set=work.working_set,
         ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=[*t.samples], unknown=work.unknown,
         boundary_bytes=work.own_boundary, eager_bytes=work.eager_bytes, link_bytes=work.link_bytes,
-        collectives=work.collectives, tf32_flops=work.tf32_flops,
+        launches=None if work.compiled else work.sizes.total(), collectives=work.collectives, tf32_flops=work.tf32_flops,
         **under_roof(work, peaks, time_s if called_s is None else called_s))
 
 # %% ../../nbs/records/rows.ipynb #3a82003c
@@ -396,8 +399,8 @@ def _work_of(r, peaks, dtype): # as `ModuleCost` has it
         collectives=_messages(r, peaks) if r.exchanges else Counter())
 
 # %% ../../nbs/records/rows.ipynb #4b712202
-_kept = '''name type phase calls params flops matmul_flops recomputed unknown collectives link_bytes time_s
-    time_pct'''.split() # fields that do not depend on peaks
+_kept = '''name type phase calls params flops matmul_flops recomputed unknown collectives launches link_bytes
+    time_s time_pct'''.split() # fields that do not depend on peaks
 
 def _projected(r, peaks, dtype):
     "A row under other peaks, in its own dtype or another"
@@ -417,6 +420,7 @@ def projected(
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings(rows, peaks, 'project')
     told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
+    told['about'] = {k: v for k,v in (told['about'] or {}).items() if k!='likely'}   # of the other machine
     if dtype is not None: told['boundaries'] = None
     return rows, told
 
@@ -453,11 +457,13 @@ field_types[RooflinePoint] = dict(
     **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
     **dict.fromkeys('boundary_bytes eager_bytes tf32_flops'.split(), Amount|None),
     bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
+    likely_s=Amount|None, likely_interval=tuple[Amount, Amount]|None,
     operations=tuple[str, ...], waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
     collectives=Annotated[Counter, _collectives])
 # What earlier versions did not write
 optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations
-    link_bytes link_time_s waiting_s waits_for hidden_s rank_s collectives tf32_flops'''.split()
+    link_bytes link_time_s waiting_s waits_for hidden_s rank_s collectives tf32_flops launches likely_s
+    likely_interval'''.split()
 
 field_types[Projection] = dict(was_bound=_bound|None, was_roof_time_s=Amount|None)
 

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Placed', 'placed_rows',
-           'stated', 'Sweep', 'plain_value', 'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
+           'overlapped', 'stated', 'Sweep', 'plain_value', 'checked_prices', 'SavedSweep', 'sweep_json', 'Crossing',
+           'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from numbers import Integral
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, arithmetic_intensity, as_text, finite, is_number, si, value_text
+from ..operations import positive
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..plot import plot_sweep
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
@@ -25,6 +27,7 @@ class Swept:
     result:list                # at that value: a `Roofline`
     per:float|None = None      # samples or tokens in a forward; `None`: not said
     fastest_s:float|None = None # seconds of a forward at the fastest value, or that its roof allows
+    overlaps:tuple = ()        # other values whose `likely_span` overlaps this one's
     @property
     def flops(self)->int: return self.result.flops # FLOP a forward
     @property
@@ -139,6 +142,37 @@ def left_out(self:Swept)->str: # empty: nothing
     lacking = [f'no ceiling in {k}: {share(rows)}' for k,rows in no_ceiling(self.result).items()]
     return '; '.join(lacking + [f"unknown cost: {', '.join(self.result.unknown)}"]*(not self.result.complete))
 
+# %% ../../nbs/records/swept.ipynb #1b4b6ba2
+@patch(as_prop=True)
+def likely_s(self:Swept)->float|None: return self.result.likely_s # seconds; `None`: there is no forecast
+
+@patch(as_prop=True)
+def likely_rate(self:Swept)->float|None: # a second
+    "Samples or tokens in a second of the likely time"
+    return self.per/self.likely_s if self.per and self.likely_s else None
+
+@patch(as_prop=True)
+def per_price(self:Swept)->float|None: # `None`: there is no price
+    "Samples or tokens for one unit of the price"
+    price = self.result.about.get('price_per_hour')
+    return 3600*self.likely_rate/price if price and self.likely_rate else None
+
+# %% ../../nbs/records/swept.ipynb #af4c729f
+@patch(as_prop=True)
+def likely_span(self:Swept)->tuple|None: # from and to: seconds or, with a price, its units for a sample or token
+    "Where it lies in 80 % of runs"
+    at = self.result.likely_interval
+    if at is None or self.per_price is None: return at
+    return tuple(s/self.likely_s/self.per_price for s in at)
+
+def overlapped(
+    p:Swept,
+    spans:list, # of (value, `likely_span`)
+)->tuple: # values
+    "The other values whose span overlaps that of a value"
+    own = p.likely_span
+    return tuple(v for v,(lo,hi) in spans if own and v!=p.value and lo<=own[1] and own[0]<=hi)
+
 # %% ../../nbs/records/swept.ipynb #9dcc7de6
 def stated(
     name:str, # what varies
@@ -198,7 +232,8 @@ def points(self:Sweep)->list: # of `Swept`
     "What is known at each value"
     found = [Swept(*o) for o in zip(self.values, self, self.per)]
     whole = [p.seconds for p in found if p.seconds and not (p.time_s is None and p.partial)]
-    return [replace(p, fastest_s=min(whole, default=None)) for p in found]
+    spans = [(p.value, p.likely_span) for p in found if p.likely_span]
+    return [replace(p, fastest_s=min(whole, default=None), overlaps=overlapped(p, spans)) for p in found]
 
 # %% ../../nbs/records/swept.ipynb #d3c23e64
 @patch
@@ -231,6 +266,15 @@ def _least(p): return ('≥ ' if p.partial else '') + si(p.roof_time_s, 's')   #
 def _time(p): return ('~' if p.time_s is not None and p.result.totals.forward.noisy else '') + si(p.time_s, 's')
 def _flops(p): return ('' if p.result.complete else '≥') + si(p.flops)
 def _rate(p): return ('' if p.time_s is not None or p.throughput is None else '≤ ') + si(p.throughput)
+def _likely(value, unit='', inverse=False):
+    "A cell of what is likely, with the interval around it"
+    def cell(p):
+        v, s, at = value(p), p.likely_s, p.result.likely_interval
+        if v is None or at is None: return si(v, unit)
+        ends = (v*s/at[1], v*s/at[0]) if inverse else (v*at[0]/s, v*at[1]/s)
+        return f"{si(v, unit)} ({' to '.join(si(o, unit) for o in ends)})"
+    return cell
+def _overlaps(p): return ', '.join(map(value_text, p.overlaps)) or None
 def _ratio(p): return '–' if p.ratio is None else f'{p.ratio:.3g}×'
 
 # %% ../../nbs/records/swept.ipynb #8d8bcb3e
@@ -240,6 +284,13 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('time_s', 'time', 's', 'per forward pass, interquartile mean', _time),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes'),
     Column('roof_time_s', 'time at the roof', 's', 'that the roof allows, row after row', _least),
+    Column('likely_s', 'likely', 's', 'that a forecast says, and between what in 80 % of runs',
+        _likely(lambda p: p.likely_s, 's')),
+    Column('likely_rate', '{items}/s likely', '1/s', 'a second of the likely time',
+        _likely(lambda p: p.likely_rate, '', True)),
+    Column('per_price', '{items} per dollar', '1/$', 'by the price of an hour',
+        _likely(lambda p: p.per_price, '', True)),
+    Column('overlaps', 'overlaps', '', 'values whose interval overlaps this one', of=_overlaps),
     Column('ratio', 'to the fastest', '×', 'how many times as long', _ratio),
     Column('throughput', '{items}/s', '1/s', 'per second; an upper bound where nothing was run', _rate),
     Column('flops', 'FLOPs', 'FLOP', 'work per forward pass', _flops),
@@ -256,11 +307,13 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
 
 # %% ../../nbs/records/swept.ipynb #1d7017f2
 _work = 'flops bytes_moved arithmetic_intensity bound memory_pct'.split()
+_forecast = 'likely_s likely_rate per_price overlaps'.split()
 shown_trends = dict(   # kind → keys of `trends`
     measured  = ['value', 'time_s', 'noise_s', 'throughput', *_work, 'roof_time_s', 'utilization_pct', 'left_out'],
-    estimated = ['value', 'roof_time_s', 'throughput', *_work, 'left_out'],
-    devices   = 'value roof_time_s ratio throughput device_ridge bound memory_pct fits left_out'.split())
-optional_trends = 'throughput', 'left_out' # only where a value has them
+    estimated = ['value', 'roof_time_s', *_forecast, 'throughput', *_work, 'left_out'],
+    devices   = ['value', 'roof_time_s', *_forecast,
+        *'ratio throughput device_ridge bound memory_pct fits left_out'.split()])
+optional_trends = 'throughput', 'left_out', *_forecast # only where a value has them
 
 @patch(as_prop=True)
 def kind(self:Sweep)->str: # of `shown_trends`
@@ -291,13 +344,43 @@ def as_table(self:Sweep)->Table:
     "A line for each value"
     return Table(self.points, {k: _headed(self, k) for k in trends}, self.columns, spare=_spare)
 
+# %% ../../nbs/records/swept.ipynb #d15252aa
+def checked_prices(
+    prices:list|None, # of an hour at each value; `None`: not said
+    values:list, # of what varies
+)->list: # numbers, or as many `None`
+    "Refuse prices that are none, or not as many as there are values"
+    if prices is None: return [None]*len(values)
+    if len(prices)!=len(values):
+        raise ValueError(f"prices={prices!r}: there are {len(values)} values, {', '.join(map(value_text, values))}")
+    return [positive('a price', v) for v in prices]
+
+@patch
+def forecast(self:Sweep,
+    efficiency=None, # of `Roofline.forecast`
+    prices:list|None=None, # of an hour of a device at each value, in dollars; `None`: not said
+)->Sweep:
+    "The same with likely times; where nothing says what is in a forward, with forwards for samples"
+    prices, named = checked_prices(prices, self.values), None not in self.per
+    results = [r.forecast(efficiency) for r in self]
+    for r,price in zip(results, prices):
+        if price is not None: r.about['price_per_hour'] = price*r.about.get('devices', 1)
+    copies = [r.about.get('copies', 1) for r in self]
+    per, items = (self.per, self.items) if named else (copies, f'{self.what}s')
+    return Sweep(results, self.values, self.name, per, items, self.unit)
+
+@patch(as_prop=True)
+def evidence(self:Sweep)->list: # of texts
+    "What forecasts rest on, a line for each value that has one"
+    return [f"{value_text(v)}: {r.about['likely']}" for v,r in zip(self.values, self) if 'likely' in r.about]
+
 # %% ../../nbs/records/swept.ipynb #1cc5ac5e
 @patch
 def where(self:Sweep)->str:
     "The model and the device, in words"
     if not self: return 'nothing was measured'
     about, peaks = self[0].about, self[0].peaks
-    roof = '' if self.name=='device' else f" under the roof of {peaks.device_name or peaks.device}"
+    roof = '' if self.name=='device' else f" under the roof of {peaks.called}"
     place = f"on {about.get('device_name', peaks.device)}" if self.measured else f'estimated{roof}'
     return as_text(f"{about.get('model', 'the model')} {place}")
 

@@ -6,7 +6,7 @@
 __all__ = ['counted_device', 'paper_request', 'counterpart', 'made_optimizer', 'as_on', 'PaperStep', 'check_paper',
            'FusedDropout', 'step_on_paper', 'count_on_paper', 'Estimated', 'forward_counted', 'step_counted',
            'data_exchanges', 'tensor_parallel', 'tensor_exchanges', 'MeshRun', 'check_mesh', 'model_mesh', 'mesh_run',
-           'run_lines']
+           'run_lines', 'exchange_rows', 'rank_rows']
 
 # %% ../../nbs/sources/estimates.ipynb #f53a51fc
 import copy, torch, torch.nn.functional as F
@@ -31,9 +31,11 @@ from ..session.program import Step, check_optimizer, check_training, clipping, l
 from ..session.program import check_sample
 from ..base.settings import deep_stack, rebound
 from .observe import step_memory, kinds_of, step_facts
-from ..counting.places import Costs
+from ..counting.places import Costs, ModuleCost
 from ..machine.datasheets import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from ..session.launch import plan_lines, plans
+from ..session.scope import Collective
+from ..records.rows import roofline_point
 
 # %% ../../nbs/sources/estimates.ipynb #447deb12
 def counted_device(
@@ -376,3 +378,42 @@ def run_lines(
 
 @patch
 def __str__(self:MeshRun): return '\n'.join(run_lines(self))
+
+# %% ../../nbs/sources/estimates.ipynb #c1ed7f2e
+def exchange_rows(
+    exchanges:list, # of `PlannedExchange`
+    layout:Layout, # of all ranks
+    peaks:HardwarePeaks, # with the links of its groups
+)->list: # of `RooflinePoint`
+    "A row for each kind of collective that a rank takes part in"
+    def row(o):
+        sent = Collective(o.kind, o.group, getattr(layout, o.group), o.nbytes)
+        work = ModuleCost(calls=o.calls, collectives=Counter({sent: o.calls}))
+        return roofline_point(sent.label, o.kind, work, peaks)
+    return [*map(row, exchanges)]
+
+def _shard(r, n):
+    "The part of an optimizer's row that one of `n` ranks does"
+    if r.phase!='optimizer' or n==1: return r
+    own = 'flops matmul_flops bytes_moved boundary_bytes roof_time_s cache_time_s fused_roof_time_s'.split()
+    return replace(r, **{k: None if getattr(r, k) is None else getattr(r, k)/n for k in own})
+
+# %% ../../nbs/sources/estimates.ipynb #509a1105
+def rank_rows(
+    rows, # `Roofline` of a rank
+    exchanges:list, # of `PlannedExchange`
+    layout:Layout, # of all ranks
+    peaks:HardwarePeaks, # with the links of its groups
+    **about # what else is said of the rank
+): # a `Roofline`
+    "The rows of a rank, and what it exchanges, one after the other"
+    work = [_shard(o, layout.fsdp) for o in rows if not o.exchanges]
+    found = rows.like([*work, *exchange_rows(exchanges, layout, peaks)])
+    found.peaks = peaks
+    found.about |= about | dict(devices=layout.ranks, copies=layout.shares)   # that have samples of their own
+    return found
+
+@patch(as_prop=True)
+def in_turn(self:MeshRun): # a `Roofline`
+    "The rows of a rank, and what it exchanges, one after the other"
+    return rank_rows(self.rows, self.exchanges, self.layout, self.rows.peaks)

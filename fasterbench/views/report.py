@@ -16,7 +16,7 @@ from functools import cached_property
 from ..session.scope import Place, quoted, phases
 from ..operations import any_console, as_text, si, per_pass, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
-from .tables import html_cell, kind_of, more_rows, row_orders, run_kinds
+from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
 from ..records.grouping import group_key, joined, joined_in_parts
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted, RooflinePoint
 from ..counting.utilization import float32_lines, token_lines
@@ -310,7 +310,7 @@ def _paper_lines(r):
     total = f"roof         {si(r.roof_time_s, 's')} at least for {_rows_at_roof(r)} one after the other{share}"
     undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
-    return [total, *float32_lines(r), *_fused_lines(r), *known, *undefined]
+    return [total, *likely_lines(r), *float32_lines(r), *_fused_lines(r), *known, *undefined]
 
 def _lines(r): return [r.answer, '', *fact_lines(r), *note_lines(r)] if whole_s(r) else _paper_lines(r)
 
@@ -319,7 +319,7 @@ def _where(r):
     "What a result is of, in words"
     a, dtype = r.about, [r.about['dtype']] if 'dtype' in r.about else []
     if not r.totals and r.kind not in ('measured', 'traced'):
-        return ', '.join(['estimated', *dtype, f'under the roof of {r.peaks.device_name or r.peaks.device}'])
+        return ', '.join(['estimated', *dtype, f'under the roof of {r.peaks.called}'])
     name = f" ({a['device_name']})" if 'device_name' in a else ''
     device = [f"on {a['device']}{name}"] if 'device' in a else []
     return ', '.join([*device, *dtype, *([plural(a['threads'], 'thread')] if 'threads' in a else [])])

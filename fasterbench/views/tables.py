@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts', 'spare', 'frames', 'picture_formats',
-           'shown_formats', 'Column', 'roof_cell', 'of_step', 'kind_of', 'shown_columns', 'row_seconds', 'by_column',
-           'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows', 'terminal_width', 'data_text', 'html_text',
-           'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value', 'text_or_file',
-           'Lines', 'figure_html', 'figure_page', 'shown_page']
+           'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of', 'shown_columns', 'row_seconds',
+           'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows', 'terminal_width', 'data_text',
+           'html_text', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value',
+           'text_or_file', 'Lines', 'figure_html', 'figure_page', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
 import csv, io, os, re, shutil, sys
@@ -71,7 +71,15 @@ def _time_cell(r):
 
 def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
 def _noise(r): return r.noise_s if r.samples else None
+def _likely_within(r): return r.likely_interval and ' to '.join(si(s, 's') for s in r.likely_interval)
 def _recomputed(r): return r.recomputed if r.phase=='backward' else None
+
+# %% ../../nbs/views/tables.ipynb #6e37175c
+def likely_lines(r)->list[str]: # of a `Roofline`; empty: there is no forecast
+    "How long it is likely to take, between what, and what that rests on"
+    within = f' ({_likely_within(r)} in 80 % of runs)' if r.likely_interval else ''
+    said = [f"{si(r.likely_s, 's')}{within}, "]*(r.likely_s is not None) + [r.about.get('likely', '')]
+    return [f"likely       {''.join(said)}"]*('likely' in r.about)
 
 # %% ../../nbs/views/tables.ipynb #3b4800f6
 def _link_bytes(r): return r.link_bytes or None
@@ -116,6 +124,8 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('roof', 'roof', '', 'what sets the roof: a dtype or a level of memory', roof_cell),
     Column('roof_time_s', 'time at the roof', 's', 'time that the roof allows, with all data from memory'),
     Column('fused_roof_time_s', 'fused at the roof', 's', 'time that the roof allows for the bytes at the boundary'),
+    Column('likely_s', 'likely', 's', 'time that a forecast says'),
+    Column('likely_interval', 'likely within', '', 'where 80 % of runs that were left out lay', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
     Column('over_s', 'over', 's', 'time above the roof; negative: faster than the memory allows'),
@@ -144,14 +154,14 @@ _rate = 'achieved_gflops bound utilization_pct roof time_s over_s time_pct'.spli
 _ranks = 'waiting_s moving_s hidden_s waits_for rank_s'.split()
 shown = dict(   # kind of result → keys of columns
     measured  = [*_work, *_rate, *_ranks, 'warm_s', 'cold_s'],
-    estimated = [*_work, 'bound', 'roof', 'roof_time_s'],
-    projected = [*_work, 'bound', 'roof', 'roof_time_s'],
+    estimated = [*_work, 'bound', 'roof', 'roof_time_s', 'likely_s'],
+    projected = [*_work, 'bound', 'roof', 'roof_time_s', 'likely_s'],
     kernels   = ['name', 'phase', 'modules', 'operations', 'calls', *_work[3:], *_rate, *_ranks],
     traced    = ['name', 'phase', 'type', 'calls', *_work[3:], *_rate])
 kinds = tuple(shown) # of a result
 run_kinds = 'measured', 'kernels', 'traced' # those with the time of a run
 # only where a row has them, and its name does not say it
-optional = 'phase', 'modules', 'operations', 'eager_bytes', 'link_bytes', *_ranks, 'warm_s', 'cold_s'
+optional = 'phase', 'modules', 'operations', 'eager_bytes', 'link_bytes', 'likely_s', *_ranks, 'warm_s', 'cold_s'
 
 # %% ../../nbs/views/tables.ipynb #f21f6eb9
 def of_step(c:Column, step:bool)->Column:
