@@ -14,7 +14,7 @@ from fastcore.script import anno_parser, store_true
 from . import __version__
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .base.core import dtype_name
-from .operations import announce, any_console, as_text, write_file, check_count, either
+from .operations import announce, any_console, as_text, write_file, check_count
 from .records.grouping import by_kind
 from .language import estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines, unfit_ranks
 from .language import MeshEstimate, asked_text, head_lines, over_devices
@@ -29,7 +29,7 @@ from .commands.options import forward_text, named_peaks, roofs, with_labels, wit
 from .commands.options import checked_view, mesh_options, number_or_name, swept_values, print_figure
 from .commands.options import print_peaks, print_result, write_out, print_sweep, though_unread
 from .commands.options import warnings_as_lines, check_divided, profile_options, saved_in, show_result
-from .commands.options import asked_prices
+from .commands.options import asked_prices, either
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
 from .roofline import RooflineAnalyzer, SweepError, estimates, sweep_batch, sweep_dtype, sweep_length

@@ -6,9 +6,9 @@
 __all__ = ['text_limit', 'bytes_per', 'layer_kinds', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time',
            'bound', 'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'per_pass',
            'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
-           'either', 'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress',
-           'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'roofline_analysis', 'element_bytes',
-           'positions', 'estimate_layer']
+           'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes',
+           'read_text', 'quoted_formula', 'unquoted_formula', 'roofline_analysis', 'element_bytes', 'positions',
+           'estimate_layer']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -192,11 +192,6 @@ def check_count(name:str, value:int, least:int)->int: # name: what the error cal
     if not whole or operator.index(value)<least or finite(operator.index(value)) is None:
         raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
     return operator.index(value)
-
-# %% ../nbs/operations.ipynb #c90d8cd5
-def either(value, default):
-    "What was asked for, or else the default"
-    return default if value is None else value
 
 # %% ../nbs/operations.ipynb #3353d8b5
 def first_line(e:BaseException)->str:

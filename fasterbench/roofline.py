@@ -19,6 +19,7 @@ from torch import nn
 from .counting.utilization import float32_roof
 from .base.core import Call, arithmetic_dtype, dtype_name, measurable, model_dtype, module_kind, named_dtype
 from .base.core import resolve_dtype, to_dtype
+from .base.codec import plain_number
 from .operations import as_text, first_line, progress, si, value_text
 from .records.compare import Comparison
 from .results import Roofline, as_output
@@ -34,7 +35,7 @@ from .views.tables import framed
 from .sources.compiled_kernels import measuring
 from .costs import warn_unknown
 from .base.precision import in_tf32, tf32_switches
-from .records.swept import Sweep, stated
+from .records.swept import Sweep
 from .commands.models import resized, sample_dims, sized
 from .session.program import own_error
 
@@ -295,7 +296,7 @@ def check_values(name, values)->list:
     "Refuse values that are none"
     if isinstance(values, str) or not hasattr(values, '__iter__'):
         raise TypeError(f"{name}: values is a list, not {values!r:.60}")
-    if values := [stated(name, v) for v in values]: return values
+    if values := [plain_number(name, v) for v in values]: return values
     raise ValueError(f"{name}: there are no values")
 
 # %% ../nbs/roofline.ipynb #5563bd22

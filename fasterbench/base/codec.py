@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit',
            'many', 'pictures', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'decoded', 'check_fields',
-           'encoded', 'check_format', 'part', 'kept_as', 'paired', 'json_line', 'json_lines', 'fitting', 'read_json',
-           'load_json', 'check_ending', 'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind',
-           'as_number', 'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
+           'encoded', 'plain_number', 'check_format', 'part', 'kept_as', 'paired', 'json_line', 'json_lines', 'fitting',
+           'read_json', 'load_json', 'check_ending', 'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind',
+           'check_kind', 'as_number', 'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
 
 # %% ../../nbs/base/codec.ipynb #6f5a33e7
 import csv, io, json, math, re, shlex
@@ -21,7 +21,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
-from ..operations import as_text, positive, write_file
+from ..operations import as_text, finite, is_number, positive, write_file
 
 # %% ../../nbs/base/codec.ipynb #be5ece99
 def refuse(where:str, value, what:str):
@@ -200,6 +200,16 @@ def encoded(o):
     if names := _names(type(o)): return {k: encoded(getattr(o, k)) for k in names}
     if isinstance(o, dict): return {str(k): encoded(v) for k,v in o.items()}
     return [encoded(v) for v in o] if isinstance(o, (list, tuple)) else o
+
+# %% ../../nbs/base/codec.ipynb #9dcc7de6
+def plain_number(
+    name:str, # for the error
+    value, # of any type
+): # a number of Python for one of NumPy
+    "A value as files hold it; NaN and infinity are none"
+    if not is_number(value): return value
+    if finite(value) is None: raise ValueError(f"{name}={value!r} is not a finite number")
+    return int(value) if isinstance(value, Integral) else float(value)
 
 # %% ../../nbs/base/codec.ipynb #d296d18f
 def check_format(

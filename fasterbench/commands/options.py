@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['shared', 'labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_targets', 'check_divided', 'View',
-           'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options', 'floating',
-           'forward_text', 'profile_options', 'option', 'out_option', 'with_shared', 'swept_values', 'cross_entropy_of',
-           'with_labels', 'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result',
-           'print_peaks', 'print_sweep', 'show_result', 'saved_in', 'though_unread', 'warnings_as_lines']
+           'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options', 'either',
+           'floating', 'forward_text', 'profile_options', 'option', 'out_option', 'with_shared', 'swept_values',
+           'cross_entropy_of', 'with_labels', 'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure',
+           'print_result', 'print_peaks', 'print_sweep', 'show_result', 'saved_in', 'though_unread',
+           'warnings_as_lines']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
 import inspect, os, sys, tempfile, torch, warnings
@@ -21,7 +22,7 @@ from fastcore.basics import patch
 from tqdm import tqdm
 from ..views.tables import figure_page, picked, row_table
 from ..base.core import call_args, call_words, named_dtype, resolve_device
-from ..operations import as_text, check_count, is_number, write_file, either
+from ..operations import as_text, check_count, is_number, write_file
 from ..machine.datasheets import sheet_named
 from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
@@ -162,6 +163,11 @@ def asked_prices(likely:bool, price:str|None, names:list)->list|tuple: # of an h
 def mesh_options(mesh:str|None, links:str|None)->dict: # as `RooflineAnalyzer.estimate` takes them
     "The groups of devices that were asked for, such as `tp=8,dp=4`, and their links, such as `tp=NVLink,dp=5e10`"
     return dict(mesh=_pairs('mesh', mesh, int), links=_pairs('links', links, number_or_name))
+
+# %% ../../nbs/commands/options.ipynb #c90d8cd5
+def either(value, default):
+    "What was asked for, or else the default"
+    return default if value is None else value
 
 # %% ../../nbs/commands/options.ipynb #96f4de41
 def floating(dtype:str|None)->torch.dtype|str|None: # a name; `None`: not given

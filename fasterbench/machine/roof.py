@@ -383,20 +383,16 @@ HardwarePeaks.formats = { # ending → function of `HardwarePeaks` that gives th
     '.md': lambda p: p.table('github') + '\n', **picture_formats, '': fields_json}
 
 # %% ../../nbs/machine/roof.ipynb #92f1d7f5
-def _found(path)->bool:
-    "Is it a file, or named like one?"
-    return isinstance(path, Path) or path.lower().endswith('.json') or os.path.isfile(path)
-
 def peaks_of(
     peaks, # `HardwarePeaks`, a name such as `"H100-SXM"`, or the path of a file that `save` wrote
     dtype:torch.dtype|str=torch.float32, # of `peak_flops`, of a datasheet; `"tf32"`: of any, float32 means TF32
 )->HardwarePeaks:
     "Peaks, by whatever name"
     if isinstance(peaks, str|Path):
-        peaks = HardwarePeaks.load(peaks) if _found(peaks) else datasheet_peaks(peaks, dtype=dtype)
+        is_file = isinstance(peaks, Path) or peaks.lower().endswith('.json') or os.path.isfile(peaks)
+        peaks = HardwarePeaks.load(peaks) if is_file else datasheet_peaks(peaks, dtype=dtype)
     if isinstance(peaks, HardwarePeaks): return in_tf32(peaks) if dtype=='tf32' else peaks
-    raise TypeError(f"peaks is a HardwarePeaks, the name of a datasheet or the path of a file, "
-        f"not {type(peaks).__name__}")
+    raise TypeError("peaks is a HardwarePeaks, the name of a datasheet or the path of a file, not "+type(peaks).__name__)
 
 # %% ../../nbs/machine/roof.ipynb #a881d78b
 @patch

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['beside_kernels', 'not_counted', 'RooflinePoint', 'arithmetic', 'ceiling_for', 'cache_times', 'roof_name', 'link_of',
-           'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'link_intensities', 'no_ceiling',
-           'warn_no_ceiling', 'memory_pct', 'known_rows', 'balance', 'main_dtype', 'check_ceilings', 'Projection',
-           'projected', 'check_scalable', 'Sent', 'row_record', 'read_row']
+           'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'warn_no_ceiling',
+           'memory_pct', 'known_rows', 'balance', 'main_dtype', 'check_ceilings', 'Projection', 'projected',
+           'check_scalable', 'Sent', 'row_record', 'read_row']
 
 # %% ../../nbs/records/rows.ipynb #cce7f1e9
 import re, torch
@@ -286,19 +286,8 @@ def roofline_point(
         time_pct=100*time_s/t.forward_s if t.samples else None, working_set=work.working_set,
         ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=[*t.samples], unknown=work.unknown,
         boundary_bytes=work.own_boundary, eager_bytes=work.eager_bytes, link_bytes=work.link_bytes,
-        launches=None if work.compiled else work.sizes.total(), collectives=work.collectives, tf32_flops=work.tf32_flops,
-        **under_roof(work, peaks, time_s if called_s is None else called_s))
-
-# %% ../../nbs/records/rows.ipynb #3a82003c
-def link_intensities(
-    rows:list, # of `RooflinePoint`
-)->dict: # name of a module → FLOP/byte on the links
-    "What modules compute for each byte that their own collectives put on the link of this rank"
-    flops, sent = Counter(), Counter()
-    for r in rows:
-        if r.link_bytes: sent[r.name.rpartition('(')[0].removesuffix('.')] += r.link_bytes
-        else: flops[r.name] += r.flops
-    return {n: flops[n]/o for n,o in sent.items()}
+        launches=None if work.compiled else work.sizes.total(), collectives=work.collectives,
+        tf32_flops=work.tf32_flops, **under_roof(work, peaks, time_s if called_s is None else called_s))
 
 # %% ../../nbs/records/rows.ipynb #16ef8b87
 def no_ceiling(

@@ -4,20 +4,19 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Placed', 'placed_rows',
-           'overlapped', 'stated', 'Sweep', 'plain_value', 'checked_prices', 'SavedSweep', 'sweep_json', 'Crossing',
+           'overlapped', 'Sweep', 'plain_value', 'checked_prices', 'SavedSweep', 'sweep_json', 'Crossing',
            'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
 from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
-from numbers import Integral
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
-from ..operations import any_console, arithmetic_intensity, as_text, finite, is_number, si, value_text
-from ..operations import positive
+from ..operations import any_console, arithmetic_intensity, as_text, is_number, positive, si, value_text
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..plot import plot_sweep
-from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
+from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as
+from ..base.codec import many, plain_number
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -173,16 +172,6 @@ def overlapped(
     own = p.likely_span
     return tuple(v for v,(lo,hi) in spans if own and v!=p.value and lo<=own[1] and own[0]<=hi)
 
-# %% ../../nbs/records/swept.ipynb #9dcc7de6
-def stated(
-    name:str, # what varies
-    value, # of it
-): # a number of Python for one of NumPy
-    "A value that a sweep is made for; NaN and infinity are none"
-    if not is_number(value): return value
-    if finite(value) is None: raise ValueError(f"{name}={value!r} is not a finite number")
-    return int(value) if isinstance(value, Integral) else float(value)
-
 # %% ../../nbs/records/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
     "Results for values of something that varies"
@@ -195,8 +184,8 @@ class Sweep(Lines, Saved):
         items:str='samples', # what these are
         unit:str='', # of the values
     ):
-        results, values = [*results], [stated(name, v) for v in values]
-        per = [None]*len(values) if per is None else [stated(items, v) for v in per]
+        results, values = [*results], [plain_number(name, v) for v in values]
+        per = [None]*len(values) if per is None else [plain_number(items, v) for v in per]
         if not len(results)==len(values)==len(per):
             raise ValueError(f"{len(results)} results, {len(values)} values and {len(per)} of per: "
                 "there is one for each")
@@ -365,8 +354,7 @@ def forecast(self:Sweep,
     results = [r.forecast(efficiency) for r in self]
     for r,price in zip(results, prices):
         if price is not None: r.about['price_per_hour'] = price*r.about.get('devices', 1)
-    copies = [r.about.get('copies', 1) for r in self]
-    per, items = (self.per, self.items) if named else (copies, f'{self.what}s')
+    per, items = (self.per, self.items) if named else ([r.about.get('copies', 1) for r in self], f'{self.what}s')
     return Sweep(results, self.values, self.name, per, items, self.unit)
 
 @patch(as_prop=True)

@@ -6,7 +6,7 @@
 __all__ = ['experts_over', 'exchanges_of', 'config_inputs', 'fused_attention', 'attention_noted', 'experts_touched',
            'fused_experts', 'the_transformers', 'load_config', 'build_on_meta', 'stored_bytes', 'paper_cache',
            'Forward', 'forward_exchanges', 'rank_config', 'expert_modules', 'Stage', 'stages_of', 'table_rows',
-           'id_range', 'config_sample']
+           'id_range', 'config_sample', 'causal_pairs']
 
 # %% ../../nbs/sources/architectures.ipynb #a0d66ecb
 import copy, math, sys, re, torch, torch.nn.functional as F, inspect, json
@@ -463,3 +463,19 @@ def config_sample(
     shapes = {k: config_inputs[k](model.config, batch, size, tokens) for k in _arguments_of(model)}
     dtypes = {k: torch.int64 if k.endswith('ids') else torch.float32 for k in shapes}
     return {k: drawn(shape, dtypes[k], id_range(model, k)) for k,shape in shapes.items()}
+
+# %% ../../nbs/sources/architectures.ipynb #cbb7ec4d
+def _pairs_until(n, w, chunked):
+    "Pairs of the first `n` queries"
+    if n<=w: return n*(n + 1)//2
+    if not chunked: return w*(w + 1)//2 + (n - w)*w
+    return n//w*(w*(w + 1)//2) + _pairs_until(n%w, w, chunked)
+
+def causal_pairs(
+    queries:int, # the last of a sequence
+    keys:int, # tokens of the sequence up to the last query
+    window:int|None=None, # tokens that a query sees, itself included; `None`: all up to itself
+    chunked:bool=False, # do windows begin anew every `window` tokens? Else they slide
+)->int: # pairs of a query and a key
+    "How many products of a query with a key a causal mask lets through"
+    return _pairs_until(keys, window or keys, chunked) - _pairs_until(keys - queries, window or keys, chunked)

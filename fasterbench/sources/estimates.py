@@ -6,7 +6,7 @@
 __all__ = ['counted_device', 'paper_request', 'counterpart', 'made_optimizer', 'as_on', 'PaperStep', 'check_paper',
            'FusedDropout', 'step_on_paper', 'count_on_paper', 'Estimated', 'forward_counted', 'step_counted',
            'data_exchanges', 'tensor_parallel', 'tensor_exchanges', 'MeshRun', 'check_mesh', 'model_mesh', 'mesh_run',
-           'run_lines', 'exchange_rows', 'rank_rows']
+           'run_lines', 'exchange_rows', 'rank_rows', 'link_intensities']
 
 # %% ../../nbs/sources/estimates.ipynb #f53a51fc
 import copy, torch, torch.nn.functional as F
@@ -417,3 +417,14 @@ def rank_rows(
 def in_turn(self:MeshRun): # a `Roofline`
     "The rows of a rank, and what it exchanges, one after the other"
     return rank_rows(self.rows, self.exchanges, self.layout, self.rows.peaks)
+
+# %% ../../nbs/sources/estimates.ipynb #3a82003c
+def link_intensities(
+    rows:list, # of `RooflinePoint`
+)->dict: # name of a module → FLOP/byte on the links
+    "What modules compute for each byte that their own collectives put on the link of this rank"
+    flops, sent = Counter(), Counter()
+    for r in rows:
+        if r.link_bytes: sent[r.name.rpartition('(')[0].removesuffix('.')] += r.link_bytes
+        else: flops[r.name] += r.flops
+    return {n: flops[n]/o for n,o in sent.items()}
