@@ -392,7 +392,7 @@ def peaks_of(
         is_file = isinstance(peaks, Path) or peaks.lower().endswith('.json') or os.path.isfile(peaks)
         peaks = HardwarePeaks.load(peaks) if is_file else datasheet_peaks(peaks, dtype=dtype)
     if isinstance(peaks, HardwarePeaks): return in_tf32(peaks) if dtype=='tf32' else peaks
-    raise TypeError("peaks is a HardwarePeaks, the name of a datasheet or the path of a file, not "+type(peaks).__name__)
+    raise TypeError("peaks is HardwarePeaks, the name of a datasheet or the path of a file, not "+type(peaks).__name__)
 
 # %% ../../nbs/machine/roof.ipynb #a881d78b
 @patch
