@@ -1,5 +1,5 @@
 "Which module needs which: no circles, no private names of others, views without sources; what has to stay light does"
-import ast, re, subprocess, sys
+import ast, json, re, subprocess, sys
 
 import networkx as nx
 import pytest
@@ -105,6 +105,11 @@ def test_names_of_the_top_level_are_there():
 
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
 def test_lines_and_cells_are_short(path): assert not [*too_long(path), *overwritten(path)]
+
+def test_cells_are_of_a_kind_that_pages_have():
+    "A page that Quarto can't render stops all of the site"
+    kinds = {(p.stem, c['cell_type']) for p in notebooks() for c in json.loads(p.read_text(encoding='utf-8'))['cells']}
+    assert {k for _,k in kinds}=={'code', 'markdown'}, [o for o in kinds if o[1] not in ('code', 'markdown')]
 
 def test_names_that_scripts_import_are_there():
     "Scripts that only other machines run, and code in their strings, import what the package defines"
