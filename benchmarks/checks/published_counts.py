@@ -19,6 +19,7 @@ of a detector with as many regions as it amounts to, or if a count on the meta d
 import re
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
+from queue import SimpleQueue
 from unittest.mock import patch
 
 import calflops, fvcore.nn, ptflops, torch, torchinfo
@@ -117,12 +118,13 @@ def at_most(row, proposals, detections):
 
 def by_part(model, sample):
     "Multiply-adds outside of the heads, in the box head and in the other head, and how many regions went into each head"
-    regions = {}
-    def note(name): return lambda module, args: regions.__setitem__(name, len(args[0]))
+    noted = SimpleQueue()   # a dict would be put back
+    def note(name): return lambda module, args: noted.put((name, len(args[0])))
     heads = {n:m for n,m in model.roi_heads.named_children() if n in ('box_head', 'mask_head', 'keypoint_head')}
     hooks = [m.register_forward_pre_hook(note(n)) for n,m in heads.items()]
     costs = count_costs(model, sample)
     for h in hooks: h.remove()
+    regions = dict(noted.get() for _ in range(noted.qsize()))
     macs = lambda part: sum(c.matmul_flops for n,c in costs.by_module.items() if part(n))//2
     return dict(outside=macs(lambda n: not n.startswith('roi_heads')), box=macs(lambda n: n.startswith('roi_heads.box')),
                 other=macs(lambda n: n.startswith(('roi_heads.mask', 'roi_heads.keypoint'))),
