@@ -4,11 +4,11 @@ What is different afterwards in a model, its sample or the settings of the proce
 interrupt at every place where Python looks for one, at every line, and at random times; after an error at every line
 and in every operation that torch dispatches; and after forwards of odd models. Drawn models are trained for ten steps
 beside untouched twins, and the memory that putting back takes is held against a bound. Damaged files are loaded and
-shown. The exit code is 1 if anything was different. A run of everything writes its table, with the device and the
-versions, to benchmarks/results/attack.txt.
+shown, and calls come from inside of transforms, or are the first of their kind. The exit code is 1 if anything was
+different. A run of everything writes its table, with the device and the versions, to benchmarks/results/attack.txt.
 
-    python -m benchmarks.checks.attack [--only pending,lines,body,dispatch,timer,cases,training,memory,files,code] [--sample 40]
-        [--verbose] [--buffers] [--idle]
+    python -m benchmarks.checks.attack [--only pending,lines,body,dispatch,timer,cases,training,memory,files,code,modes,cold]
+        [--sample 40] [--verbose] [--buffers] [--idle]
 """
 import ast, ctypes, dis, json, os, random, re, signal, sys, time, warnings
 from collections import Counter, defaultdict
@@ -30,6 +30,7 @@ from benchmarks.checks.attack_cases import peaks
 from benchmarks.checks.attack_files import code_attempt, code_items, damages, file_attempt, file_items
 from benchmarks.checks.attack_isolated import apart, in_child, isolated
 from benchmarks.checks.attack_memory import memory_attempt, memory_items
+from benchmarks.checks.attack_places import cold_attempt, colds, mode_attempt, modes
 from benchmarks.checks.attack_training import training_attempt
 from benchmarks.checks.snapshots import Snapshot, differences
 from benchmarks.shared.report import chosen, write_result
@@ -350,6 +351,8 @@ parts = dict(
     memory=(memory_items, memory_attempt, 'memory'),
     files=(file_items, file_attempt, f'{damages} odd values in saved files'),
     code=(code_items, code_attempt, 'files that would run code'),
+    modes=(lambda: [(op, m) for m in modes for op in operations], lambda item: mode_attempt(item, operations), 'where tensors stand for others'),
+    cold=(lambda: [(op, c) for c in colds for op in operations], lambda item: cold_attempt(item, operations), 'first calls of a process'),
 )
 
 shares = dict(training=0.5, memory=0.025)   # of a sample: these take longer
@@ -364,7 +367,7 @@ def run_part(name, n):
     start, all_items = time.time(), items()
     chosen = drawn(name, all_items, n)
     by_op, found = defaultdict(lambda: [0, 0]), []
-    for item,said in isolated(chosen, attempt, 300, alone=name=='cases'):
+    for item,said in isolated(chosen, attempt, 300, alone=name in ('cases', 'cold')):
         by_op[item[0]][0] += 1
         by_op[item[0]][1] += bool(said)
         if said: found.append((item, said))
