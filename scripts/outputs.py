@@ -61,9 +61,16 @@ def behind(path):
 home = re.compile(r'/(root|home|work|tmp|Users)/[\w.+-]+')
 address = re.compile(r'<(function|bound method) | at 0x[0-9a-f]{6}')
 
+def prints(source)->bool: # of a cell
+    "Does a cell print, whatever else it does?"
+    calls = (o.value for o in parsed(source).body if isinstance(o, ast.Expr) and isinstance(o.value, ast.Call))
+    return any(getattr(o.func, 'id', '')=='print' for o in calls)
+
 def problems(path):
     "What is wrong with the saved outputs of a notebook, in words"
     for c in behind(path): yield f'behind its cell, or another: {c.source.strip()[:70]!r}'
+    for c in read_nb(path).cells:
+        if c.cell_type=='code' and not c.outputs and '#| hide' not in c.source and prints(c.source): yield f'prints, and shows nothing: {c.source.strip()[:70]!r}'
     outputs = [o for c in read_nb(path).cells for o in c.get('outputs', [])]
     text = json.dumps(outputs)
     for what,found in (('a path', home.search(text)), ('where an object is', address.search(text))):
