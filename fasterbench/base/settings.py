@@ -51,8 +51,9 @@ def _legacy_precision():
 
 def _set_legacy(matmul, cudnn):
     "Set what differs: compiled code is compiled again where a switch is written, even to what it says"
-    if torch.get_float32_matmul_precision()!=matmul: torch.set_float32_matmul_precision(matmul)
-    if torch.backends.cudnn.allow_tf32!=cudnn: torch.backends.cudnn.allow_tf32 = cudnn
+    now = _legacy_precision() or (None, None)   # which can't be read where a forward set the newer ones
+    if now[0]!=matmul: torch.set_float32_matmul_precision(matmul)
+    if now[1]!=cudnn: torch.backends.cudnn.allow_tf32 = cudnn
 
 # %% ../../nbs/base/settings.ipynb #be350979
 def _precision():
