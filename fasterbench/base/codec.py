@@ -21,7 +21,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
-from ..operations import as_text, finite, is_number, positive, write_file
+from ..operations import as_text, is_number, positive, write_file
 
 # %% ../../nbs/base/codec.ipynb #be5ece99
 def refuse(where:str, value, what:str):
@@ -206,10 +206,8 @@ def plain_number(
     name:str, # for the error
     value, # of any type
 ): # a number of Python for one of NumPy
-    "A value as files hold it; NaN and infinity are none"
-    if not is_number(value): return value
-    if finite(value) is None: raise ValueError(f"{name}={value!r} is not a finite number")
-    return int(value) if isinstance(value, Integral) else float(value)
+    "A value as files hold it; a number that they can't hold is refused"
+    return _number(name, encoded(value)) if is_number(value) else value
 
 # %% ../../nbs/base/codec.ipynb #d296d18f
 def check_format(
