@@ -439,7 +439,7 @@ class OneResult:
     rows:list[Annotated[RooflinePoint, read_row]]
     def __post_init__(self):
         for i,r in enumerate(self.rows if self.peaks else ()):
-            if r.roof_time_s is None or r.collectives or ceiling_for(r, self.peaks): continue
+            if not r.matmul_flops or r.roof_time_s is None or ceiling_for(r, self.peaks): continue
             refuse(f'rows[{i}].dtype', r.dtype, 'one whose ceiling the peaks hold, and there is a time at the roof')
 
 # %% ../nbs/results.ipynb #89554758
