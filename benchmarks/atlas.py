@@ -29,12 +29,11 @@ from tabulate import tabulate
 from torch._dynamo import eval_frame   # tensors without data load it: once, and not in each process
 from tqdm import tqdm
 
-import fasterbench
 from fasterbench.base.core import dtype_name, tensors
 from fasterbench.commands.models import ModelError, load_model
 from fasterbench.machine.roof import peaks_of
 from fasterbench.roofline import RooflineAnalyzer
-from benchmarks.shared.report import quiet, top, words, write_result
+from benchmarks.shared.report import code_now, quiet, top, words, write_result
 from benchmarks.shared.runs import Failed, each_apart
 
 format_version = 1
@@ -186,9 +185,9 @@ def with_evidence(works):
     return dict(evidence=[*said], works=works)
 
 def made_with(checkout, commit):
-    used = {k: version(k) for k in ('torch', 'torchvision', 'timm', 'transformers')}
-    return dict(date=f'{datetime.now(timezone.utc):%Y-%m-%d}', fasterbench=fasterbench.__version__, commit=commit_of(top),
-        **used, kernelbench_commit=commit or commit_of(checkout))
+    used, now = {k: version(k) for k in ('torch', 'torchvision', 'timm', 'transformers')}, code_now()
+    return dict(date=f'{datetime.now(timezone.utc):%Y-%m-%d}', fasterbench=now['version'], commit=now['commit'], **used,
+        kernelbench_commit=commit or commit_of(checkout))
 
 def compact(o):
     "JSON with one work, or device, a line"

@@ -2,8 +2,7 @@
 
 Values and keys of saved results, sweeps, comparisons and peaks are replaced by odd ones. What is loaded then is shown in
 every way there is, saved and loaded again. In figures and pages names are text, and in CSV nothing is a formula. Files
-that would run code
-when they are unpickled, and a config that names code of its own, leave no mark.
+that would run code when they are unpickled, and a config that names code of its own, leave no mark.
 
     python -m benchmarks.checks.attack --only files,code
 """
