@@ -6,21 +6,20 @@
 __all__ = ['fewest', 'changes_of', 'hows', 'common', 'sum_of', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
            'eager_sum', 'samples_of', 'joined', 'as_one', 'group_key', 'grouped_rows', 'by_kind', 'joined_in_parts',
            'joined_kernel', 'Totals', 'sum_rows', 'Took', 'interval', 'ratio', 'ratio_interval', 'change', 'taken',
-           'Compared', 'Pair', 'akin', 'match']
+           'Compared', 'Pair', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
-from itertools import product
 from numbers import Integral
 from fastcore.basics import groupby, patch
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
-from ..session.scope import Place, above, bare, inside, phases, with_phase
+from ..session.scope import Place, phases, with_phase
 from ..operations import check_count, arithmetic_intensity, utilization_pct
+from .matching import drafted
 from .rows import RooflinePoint, ceiling_for, fused_s
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
@@ -336,150 +335,15 @@ def phase(self:Pair)->str|None: # `None`: of several, or a forward alone
 @patch(as_prop=True)
 def label(self:Pair)->str: return with_phase(self.name, self.phase) # what tells it from other pairs
 
-# %% ../../nbs/records/grouping.ipynb #b22fdf84
-def akin(a:str, b:str)->bool:
-    "Is one class named after the other?"
-    a, b = a.lower(), b.lower()
-    return a in b or b in a
-
-def _same_place(name, a, b): return akin(a.type, b.type) or not name.rpartition('.')[2].isdigit()
-
-def _named(a, b, keys_a, keys_b):
-    "Positions of rows of the same key, of which each is taken once"
-    places, found = {}, []
-    for j,k in enumerate(keys_b): places.setdefault(k, []).append(j)
-    for i,k in enumerate(keys_a):
-        fits = [] if k is None else [j for j in places.get(k, ()) if _same_place(k, a[i], b[j])]
-        if not fits: continue
-        places[k].remove(fits[0])
-        found.append((i, fits[0]))
-    return found
-
-# %% ../../nbs/records/grouping.ipynb #ac5fd1c3
-def _outer(keys):
-    "The modules that contain at least half of the rows"
-    counts = Counter(o for k in keys for o in (k, *above(k)))
-    return [o for o in dict.fromkeys(o for k in keys for o in above(k)) if o and 2*counts[o]>=len(keys)]
-
-def _by_name(a, b, keys_a, keys_b):
-    "The keys without a wrapper's name, and the positions of rows whose names are the same"
-    def tried(outer_a, outer_b):
-        stripped = [inside(k, outer_a) for k in keys_a], [inside(k, outer_b) for k in keys_b]
-        return *stripped, _named(a, b, *stripped)
-    ways = product(['', *_outer(keys_a)], ['', *_outer(keys_b)])
-    return max((tried(*o) for o in ways), key=lambda o: len(o[2]))   # the first of the best
-
-# %% ../../nbs/records/grouping.ipynb #63551fcd
-def _regions(fine, coarse, keys_f, keys_c, left, taken):
-    "Position of a coarse row → positions of the fine rows in it, of those `left`; `taken`: coarse → fine, by name"
-    at, groups = {}, {}
-    for j,k in enumerate(keys_c): at.setdefault(k, j)
-    holding = {o for k in keys_c if k is not None for o in above(k)}
-    for i in left:
-        near = next((o for o in above(keys_f[i]) if o in at), None) if keys_f[i] is not None else None
-        if near is not None: groups.setdefault(near, []).append(i)
-    def whole(name, group):
-        work, own = sum(fine[i].flops for i in group), sum(fine[i].flops for i in taken.get(at[name], ()))
-        return name not in holding or 0<work==coarse[at[name]].flops - own
-    return {at[k]: g for k,g in groups.items() if whole(k, g)}
-
-# %% ../../nbs/records/grouping.ipynb #92937b94
-def _work(r): return r.type, r.calls, r.params, r.flops, r.matmul_flops
-def _class(r): return r.type, r.calls
-
-def _aligned(a, b):
-    "Pairs of positions of rows that do the same work, or are of the same classes between such rows"
-    blocks = SequenceMatcher(None, [*map(_work, a)], [*map(_work, b)], autojunk=False).get_matching_blocks()
-    runs = [o for o in blocks if any(r.params or r.matmul_flops for r in a[o.a:o.a+o.size])]
-    found, i, j = [], 0, 0
-    for o in [*runs, blocks[-1]]:   # the last is empty, at the end of both
-        if [*map(_class, a[i:o.a])]==[*map(_class, b[j:o.b])]: found += zip(range(i, o.a), range(j, o.b))
-        found += zip(range(o.a, o.a+o.size), range(o.b, o.b+o.size))
-        i, j = o.a + o.size, o.b + o.size
-    return found
-
-# %% ../../nbs/records/grouping.ipynb #26c24eb4
-@dataclass
-class _Draft:
-    "A pair that may grow"
-    how:str
-    name:str
-    at:tuple # positions of its rows on both sides: two lists
-
-def _left(n, drafts, side):
-    "Positions of rows without a partner"
-    used = {i for d in drafts for i in d.at[side]}
-    return [i for i in range(n) if i not in used]
-
-def _add_regions(drafts, sides, keys, fine):
-    "Give rows of the finer side to the region that holds them; `fine`: 0 or 1"
-    coarse = 1 - fine
-    of, left = {j: d for d in drafts for j in d.at[coarse]}, _left(len(sides[fine]), drafts, fine)
-    taken = {j: d.at[fine] for j,d in of.items()}
-    for j,group in _regions(sides[fine], sides[coarse], keys[fine], keys[coarse], left, taken).items():
-        if j not in of: drafts.append(of.setdefault(j, _Draft('', '', ([], [j]) if fine==0 else ([j], []))))
-        of[j].how, of[j].name = 'region', sides[coarse][j].name
-        of[j].at[fine][:] = sorted(of[j].at[fine] + group)
-
-# %% ../../nbs/records/grouping.ipynb #11682572
-def _places(n, drafts, side):
-    "Positions of rows without a partner, by the pairs that they lie between"
-    of = {i: k for k,d in enumerate(drafts) for i in d.at[side]}
-    res, before, run = {}, None, []
-    for i in range(n + 1):
-        if i<n and i not in of: run.append(i)
-        else:
-            if run: res.setdefault((before, of.get(i)), []).extend(run)
-            before, run = of.get(i), []
-    return res
-
-def _add_between(drafts, sides, how, partners):
-    "Pair rows between the same neighbours; `partners`: positions of two sides → pairs of positions"
-    in_a, in_b = (_places(len(rows), drafts, k) for k,rows in enumerate(sides))
-    shared = [(in_a[k], in_b[k]) for k in in_a if k in in_b]
-    found = [(i, j) for at_a,at_b in shared for i,j in partners(at_a, at_b)]
-    drafts += [_Draft(how, sides[0][i].name, ([i], [j])) for i,j in found]
-
-# %% ../../nbs/records/grouping.ipynb #a8ba18ff
-def _add_repeated(drafts, sides, keys):
-    "Pair a module that is called several times with as many modules of its class, in the same module"
-    found = {}
-    for side,rows in enumerate(sides):
-        for i in _left(len(rows), drafts, side):
-            outer = above(keys[side][i] or '')
-            if outer: found.setdefault((outer[0], rows[i].type), ([], []))[side].append(i)
-    def work(side, at): return [sum(getattr(sides[side][i], k) for i in at) for k in ('calls', 'flops', 'matmul_flops')]
-    for (outer,_),at in found.items():
-        if at[0] and at[1] and len(at[0])!=len(at[1]) and work(0, at[0])==work(1, at[1]):
-            drafts.append(_Draft('structure', outer, at))
-
-# %% ../../nbs/records/grouping.ipynb #d6dc8837
-def _structure(sides):
-    def partners(i, j): return [(i[x], j[y]) for x,y in _aligned([sides[0][o] for o in i], [sides[1][o] for o in j])]
-    return partners
-
-def _same_names(keys):
-    return lambda i, j: zip(i, j) if [keys[0][o] for o in i]==[keys[1][o] for o in j] else ()
-
-def _matched(a, b, structure, kinds):
-    "The rows of a phase in pairs and alone"
-    sides = a, b
-    *keys, found = _by_name(a, b, *([bare(r.name) for r in o] for o in sides))
-    drafts = [_Draft('name', a[i].name, ([i], [j])) for i,j in found]
-    for fine in (0, 1): _add_regions(drafts, sides, keys, fine)
-    if structure:
-        _add_between(drafts, sides, 'structure', _structure(sides))
-        _add_repeated(drafts, sides, keys)
-    _add_between(drafts, sides, 'name', _same_names(keys))
-    drafts += [_Draft('only in a', a[i].name, ([i], [])) for i in _left(len(a), drafts, 0)]
-    drafts.sort(key=lambda d: d.at[0][0])
-    drafts += [_Draft('only in b', b[j].name, ([], [j])) for j in _left(len(b), drafts, 1)]
-    return [Pair(d.how, d.name, [a[i] for i in d.at[0]], [b[j] for j in d.at[1]], kinds) for d in drafts]
-
 # %% ../../nbs/records/grouping.ipynb #e0bfc5ff
 def _sort(r):
     "What the rows of a pair must have in common: the phase, and whether they are collectives"
     return r.phase or 'forward', r.exchanges
+
+def _matched(a, b, structure, kinds):
+    "The rows of a phase in pairs and alone"
+    def pair(d): return Pair(d.how, d.name, [a[i] for i in d.at[0]], [b[j] for j in d.at[1]], kinds)
+    return [pair(d) for d in drafted(a, b, structure)]
 
 # %% ../../nbs/records/grouping.ipynb #2f667c05
 def match(
