@@ -6,7 +6,7 @@
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
            'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'kernels_measured',
            'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged', 'joined_edges',
-           'join_compiled', 'measured']
+           'join_compiled', 'measured_in_turns', 'measured']
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ from ..costs import CostMode, count_run
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
 from .inductor import recompiled
-from .observe import Observer, time_forwards, Measured, row_at
+from .observe import Observer, time_forwards, time_in_turns, Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
@@ -403,17 +403,27 @@ def join_compiled(
     return joined_edges(joined, costs) if getattr(costs, 'moves', None) else joined
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0821f804
-def measured(
-    run, # a `Program`, or a `Step`
-    device:torch.device, # where it is
-    warmup:int, steps:int, # untimed and timed runs
-    met=None, # `Rendezvous` of all ranks
-)->Measured:
-    "Count one run of a model, and time others"
+def _observed(run, device, met):
+    "The observer of a run, what counts it, and what makes a `Measured` of its `Forwards`"
     modules, seen = visible(run.model), []   # as they are now; a forward may change that
     o = Observer(run.model, run, device, modules, met)
     run.warm_up_once()
     def count(): seen.append(count_run(run, modules, CostMode(tf32=tf32_on(device))))
-    taken = time_forwards(o, device, warmup, steps, warm=count)
-    return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken)
+    def of(taken): return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken)
+    return o, count, of
+
+def measured_in_turns(
+    runs:list, # of `Program` or `Step`
+    device:torch.device, # where they are
+    warmup:int, steps:int, # untimed and timed runs of each
+    met=None, # `Rendezvous` of all ranks
+)->list: # of `Measured`
+    "Count one run of each model, and time others, of several models in turns"
+    sides = [_observed(run, device, met) for run in runs]
+    taken = time_in_turns([(o, count) for o,count,_ in sides], device, warmup, steps)
+    return [of(t) for (_,_,of),t in zip(sides, taken)]
+
+def measured(run, device:torch.device, warmup:int, steps:int, met=None)->Measured: # as of `measured_in_turns`
+    "Count one run of a model, and time others"
+    return measured_in_turns([run], device, warmup, steps, met)[0]
 

@@ -13,7 +13,7 @@ from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from datetime import datetime, timezone
 from numbers import Number
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from torch import distributed as dist
 from ..session.scope import Scope, above, watching, process_group_name, key_of
 from ..operations import progress, check_count, check_seconds, utilization_pct
@@ -28,11 +28,12 @@ from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, rai
 from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
-from .observe import Measured, warn_other_path
+from .observe import Measured, repeats, warn_other_path
 from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
 from ..base.settings import one_at_a_time
+from ..records.compare import Comparison, compared
 from ..records.grouping import sum_rows
 from ..session.launch import rendezvous
 from ..machine.links import waited, offsets, waits
@@ -43,6 +44,7 @@ class Subject:
     "A model, its sample, and the peaks that it is to stand under"
     result = None    # what makes a result of rows, their kind, peaks, totals, words about them, memory and boundaries
     measuring = None # gives what measures a model, by its kernels or not: `compiled_kernels.measuring`
+    measuring_both = None # what measures several models in turns: `compiled_kernels.measured_in_turns`
     def __init__(self,
         model, # a `torch.nn.Module`, an `ExportedProgram`, or an AOTInductor package
         sample=None, # of a call; `None`: what a program was exported with
@@ -122,6 +124,27 @@ def peaks_under(self:Subject, of:Measured, met=None)->HardwarePeaks:
     return remeasure(of.rows(peaks), peaks, of.device, count, of.timed_again, agreement(met))
 
 
+# %% ../../nbs/sources/profiling.ipynb #6bbc568f
+@patch
+def _result_of(self:Subject, of, met=None, isolate=False):
+    "The result of what was measured, and its peaks, while its program runs"
+    device, peaks = of.device, self.peaks_under(of, met)
+    rows, memory, facts = of.rows(peaks), of.memory(), of.facts(self.model, self.sample)
+    about = circumstances(self.model, self.sample, device, model_dtype(self.model), **facts)
+    alone = time_isolated(of.run, device, flush_bytes(peaks, device), of.costs, of.modules) if isolate else {}
+    for row in rows: row.warm_s, row.cold_s = alone.get(row.name, (None, None))
+    totals = sum_rows(rows, of.forwards, of.costs, of.run.what)
+    return self.result(rows, of.kind, peaks, totals, about, memory, of.boundaries), peaks
+
+@patch
+def _kept(self:Subject, made, peaks, of):
+    "The result, as the last one, with warnings"
+    self.results, self.costs = made, of.costs
+    warn_unknown(of.costs)
+    warn_no_ceiling(made, peaks)
+    warn_other_path(of.seen, of.forwards, of.run.what)
+    return made
+
 # %% ../../nbs/sources/profiling.ipynb #403a9bcc
 @patch
 def _measured(self:Subject, runs, device, warmup, steps, kernels, ranks, timeout, isolate=False):
@@ -131,18 +154,9 @@ def _measured(self:Subject, runs, device, warmup, steps, kernels, ranks, timeout
         device = self.run_device(device)
         with runs(device) as run:
             of = measure(run, device, warmup, steps, met)
-            peaks = self.peaks_under(of, met)
-            rows, memory, facts = of.rows(peaks), of.memory(), of.facts(self.model, self.sample)
-            about = circumstances(self.model, self.sample, device, model_dtype(self.model), **facts)
-            alone = time_isolated(run, device, flush_bytes(peaks, device), of.costs, of.modules) if isolate else {}
-            for row in rows: row.warm_s, row.cold_s = alone.get(row.name, (None, None))
-        totals = sum_rows(rows, of.forwards, of.costs, run.what)
-        made = with_ranks(self.result(rows, of.kind, peaks, totals, about, memory, of.boundaries), of.forwards, met)
-    self.results, self.costs = made, of.costs
-    warn_unknown(of.costs)
-    warn_no_ceiling(made, peaks)
-    warn_other_path(of.seen, of.forwards, run.what)
-    return made
+            made, peaks = self._result_of(of, met, isolate)
+        made = with_ranks(made, of.forwards, met)
+    return self._kept(made, peaks, of)
 
 
 # %% ../../nbs/sources/profiling.ipynb #0906923a
@@ -163,6 +177,29 @@ def profile(self:Subject,
     if kernels and isolate: raise ValueError("isolate=True beside kernels=True: a kernel is not called by itself")
     def runs(device): return undisturbed(self.model, self.sample, device, grad)
     return self._measured(runs, device, warmup, steps, kernels, ranks, timeout, isolate)
+
+# %% ../../nbs/sources/profiling.ipynb #f8724291
+@patch
+def compare_interleaved(self:Subject,
+    other:Subject, # what is there now; `self`: what was
+    device:str|torch.device|None=None, # `None`: where the model is
+    *,
+    warmup:int=5, # untimed forwards of each first
+    steps:int=40, # turns of each
+    grad:bool=False, # run with gradients on, for models that differentiate in their forward?
+    by=None, depth:int|None=None, # as of `Roofline.compare`
+)->Comparison:
+    "Measure two models in turns of a few forward passes, and compare them; both are left as they were"
+    check_request('device', device, 'forwards', warmup, steps, grad=grad)
+    both = self, other
+    with one_at_a_time, ExitStack() as stack:
+        device, *more = (o.run_device(device) for o in both)
+        if more!=[device]: raise ValueError(f"the models are on {device} and {more[0]}: device says where both run")
+        runs = [stack.enter_context(undisturbed(o.model, o.sample, device, grad)) for o in both]
+        found = self.measuring_both(runs, device, warmup, steps)
+        made = [o._result_of(of) for o,of in zip(both, found)]
+    for o,_ in made: o.about['turns'] = f'the fastest of {repeats} forward passes each'
+    return compared(*(o._kept(*m, of) for o,m,of in zip(both, made, found)), by, depth, turns=True)
 
 # %% ../../nbs/sources/profiling.ipynb #457a51ef
 @patch
