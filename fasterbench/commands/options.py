@@ -89,9 +89,9 @@ def check_divided(
     "Refuse what does not go with a divided model"
     check_model(model); check_parallel(parallel)
     if train and parallel and plan_named(parallel).staged:
-        raise ValueError(f"parallel={parallel!r} divides forwards alone: "
+        raise ValueError(f"parallel={parallel!r} divides forward passes alone: "
             "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
-    if parallel: check_unused('beside --parallel', **options)
+    if parallel: check_unused('with --parallel', **options)
     if parallel and model.endswith('.pt2'): check_unused(f'to {model}, which has no modules', parallel=parallel)
 
 # %% ../../nbs/commands/options.ipynb #f8f2b98d
@@ -115,7 +115,7 @@ def checked_view(
     row_table([]).in_order(sort)
     if by is not None: group_key(by)
     if columns is not None: picked(columns)
-    if train and by=='module': check_unused('beside --by module, which has columns of its own', columns=columns)
+    if train and by=='module': check_unused('with --by module, which has columns of its own', columns=columns)
     return View(top, sort, by, columns)
 
 # %% ../../nbs/commands/options.ipynb #53d4aedb
@@ -123,7 +123,7 @@ def named_peaks(
     name:str|None, # a device of the datasheets, or a file that `fasterbench peaks --save` wrote
     dtype:torch.dtype|str
 )->HardwarePeaks:
-    "The peaks of a machine that need not be there"
+    "The peaks of a machine that is not present"
     if not name: raise ValueError("whose roof? Name a device of the datasheets or a file with peaks: --peaks H100-SXM")
     check_kind(name, 'peaks')
     return peaks_of(name, dtype)
@@ -182,7 +182,7 @@ def forward_text(
     train:bool=False, # a training step?
 )->str:
     "What is run, in words"
-    return f"a {'training step' if train else 'forward'} of {name} on {call_words(*call_args(sample))}"
+    return f"a {'training step' if train else 'forward pass'} of {name} on {call_words(*call_args(sample))}"
 
 # %% ../../nbs/commands/options.ipynb #d7dbf8a5
 def profile_options(
@@ -224,8 +224,8 @@ shared = dict(   # option → annotation of a parameter
     lr=option('its learning rate (default: its own)', float),
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
     threads=option('of the CPU (default: as torch finds)', int),
-    warmup=option('forwards, or steps, before the timed ones (default: 5)', int),
-    steps=option('timed forwards, or steps (default: 20)', int),
+    warmup=option('forward passes, or steps, before the timed ones (default: 5)', int),
+    steps=option('timed forward passes, or steps (default: 20)', int),
     top=option('rows to print (default: 20, of an estimate 12)', int),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),

@@ -122,27 +122,29 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('utilization_pct', 'util %', '%',
         'time that the roof allows, with all data from memory, of that measured; not clipped', _util_cell),
     Column('roof', 'roof', '', 'what sets the roof: a dtype or a level of memory', roof_cell),
-    Column('roof_time_s', 'time at the roof', 's', 'time that the roof allows, with all data from memory'),
-    Column('fused_roof_time_s', 'fused at the roof', 's', 'time that the roof allows for the bytes at the boundary'),
+    Column('roof_time_s', 'roofline-limited time', 's', 'time that the roof allows, with all data from memory'),
+    Column('fused_roof_time_s', 'fused roofline-limited time', 's',
+        'time that the roof allows for the bytes at the boundary'),
     Column('likely_s', 'likely', 's', 'time that a forecast says'),
     Column('likely_interval', 'likely within', '', 'where 80 % of runs that were left out lay', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
-    Column('over_s', 'over', 's', 'time above the roof; negative: faster than the memory allows'),
+    Column('over_s', 'above the roof', 's', 'time above the roof; negative: faster than the memory allows'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold them'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
     Column('dtype', 'dtype', '', 'dtype that most of the arithmetic ran in', of=_dtype),
     Column('warm_s', 'warm', 's', 'time by itself, right after the same call'),
     Column('cold_s', 'cold', 's', 'time by itself, after other data went through the caches'),
     Column('working_set', 'working set', 'B', 'bytes that the largest operation moves'),
-    Column('recomputed', 'recomputed', 'FLOP', "work in the backward that does the forward's again", of=_recomputed),
+    Column('recomputed', 'recomputed', 'FLOP',
+        'work of the forward pass that is done again in the backward pass', of=_recomputed),
     _listed('modules', 'of a kernel: the modules that it came from'),
     _listed('operations', 'of a kernel: the operations of which it does a part'),
     Column('link_bytes', 'link bytes', 'B', "bytes of collectives on this rank's link, at least", of=_link_bytes),
     Column('link_time_s', 'time on the link', 's', 'time that the link allows for them'),
     Column('waiting_s', 'waiting', 's', 'of the time: waiting for another rank'),
     Column('moving_s', 'moving', 's', 'of the time of collectives: the rest, in which data moves'),
-    Column('hidden_s', 'hidden', 's', 'time that collectives ran beside other work, not in the time'),
+    Column('hidden_s', 'hidden', 's', 'time that collectives overlapped with other work, not in the time'),
     Column('waits_for', 'waits for', '', 'the rank that was waited for most', of=_waits_for),
     Column('rank_s', 'on ranks', '', 'time per forward pass on the fastest and the slowest rank', of=_rank_s),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes', of=_noise),
@@ -204,7 +206,7 @@ def by_column(c:Column)->Callable: # line → what `sorted` compares
 sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names of keys
 
 def row_orders(kind:str)->dict: # of a result → as of `Table`
-    "The orders of rows that have a name: by time, by time above the roof, by time at the roof"
+    "The orders of rows that have a name: by time, by time above the roof, by roofline-limited time"
     return sorts | dict(time=lambda r: -row_seconds(r, kind))
 
 # %% ../../nbs/views/tables.ipynb #d4e84ac3
