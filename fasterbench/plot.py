@@ -13,8 +13,9 @@ import math, re
 from collections import Counter
 from dataclasses import replace
 from itertools import cycle
-from .views.layout import axis_ranges, lay_out, name_lines, name_ridge, note, ridge_line, roof_axes, Placer
-from .views.layout import colours, hues, log_range, rate_unit, rest, Frame, Sheet, axis_ticks, ceiling_line
+from .views.labels import Frame, Placer
+from .views.layout import axis_ranges, lay_out, name_lines, name_ridge, note, ridge_line, roof_axes
+from .views.layout import colours, hues, log_range, rate_unit, rest, Sheet, axis_ticks, ceiling_line
 from .views.layout import grid, log_axis, roof_line
 from .views.marks import bar_axes, bar_height, legend_height, roof_lines, Block, bandwidth, bar_names
 from .views.marks import bar_text, bar_traces, drawable, legend_traces, link_places, link_traces, mark_traces

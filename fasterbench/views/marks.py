@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 from .tables import columns, row_seconds, html_text
 from ..operations import as_text, plain, si, plural
-from .layout import colours, in_css, rate_unit, rest, Line, Placer, Sheet, Spot, ceiling_line, clear
+from .layout import colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear
+from .labels import Placer, Spot, on_wide, place, spots_around, text_size
 from .layout import grid
-from .layout import narrowest, on_wide, place, roof_line, slope_line, spots_around, text_size, write
+from .layout import narrowest, roof_line, slope_line, write
 from ..records.rows import beside_kernels
 
 # %% ../../nbs/views/marks.ipynb #3b18e634

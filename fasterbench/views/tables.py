@@ -473,23 +473,24 @@ def to_frame(self:Lines): # a pandas or polars `DataFrame`
 
 # %% ../../nbs/views/tables.ipynb #2ac6028a
 def figure_html(fig, name:str)->str: # a plotly `Figure`, id of its element
-    "A figure in HTML, with plotly's script"
+    "A figure in HTML, with the part of plotly's script that draws scatter and bars"
     config = dict(responsive=True, displaylogo=False)
-    return fig.to_html(include_plotlyjs=True, full_html=False, div_id=name, config=config)
+    figure = fig.to_html(include_plotlyjs=False, full_html=False, div_id=name, config=config)
+    return f"<script>{data_text('plotly-basic.min.js')}</script>{figure}"
 
 def figure_page(
     fig, # a plotly `Figure`
     title:str='fasterbench', # of the window
-    above:str='', # HTML before the figure
+    below:str='', # HTML after the figure
 )->str: # HTML
     "A figure as a page of its own, with no network"
-    text = f'<div id="above">{above}</div>' if above else ''
-    return Template(data_text('figure.html')).substitute(title=html_text(title), dark=dark_css('#figure'), above=text,
+    text = f'<div id="below">{below}</div>' if below else ''
+    return Template(data_text('figure.html')).substitute(title=html_text(title), dark=dark_css('#figure'), below=text,
         figure=figure_html(fig, 'figure'))
 
 # %% ../../nbs/views/tables.ipynb #5f0cffed
 def shown_page(o)->str: # HTML; of what has a figure and a table: a comparison, a sweep
-    "What a notebook shows of it and its figure, as a page of its own, without network"
+    "Its figure and what a notebook shows of it, as a page of its own, without network"
     return figure_page(o.plot(), repr(o), o._repr_html_())
 
 def _picture(kind):
