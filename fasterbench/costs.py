@@ -6,7 +6,7 @@
 __all__ = ['sdpa_rule', 'recurrent_rule', 'declared_kernels', 'has_kernel', 'whole_rule', 'nested_rule', 'CostMode', 'hidden_in',
            'hides', 'unbounded', 'in_order', 'count_forward', 'counted', 'counted_on_paper', 'warn_unknown',
            'count_costs', 'weights_in', 'weight_bytes', 'entered', 'left_gradients', 'counted_part', 'costs_of',
-           'counted_step', 'count_run', 'register_cost']
+           'counted_step', 'count_run', 'register_cost', 'unregister_cost']
 
 # %% ../nbs/costs.ipynb #e27d248d
 import re, torch, torchgen
@@ -30,13 +30,13 @@ from .session.program import explain, undisturbed, Program
 from .session.paper import on_paper
 from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule, Move
 from .counting.traffic import Rule, io_bytes, none, noted, covered_bytes
-from .counting.recurrent import equal_steps, recurrent_ops
-from .counting.rules import functional_libraries, register_cost, rule_for, aten, is_fused, matrices_flops
+from .counting.recurrent import equal_steps, matrices_flops, recurrent_ops
+from .counting.rules import functional_libraries, register_cost, unregister_cost, rule_for, aten, is_fused
 from .base.precision import Tf32, tf32_flops
 from .base.settings import one_at_a_time
 
 # %% ../nbs/costs.ipynb #86caf33b
-_all_ = ['register_cost']
+_all_ = ['register_cost', 'unregister_cost']
 
 # %% ../nbs/costs.ipynb #c9268ebf
 def _sdpa(args, kwargs, out):
