@@ -13,8 +13,9 @@ import math, re
 from collections import Counter
 from dataclasses import replace
 from itertools import cycle
-from .views.layout import axis_ranges, lay_out, name_lines, name_ridge, note, ridge_line, roof_axes, Placer
-from .views.layout import colours, hues, log_range, rate_unit, rest, Frame, Sheet, axis_ticks, ceiling_line
+from .views.labels import Frame, Placer
+from .views.layout import axis_ranges, lay_out, name_lines, name_ridge, note, ridge_line, roof_axes
+from .views.layout import colours, hues, log_range, rate_unit, rest, Sheet, axis_ticks, ceiling_line
 from .views.layout import grid, log_axis, roof_line
 from .views.marks import bar_axes, bar_height, legend_height, roof_lines, Block, bandwidth, bar_names
 from .views.marks import bar_text, bar_traces, drawable, legend_traces, link_places, link_traces, mark_traces
@@ -123,7 +124,7 @@ def _draw_bars(fig, go, s, blocks, group, named, paper):
     fig.add_trace(bar_names(go, [*map(bar_text, blocks)], **own))
     fig.update_layout(xaxis3=dict(anchor='y3', domain=[0, 1], **across),
         yaxis3=dict(anchor='x3', domain=s.domain('bars'), **down))
-    said = 'Time at the roof' if paper else 'Time (pale) and time at the roof (solid)'
+    said = 'Roofline-limited time' if paper else 'Time (pale) and roofline-limited time (solid)'
     note(fig, f'<b>{said}</b>', s.domain('heading')[0], 12)
 
 # %% ../nbs/plot.ipynb #5a035c04
@@ -407,7 +408,7 @@ def _bar_label(p):
 sides = dict(memory=hues[0], compute=hues[1]) # of the ridge → colour
 
 def device_bars(go, s)->list: # of traces
-    "Time at the roof by device and by side of the ridge, the first device on top"
+    "Roofline-limited time by device and by side of the ridge, the first device on top"
     def one(side):
         seconds = [sum(r.roof_time_s or 0. for r in p.result if r.bound==side) for p in s.points]
         said = [f'{_bar_label(p)}: {si(v, "s")} in {side}-bound rows' for p,v in zip(s.points, seconds)]
@@ -432,7 +433,7 @@ def _device_panel(go, s):
     bars = device_bars(go, s)
     seconds = [sum(o) for o in zip(*(t.x for t in bars))]
     names = bar_names(go, [f"<b>{_bar_label(p)}</b> {si(v, 's')}" for p,v in zip(s.points, seconds)])
-    return 'time at the roof', bar_height*len(s), [*bars, names], *bar_axes(len(s), max(seconds, default=0.) or 1.)
+    return 'roofline-limited time', bar_height*len(s), [*bars, names], *bar_axes(len(s), max(seconds, default=0.) or 1.)
 
 # %% ../nbs/plot.ipynb #72848acb
 def panels(go, s, top:int)->list: # of (title, pixels, traces, x axis, y axis)

@@ -20,7 +20,7 @@ from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text
 from .views.tables import framed, html_text, run_kinds
 from .session.scope import above, inside, Place, phases
-from .operations import si, as_text, per_pass, plural
+from .operations import si, arithmetic_intensity, as_text, pass_name, per_pass, plural
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
@@ -41,7 +41,7 @@ class Roofline(Lines, Saved, TokenRates):
     def __init__(self,
         rows=(), # of `RooflinePoint`
         kind:str='measured', # of `kinds`
-        peaks=None, # `HardwarePeaks` that the rows stand under
+        peaks=None, # `HardwarePeaks` that the rows are compared with
         totals:Totals|None=None, # of the forward or step, where one was timed
         about:dict|None=None, # circumstances: name → text or number
         memory=None, # `Footprint` of a training step
@@ -112,6 +112,11 @@ def eager_bytes(self:Roofline)->float|None: # bytes; `None`: nothing runs as com
 def complete(self:Roofline)->bool:
     "Has every operation a rule?"
     return not self.unknown
+
+@patch(as_prop=True)
+def arithmetic_intensity(self:Roofline)->float|None: # FLOP/byte; `None`: not known
+    "All FLOPs for all bytes; infinite when no bytes are moved"
+    return arithmetic_intensity(self.flops, self.bytes_moved) if self.complete else None
 
 # %% ../nbs/results.ipynb #5168bf3f
 @patch
@@ -268,7 +273,7 @@ def opening(r)->str: # of a `Roofline`
         return f'Under this roof it takes at least {_roof_of(r)}.{took}'
     if r.time_s is None:
         memory = f', {memory_pct(r):.1f} % of it in memory-bound ones' if r.roof_time_s else ''
-        return f'Estimated: a {r.what} takes at least {_roof_of(r)}{memory}.'
+        return f'Estimated: a {pass_name(r.what)} takes at least {_roof_of(r)}{memory}.'
     if r.totals or r.kind=='traced': return r.answer
     allowed = f'the roof allows {_roof_of(r)}{_share(r.roof_time_s, r.time_s)}'
     return f"These {len(r)} rows take {si(r.time_s, 's')}; {allowed}."
@@ -303,8 +308,8 @@ def facts(r)->dict: # of a `Roofline`: name → words
     return res | rank_facts(r) | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/results.ipynb #82dbd330
-_keys = """name phase modules operations type calls flops bytes_moved arithmetic_intensity achieved_gflops bound
-    roof utilization_pct roof_time_s likely_s likely_interval time_s time_pct over_s link_bytes link_time_s
+_keys = """name phase type calls time_s time_pct roof_time_s over_s utilization_pct bound roof likely_s likely_interval
+    flops bytes_moved arithmetic_intensity achieved_gflops modules operations link_bytes link_time_s
     waiting_s moving_s hidden_s waits_for rank_s warm_s cold_s""".split()
 page_columns = {columns[k].name: columns[k] for k in _keys} # the columns of a page's table, by their headings
 
@@ -440,7 +445,7 @@ class OneResult:
     def __post_init__(self):
         for i,r in enumerate(self.rows if self.peaks else ()):
             if not r.matmul_flops or r.roof_time_s is None or ceiling_for(r, self.peaks): continue
-            refuse(f'rows[{i}].dtype', r.dtype, 'one whose ceiling the peaks hold, and there is a time at the roof')
+            refuse(f'rows[{i}].dtype', r.dtype, 'one whose ceiling the peaks hold: there is a roofline-limited time')
 
 # %% ../nbs/results.ipynb #89554758
 @dataclass(kw_only=True)

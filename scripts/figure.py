@@ -24,7 +24,7 @@ images, kept = top/'nbs'/'images', {o: top/'benchmarks'/'data'/f'resnet18_{o}.js
 themes = dict(dark=0, light=1)   # as Blink numbers a page's preferred colours
 flags = '--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync --hide-scrollbars'.split()
 width, scale = 900, 2
-still = '<style>.modebar, #above { display: none }</style>'   # a picture has no buttons
+still = '<style>.modebar, #below { display: none }</style>'   # a picture has no buttons
 
 def pair(peaks):
     "The model as it is, and changed"
@@ -68,5 +68,5 @@ def main(
     fig = plot_comparison(change, title, top=len(change), names=7)
     with tempfile.TemporaryDirectory() as d:
         page = Path(d)/'plot.html'
-        page.write_text(figure_page(fig, title, above=still), encoding='utf-8')
+        page.write_text(figure_page(fig, title, below=still), encoding='utf-8')
         for o in themes: shot(browser, page, images/f'resnet18-{o}.png', o, fig.layout.height + 16)

@@ -87,7 +87,7 @@ def _one_of(*known):
 
 def _maybe(*types):
     of = [t for t in types if t is not type(None)]
-    if of[1:]: raise TypeError(f"{Union[types]}: which of them a value is can't be told")
+    if of[1:]: raise TypeError(f"{Union[types]}: it is ambiguous which of them a value is")
     read = reader(of[0])
     return lambda where, v: None if v is None else read(where, v)
 

@@ -260,7 +260,7 @@ class ModuleCall(NamedTuple):
     number:int # of the call, in the order in which they began
 
 class CallMoves(PlacedMoves):
-    "The reads and writes of a forward, with the call of each"
+    "The reads and writes of a forward pass, with the call of each"
     def __init__(self):
         super().__init__(lambda: self.call)
         self.call, self.callers = None, {} # that runs now; call → the one that it was made in
@@ -317,7 +317,7 @@ class ModuleCost:
     flops:int = 0        # FLOP
     matmul_flops:int = 0 # FLOP, the part done in matrix products
     bytes_moved:int = 0  # bytes
-    calls:int = 0        # forwards of the module; how often collectives were issued
+    calls:int = 0        # forward passes of the module; how often collectives were issued
     unknown:Counter = field(default_factory=Counter) # operation → calls, of those without a rule
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
     sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
@@ -403,7 +403,7 @@ def row_kind(
 # %% ../../nbs/counting/places.ipynb #795e9842
 @dataclass
 class Costs:
-    "What one forward of a model does, or one training step"
+    "What one forward pass of a model does, or one training step"
     # qualified name, in a step `Place` → `ModuleCost` of the module's own work; the model itself is `''`
     by_module:dict
     callers:dict = field(default_factory=dict) # name of a module → names of those that called it

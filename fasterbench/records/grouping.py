@@ -57,7 +57,7 @@ def _alike(rows, field): return common(getattr(r, field) for r in rows)
 def _listed(rows, field): return tuple(dict.fromkeys(o for r in rows for o in getattr(r, field)))
 
 def _largest(rows, field):
-    "The value of a field that most of the time at the roof has"
+    "The value of a field that most of the roofline-limited time has"
     shares = Counter()
     for r in rows: shares[getattr(r, field)] += r.roof_time_s or 0
     return shares.most_common(1)[0][0]
@@ -76,7 +76,7 @@ def eager_sum(rows)->float|None: # bytes; `None`: nothing runs as compiled code
     return sum(r.bytes_moved if r.eager_bytes is None else r.eager_bytes for r in rows)
 
 def samples_of(rows)->list: # seconds; empty if not all have as many
-    "What rows took together in each timed forward"
+    "What rows took together in each timed forward pass"
     as_many = len({len(r.samples) for r in rows})==1
     return [sum(o) for o in zip(*(r.samples for r in rows))] if as_many else []
 
@@ -177,9 +177,9 @@ def joined_kernel(
 # %% ../../nbs/records/grouping.ipynb #82326672
 @dataclass
 class Totals:
-    "One forward as a whole"
-    forward:Timing     # seconds a forward, as profiled
-    outside:Timing     # seconds a forward outside of the rows
+    "One forward pass as a whole"
+    forward:Timing     # seconds per forward pass, as profiled
+    outside:Timing     # seconds per forward pass outside of the rows
     rows_s:float       # sum of the rows' `time_s`, seconds
     undefined_s:float  # the part of it in rows with unknown operations
     flops:int          # FLOP, known ones
@@ -187,25 +187,25 @@ class Totals:
     bytes_moved:int    # bytes
     roof_time_s:float  # seconds that the roof allows for the rows that have one, one after the other
     complete:bool      # has every operation a rule?
-    plain:Timing       # seconds a forward without marks
-    overhead_pct:float # percent that the marks add to a forward
-    module_calls:int   # in one forward
-    launch:Timing|None=None # seconds that the host takes to queue a forward; `None` on the CPU
-    device_idle_pct:float|None=None # percent of a forward in which the device waits for the host; `None` on the CPU
+    plain:Timing       # seconds per forward pass without marks
+    overhead_pct:float # percent that the marks add to a forward pass
+    module_calls:int   # in one forward pass
+    launch:Timing|None=None # seconds that the host takes to queue a forward pass; `None` on the CPU
+    device_idle_pct:float|None=None # percent of the time that the device waits for the host; `None` on the CPU
     overhead_interval:tuple|None=None # percent, from and to: where the median of that is, at 95 %
-    disturbance:Disturbance|None=None # what others took of the processors during the forwards; `None`: not known
+    disturbance:Disturbance|None=None # what other processes used meanwhile; `None`: not known
     what:str='forward' # that was timed: `"forward"` or `"step"`, a training step
     link_bytes:float=0 # bytes on this rank's links, at least
 
 # %% ../../nbs/records/grouping.ipynb #afc4ede1
 @patch(as_prop=True)
 def mean_s(self:Totals)->float: # seconds
-    "A forward, mean of the middle half"
+    "A forward pass, interquartile mean"
     return mean_of(self.forward.samples, middle_half(self.forward.samples))
 
 @patch(as_prop=True)
 def remainder_s(self:Totals)->float: # seconds
-    "Time outside of the rows, mean of the same forwards: with the rows, the forward"
+    "Time outside of the rows, mean of the same forward passes: with the rows, the forward"
     return mean_of(self.outside.samples, middle_half(self.forward.samples))
 
 # %% ../../nbs/records/grouping.ipynb #6c950926
@@ -245,7 +245,7 @@ optional_fields[Totals] = ['what', 'link_bytes'] # which earlier versions did no
 class Took(NamedTuple):
     "A time, and the samples that tell its noise"
     seconds:float|None # sum of the known times; `None`: none is known
-    samples:list = []  # seconds in each timed forward
+    samples:list = []  # seconds in each timed forward pass
     exact:bool = False # calculated from a roof, not measured?
     whole:bool = True  # is the time of every row known?
 
@@ -345,8 +345,8 @@ class Pair(Compared):
 
 # %% ../../nbs/records/grouping.ipynb #14ec6236
 @patch(as_prop=True)
-def phase(self:Pair)->str|None: # `None`: of several, or a forward alone
-    "The phase of a training step that its rows have in common; rows of a forward alone have none, and don't count"
+def phase(self:Pair)->str|None: # `None`: of several, or a forward pass alone
+    "The phase of a training step that its rows have in common; rows of a forward pass alone have none, and don't count"
     return common({r.phase for r in self.rows_a + self.rows_b} - {None} or {None})
 
 @patch(as_prop=True)

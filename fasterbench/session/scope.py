@@ -32,7 +32,7 @@ class Place(NamedTuple):
     name:str  # of a module; of what is none, in parentheses
 
 # %% ../../nbs/session/scope.ipynb #85843a03
-def key_of(phase:str|None, name:str): # phase: of a training step; `None`: a forward alone
+def key_of(phase:str|None, name:str): # phase: of a training step; `None`: a forward pass alone
     "The key of what a module does and takes: its name, or in a training step its `Place`"
     return name if phase is None else Place(phase, name)
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 from .tables import columns, row_seconds, html_text
 from ..operations import as_text, plain, si, plural
-from .layout import colours, in_css, rate_unit, rest, Line, Placer, Sheet, Spot, ceiling_line, clear
+from .layout import colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear
+from .labels import Placer, Spot, on_wide, place, spots_around, text_size
 from .layout import grid
-from .layout import narrowest, on_wide, place, roof_line, slope_line, spots_around, text_size, write
+from .layout import narrowest, roof_line, slope_line, write
 from ..records.rows import beside_kernels
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
@@ -87,7 +88,7 @@ def _sent(row):
     if row.waiting_s is not None:
         whom = f", mostly for {cell('waits_for')}" if row.waits_for else ''
         moving = '' if row.moving_s is None else f", {cell('moving_s')} moving"
-        said.append(f"{cell('waiting_s')} waiting{whom}{moving}, {cell('hidden_s')} more beside other work")
+        said.append(f"{cell('waiting_s')} waiting{whom}{moving}, {cell('hidden_s')} more overlapped with other work")
     return said + ([f"{cell('rank_s')} on ranks"] if row.known_rank_s else [])
 
 # %% ../../nbs/views/marks.ipynb #c64288ee
@@ -95,10 +96,10 @@ def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return html_text(columns[key].text(row))
     times = f" ×{cell('calls')}" if row.calls>1 else ''
-    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward'})"
-    over = '' if row.over_s is None else f", over {cell('over_s')}"
+    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward pass'})"
+    over = '' if row.over_s is None else f", above it by {cell('over_s')}"
     head = f"<b>{html_text(row.label) or '(the model)'}</b> {cell('type')}{times}"
-    took = f"{cell('time_s')}{share}, roof {cell('roof_time_s')}{over}"
+    took = f"{cell('time_s')}{share}, roofline-limited time {cell('roof_time_s')}{over}"
     if row.exchanges: return '<br>'.join([head, *_sent(row), took])
     return '<br>'.join([head, *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
@@ -240,7 +241,7 @@ def _without_mark(r)->str|None: # `None`: there is one
 
 # %% ../../nbs/views/marks.ipynb #d7a721b5
 _whys = dict( # why rows have no mark → what is said of so many of them, with their share of the time
-    cost='{rows} of unknown cost{share}', kernels='compiled code beside its kernels: {percent}',
+    cost='{rows} of unknown cost{share}', kernels='compiled code outside of its kernels: {percent}',
     link='{rows} of collectives, which have no place here{share}', work='{rows} without work')
 
 def _left_out(rows, paper):

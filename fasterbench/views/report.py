@@ -14,7 +14,7 @@ from statistics import median
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ..session.scope import Place, quoted, phases
-from ..operations import any_console, as_text, si, per_pass, plural, check_count
+from ..operations import any_console, as_text, si, pass_name, per_pass, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
 from ..records.grouping import group_key, joined, joined_in_parts
@@ -23,7 +23,7 @@ from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
 def _rows_at_roof(rows):
-    "Which rows a sum of times at the roof is over, in words"
+    "Which rows a sum of roofline-limited times is over, in words"
     n = sum(r.roof_time_s is not None for r in rows)
     return 'all rows' if n==len(rows) else f'{n} of {len(rows)} rows'
 
@@ -31,7 +31,7 @@ def _rows_at_roof(rows):
 def ceiling_lines(
     rows:list, # of `RooflinePoint` or `Projection`
 )->list[str]: # a line for each dtype
-    "What a sum of times at the roof leaves out, since products have no ceiling"
+    "What a sum of roofline-limited times leaves out, since products have no ceiling"
     total = sum(r.flops for r in rows)
     def line(dtype, odd):
         share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
@@ -77,7 +77,7 @@ def _overhead_line(t):
     "What the timestamps add to a forward pass, or that the noise hides it"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
-    beside = f"{plural(n, t.what)} without it beside, median {si(t.plain.median, 's')}"
+    beside = f"{plural(n, pass_name(t.what))} without instrumentation, median {si(t.plain.median, 's')}"
     if lo==hi: return f"overhead     of the instrumentation {t.overhead_pct:.1f} %, of unknown noise ({beside})"
     hidden = f"overhead     instrumentation overhead not measurable: within noise, {lo:.1f} to {hi:.1f} % ({beside})"
     if lo<=0<=hi: return hidden
@@ -89,27 +89,27 @@ def _overhead_line(t):
 
 # %% ../../nbs/views/report.ipynb #1baa5bc4
 def whole_s(r)->float|None: # of a `Roofline`: seconds; `None`: nothing was run as a whole
-    "What its rows are a part of: a timed forward or step, or in a trace all that the device did"
+    "What its rows are a part of: a timed forward pass or step, or in a trace all that the device did"
     return r.totals.mean_s if r.totals else r.time_s if r.kind=='traced' else None
 
 def _part_of(whole, seconds): return f"{si(seconds, 's')} ({100*seconds/whole:.1f} %)"
 def _timed(t, seconds): return _part_of(t.mean_s, seconds) # and part of the whole
 
 def _time_lines(t, unknown):
-    "How long a forward or a step takes, and what that is made of"
+    "How long a forward pass or a step takes, and what that is made of"
     undefined = (f"undefined    {_timed(t, t.undefined_s)} in rows with operations of unknown cost: "
         f"{', '.join(unknown)}")
-    whole = f"{t.what:13}{si(t.mean_s, 's')}, interquartile mean; {t.forward!r}"
+    whole = f"{pass_name(t.what):13}{si(t.mean_s, 's')}, interquartile mean; {t.forward!r}"
     remainder = f"remainder    {_timed(t, t.remainder_s)} outside of the rows (Python, dispatch)"
     lines = [whole, f"rows         {_timed(t, t.rows_s)}"]
     lines += [undefined]*(not t.complete) + [remainder, _overhead_line(t)]
-    if t.launch: lines.append(f"device       idle for {t.device_idle_pct:.1f} % of a {t.what}; "
+    if t.launch: lines.append(f"device       idle for {t.device_idle_pct:.1f} % of a {pass_name(t.what)}; "
         f"the host takes {si(t.launch.median, 's')} to launch one")
     return lines
 
 # %% ../../nbs/views/report.ipynb #197037fb
 def _work_line(o):
-    "The work of a forward or a step; `o`: `Totals` or `Costs`"
+    "The work of a forward pass or a step; `o`: `Totals` or `Costs`"
     flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
     eager = getattr(o, 'eager_bytes', None)
     of = '' if eager is None else f" (compiled code's are those at its boundary; one by one {si(eager, 'B')})"
@@ -135,7 +135,7 @@ def _phase_line(o, r):
 def phase_lines(r)->list[str]: # of a `Roofline`
     "What is to be said of the phases of a training step"
     again = sum(o.recomputed for o in r)
-    more = f"recomputed   {si(again, 'FLOP')} in the backward, the forward's work again (checkpoints)"
+    more = f"recomputed   {si(again, 'FLOP')} in the backward, the forward pass's work again (checkpoints)"
     return [_phase_line(o, r) for o in by_phase(r)] + [more]*bool(again)
 
 # %% ../../nbs/views/report.ipynb #7356e37e
@@ -150,13 +150,13 @@ def _row_lines(rows, t):
     "What is to be said of some of the rows; `t`: the totals, or `None`"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
     above = [r for r in rows if r.above and r.bound=='memory' and not r.impossible and not r.exchanges]
-    what, share = 'forward', ''
-    if t: what, share = t.what, f" ({100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time)"
+    what, share = 'forward pass', ''
+    if t: what, share = pass_name(t.what), f" ({100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time)"
     said = [
         (noisy, f"~            noisy: in {plural(len(noisy), 'row')}{share} the IQR of the samples is more than "
                 "a tenth of their median"),
         (some,  f"paths        {plural(len(some), 'row')} not called in every {what} as often as counted; "
-                f"the utilization is that of the {what}s with all calls"),
+                f"the utilization is that of those with all calls"),
         (above, f"↑            above the memory's roof: {_caches_of(above)}")]
     return [line for rows,line in said if rows]
 
@@ -224,24 +224,24 @@ def _fused_lines(r):
 
 # %% ../../nbs/views/report.ipynb #996c18ba
 def _rank_lines(r):
-    "How many ranks there are, and how long a forward or step takes on each if they were timed"
+    "How many ranks there are, and how long a forward pass or step takes on each if they were timed"
     if not r.ranks: return []
     own = f"; this is rank {r.about['rank']}" if 'rank' in r.about else ''
     if any(o.totals is None for o in r.ranks): return [f"ranks        {len(r.ranks)}{own}"]
     times = [o.totals.mean_s for o in r.ranks]
     def on(s): return f"{si(s, 's')} on rank {times.index(s)}"
-    each = f"a {r.what} takes {si(median(times), 's')} (median), {on(min(times))} to {on(max(times))}"
+    each = f"a {pass_name(r.what)} takes {si(median(times), 's')} (median), {on(min(times))} to {on(max(times))}"
     return [f"ranks        {len(times)}: {each}{own}"]
 
 def _exchange_lines(r):
-    "What collectives take of a forward or step"
+    "What collectives take of a forward pass or step"
     sent = [o for o in r if o.exchanges]
     if not sent: return []
     all_ = joined('', sent)
     whom = f", mostly for rank {all_.mostly_for}" if all_.waits_for else ''
     took = f"collectives  {_timed(r.totals, all_.time_s)}"
     if all_.waiting_s is None: return [took]
-    moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more beside other work"
+    moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more overlapped with other work"
     return [f"{took}: {si(all_.waiting_s, 's')} waiting{whom}, {moving}"]
 
 # %% ../../nbs/views/report.ipynb #62ff185b
@@ -292,7 +292,7 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     if r.kind=='traced': return _trace_lines(r)
     t = r.totals
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
-        f"{100*t.roof_time_s/t.mean_s:.1f} % of the {t.what}")
+        f"{100*t.roof_time_s/t.mean_s:.1f} % of the {pass_name(t.what)}")
     disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
     lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_exchange_lines(r), *phase_lines(r), _work_line(r)]
     lines += [*_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]

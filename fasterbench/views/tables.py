@@ -122,27 +122,29 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('utilization_pct', 'util %', '%',
         'time that the roof allows, with all data from memory, of that measured; not clipped', _util_cell),
     Column('roof', 'roof', '', 'what sets the roof: a dtype or a level of memory', roof_cell),
-    Column('roof_time_s', 'time at the roof', 's', 'time that the roof allows, with all data from memory'),
-    Column('fused_roof_time_s', 'fused at the roof', 's', 'time that the roof allows for the bytes at the boundary'),
+    Column('roof_time_s', 'roofline-limited time', 's', 'time that the roof allows, with all data from memory'),
+    Column('fused_roof_time_s', 'fused roofline-limited time', 's',
+        'time that the roof allows for the bytes at the boundary'),
     Column('likely_s', 'likely', 's', 'time that a forecast says'),
     Column('likely_interval', 'likely within', '', 'where 80 % of runs that were left out lay', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
-    Column('over_s', 'over', 's', 'time above the roof; negative: faster than the memory allows'),
+    Column('over_s', 'above the roof', 's', 'time above the roof; negative: faster than the memory allows'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold them'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
     Column('dtype', 'dtype', '', 'dtype that most of the arithmetic ran in', of=_dtype),
     Column('warm_s', 'warm', 's', 'time by itself, right after the same call'),
     Column('cold_s', 'cold', 's', 'time by itself, after other data went through the caches'),
     Column('working_set', 'working set', 'B', 'bytes that the largest operation moves'),
-    Column('recomputed', 'recomputed', 'FLOP', "work in the backward that does the forward's again", of=_recomputed),
+    Column('recomputed', 'recomputed', 'FLOP',
+        'work of the forward pass that is done again in the backward pass', of=_recomputed),
     _listed('modules', 'of a kernel: the modules that it came from'),
     _listed('operations', 'of a kernel: the operations of which it does a part'),
     Column('link_bytes', 'link bytes', 'B', "bytes of collectives on this rank's link, at least", of=_link_bytes),
     Column('link_time_s', 'time on the link', 's', 'time that the link allows for them'),
     Column('waiting_s', 'waiting', 's', 'of the time: waiting for another rank'),
     Column('moving_s', 'moving', 's', 'of the time of collectives: the rest, in which data moves'),
-    Column('hidden_s', 'hidden', 's', 'time that collectives ran beside other work, not in the time'),
+    Column('hidden_s', 'hidden', 's', 'time that collectives overlapped with other work, not in the time'),
     Column('waits_for', 'waits for', '', 'the rank that was waited for most', of=_waits_for),
     Column('rank_s', 'on ranks', '', 'time per forward pass on the fastest and the slowest rank', of=_rank_s),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes', of=_noise),
@@ -204,7 +206,7 @@ def by_column(c:Column)->Callable: # line → what `sorted` compares
 sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names of keys
 
 def row_orders(kind:str)->dict: # of a result → as of `Table`
-    "The orders of rows that have a name: by time, by time above the roof, by time at the roof"
+    "The orders of rows that have a name: by time, by time above the roof, by roofline-limited time"
     return sorts | dict(time=lambda r: -row_seconds(r, kind))
 
 # %% ../../nbs/views/tables.ipynb #d4e84ac3
@@ -471,23 +473,24 @@ def to_frame(self:Lines): # a pandas or polars `DataFrame`
 
 # %% ../../nbs/views/tables.ipynb #2ac6028a
 def figure_html(fig, name:str)->str: # a plotly `Figure`, id of its element
-    "A figure in HTML, with plotly's script"
+    "A figure in HTML, with the part of plotly's script that draws scatter and bars"
     config = dict(responsive=True, displaylogo=False)
-    return fig.to_html(include_plotlyjs=True, full_html=False, div_id=name, config=config)
+    figure = fig.to_html(include_plotlyjs=False, full_html=False, div_id=name, config=config)
+    return f"<script>{data_text('plotly-basic.min.js')}</script>{figure}"
 
 def figure_page(
     fig, # a plotly `Figure`
     title:str='fasterbench', # of the window
-    above:str='', # HTML before the figure
+    below:str='', # HTML after the figure
 )->str: # HTML
     "A figure as a page of its own, with no network"
-    text = f'<div id="above">{above}</div>' if above else ''
-    return Template(data_text('figure.html')).substitute(title=html_text(title), dark=dark_css('#figure'), above=text,
+    text = f'<div id="below">{below}</div>' if below else ''
+    return Template(data_text('figure.html')).substitute(title=html_text(title), dark=dark_css('#figure'), below=text,
         figure=figure_html(fig, 'figure'))
 
 # %% ../../nbs/views/tables.ipynb #5f0cffed
 def shown_page(o)->str: # HTML; of what has a figure and a table: a comparison, a sweep
-    "What a notebook shows of it and its figure, as a page of its own, without network"
+    "Its figure and what a notebook shows of it, as a page of its own, without network"
     return figure_page(o.plot(), repr(o), o._repr_html_())
 
 def _picture(kind):
