@@ -22,7 +22,7 @@ from .counting.traffic import in_the_open
 from .counting.places import only_new, CallMoves, PlacedMoves, Costs, ModuleCost
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
-from .session.scope import told_groups, Place
+from .session.scope import told_groups, Place, phase_and_name, quoted, unseen, with_phase
 from .base.core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor, own_part
 from .base.core import written_by, before_graphs, capturing, eager, visible, optimizer_parameters
 from .operations import warn
@@ -279,15 +279,15 @@ def replayed(self:CostMode, kind:str):
     self.row(self.at).unknown[f'{kind}.replay'] += 1
 
 def hides(cost)->bool:
-    "Is a replay of a CUDA graph among what is unknown?"
-    return any(k.endswith('.replay') for k in cost.unknown)
+    "Is what a CUDA graph replays, or other work that is not dispatched, among what is unknown?"
+    return any(k==unseen or k.endswith('.replay') for k in cost.unknown)
 
 # %% ../nbs/costs.ipynb #dcf3d6ac
 def unbounded(
     rows:dict, # name → `ModuleCost`
     callers:dict, # name → names of those that called it
 ):
-    "What crosses the boundaries of calls with a replay inside is not known"
+    "What crosses the boundaries of calls with work inside that is not dispatched is not known"
     todo, seen = [n for n,c in rows.items() if hides(c)], set()
     while todo:
         if (name := todo.pop()) in seen: continue
@@ -354,10 +354,15 @@ def counted_on_paper(
 
 # %% ../nbs/costs.ipynb #cd7dfff3
 def warn_unknown(costs):
-    "One warning that names the operations without a rule"
-    which = ', '.join(f'{k} (×{n})' for k,n in costs.unknown.items())
-    replays = [k for k in costs.unknown if k.endswith('.replay')]
-    rules = ["`fasterbench.register_cost` takes their FLOPs and bytes"]*(len(replays)<len(costs.unknown))
+    "A warning that names the operations without a rule, and one with the modules in which none was seen"
+    unknown = {k: n for k,n in costs.unknown.items() if k!=unseen}
+    places = [phase_and_name(k) for k,c in costs.by_module.items() if unseen in c.unknown]
+    where = ', '.join(quoted(with_phase(name, phase)) for phase,name in places)
+    if where: warn(f"time was spent in {where}, where no operation was seen: what NumPy, ctypes or a kernel that torch "
+        "does not dispatch do is not counted; these rows are undefined")
+    which = ', '.join(f'{k} (×{n})' for k,n in unknown.items())
+    replays = [k for k in unknown if k.endswith('.replay')]
+    rules = ["`fasterbench.register_cost` takes their FLOPs and bytes"]*(len(replays)<len(unknown))
     why = ["What a graph replays is not dispatched, and so not counted"]*bool(replays)
     if which: warn(f"no cost is known for {which}; rows with these are undefined. {'. '.join(rules + why)}")
 

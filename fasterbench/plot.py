@@ -363,7 +363,7 @@ def whole_way(s)->list: # as `way`
 
 def row_ways(s, top:int)->dict: # name → as `way`; top: rows
     "The rows that take longest at the last value, from value to value"
-    def rate(r): return row_seconds(r) and r.flops/row_seconds(r)
+    def rate(r): return row_seconds(r) and r.flops and r.flops/row_seconds(r)
     slowest = sorted(s[-1], key=lambda r: -row_seconds(r))
     ways = {r.label: way([(v, o.arithmetic_intensity, rate(o)) for v,o in s.row(r.label)]) for r in slowest}
     return dict([(n, w) for n,w in ways.items() if w][:top])

@@ -63,8 +63,8 @@ def _largest(rows, field):
     return shares.most_common(1)[0][0]
 
 # What is made of a field of several rows → fields
-_joins = {sum_of: 'flops bytes_moved calls matmul_flops params recomputed link_bytes',
-    known_sum: 'waiting_s hidden_s tf32_flops',
+_joins = {sum_of: 'calls params recomputed link_bytes',
+    known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s tf32_flops',
     whole_sum: '''time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
         likely_s''', whole_interval: 'likely_interval',
     counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof', _listed: 'modules operations'}
@@ -73,7 +73,7 @@ _joins = {sum_of: 'flops bytes_moved calls matmul_flops params recomputed link_b
 def eager_sum(rows)->float|None: # bytes; `None`: nothing runs as compiled code
     "What the operations of rows move one by one, where some run as compiled code"
     if all(r.eager_bytes is None for r in rows): return None
-    return sum(r.bytes_moved if r.eager_bytes is None else r.eager_bytes for r in rows)
+    return sum(r.bytes_moved or 0 if r.eager_bytes is None else r.eager_bytes for r in rows)
 
 def samples_of(rows)->list: # seconds; empty if not all have as many
     "What rows took together in each timed forward pass"
@@ -104,7 +104,7 @@ def joined(
         arithmetic_intensity=arithmetic_intensity(flops, nbytes) if known else None,
         achieved_gflops=flops/time_s/1e9 if known and time_s else None,
         utilization_pct=utilization_pct(roof_s, time_s) if roof_s is not None and time_s else None,
-        samples=samples_of(rows), rank_s=_on_ranks(rows), working_set=max(r.working_set for r in rows),
+        samples=samples_of(rows), rank_s=_on_ranks(rows), working_set=max(r.working_set or 0 for r in rows),
         link_time_s=_link_s(rows), waits_for=dict(counts_of(rows, 'waits_for')))
 
 def as_one(name, rows)->RooflinePoint|None: # `None`: there are none

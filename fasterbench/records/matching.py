@@ -55,8 +55,8 @@ def _regions(fine, coarse, keys_f, keys_c, left, taken):
         near = next((o for o in above(keys_f[i]) if o in at), None) if keys_f[i] is not None else None
         if near is not None: groups.setdefault(near, []).append(i)
     def whole(name, group):
-        work, own = sum(fine[i].flops for i in group), sum(fine[i].flops for i in taken.get(at[name], ()))
-        return name not in holding or 0<work==coarse[at[name]].flops - own
+        work, own = (sum_of([fine[i] for i in o], 'flops') for o in (group, taken.get(at[name], ())))
+        return name not in holding or 0<work==sum_of([coarse[at[name]]], 'flops') - own
     return {at[k]: g for k,g in groups.items() if whole(k, g)}
 
 # %% ../../nbs/records/matching.ipynb #92937b94

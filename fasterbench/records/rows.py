@@ -27,20 +27,20 @@ class RooflinePoint:
     "One module's own work, measured, under the roof"
     name:str                        # qualified name; the model itself is `''`
     type:str                        # class of the module
-    flops:int                       # FLOP per forward pass; with `unknown` operations, those of the others
-    bytes_moved:int                 # bytes per forward pass
+    flops:int|None                  # FLOP per forward pass; with `unknown` operations, of the others; `None`: none seen
+    bytes_moved:int|None            # bytes per forward pass; `None`: no operation was seen
     time_s:float|None               # seconds per forward pass, interquartile mean; `None`: estimated, not run
     arithmetic_intensity:float|None # FLOP/byte; `None`: undefined
     achieved_gflops:float|None      # 10⁹ FLOP/s
     bound:str                       # `"memory"`, `"compute"`, `"link"` or `"undefined"`
     utilization_pct:float|None      # percent: time the roof allows / time measured, not clipped
     calls:int = 1                   # calls per forward pass
-    matmul_flops:int = 0            # FLOP per forward pass in matrix products
+    matmul_flops:int|None = 0       # FLOP per forward pass in matrix products; `None`: no operation was seen
     dtype:torch.dtype|None = None   # dtype that most of the arithmetic ran in
     time_pct:float|None = None      # percent of the forward's time
     params:int = 0                  # elements of the module's own parameters
     roof_time_s:float|None = None   # seconds that the roof allows, with all data from memory
-    working_set:int = 0             # bytes that the largest operation moves
+    working_set:int|None = 0        # bytes that the largest operation moves; `None`: no operation was seen
     roof:str|None = None            # what sets the roof that the row is compared with: a dtype or a level of memory
     cache_time_s:float|None = None  # seconds that the roof allows, with data from the innermost caches that hold them
     warm_s:float|None = None        # seconds per forward pass, alone, right after the same; `None`: not measured
@@ -265,8 +265,8 @@ def under_roof(
     rate = dict(arithmetic_intensity=arithmetic_intensity(work.flops, work.bytes_moved) if known else None,
         achieved_gflops=work.flops/run_s/1e9 if known and run_s else None)
     if work.collectives: return rate | under_link(work.collectives, peaks, run_s)
-    ceiling = ceiling_for(work, peaks)
-    return rate | (_side(work, peaks, ceiling, run_s) if known and ceiling else _nowhere)
+    ceiling = ceiling_for(work, peaks) if known else None
+    return rate | (_side(work, peaks, ceiling, run_s) if ceiling else _nowhere)
 
 # %% ../../nbs/records/rows.ipynb #98954feb
 def roofline_point(
@@ -286,7 +286,7 @@ def roofline_point(
         time_pct=100*time_s/t.forward_s if t.samples else None, working_set=work.working_set,
         ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=[*t.samples], unknown=work.unknown,
         boundary_bytes=work.own_boundary, eager_bytes=work.eager_bytes, link_bytes=work.link_bytes,
-        launches=None if work.compiled else work.sizes.total(), collectives=work.collectives,
+        launches=None if work.compiled or work.flops is None else work.sizes.total(), collectives=work.collectives,
         tf32_flops=work.tf32_flops, **under_roof(work, peaks, time_s if called_s is None else called_s))
 
 # %% ../../nbs/records/rows.ipynb #16ef8b87
@@ -440,7 +440,8 @@ def _collectives(where, v): # `Collective` → calls
 _bound = Literal['memory', 'compute', 'link', 'undefined']
 
 field_types[RooflinePoint] = dict(
-    **dict.fromkeys('flops bytes_moved matmul_flops working_set recomputed link_bytes'.split(), Amount),
+    **dict.fromkeys('flops bytes_moved matmul_flops working_set'.split(), Amount|None),
+    **dict.fromkeys('recomputed link_bytes'.split(), Amount),
     **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Quotient|None),
     **dict.fromkeys('time_s called_s warm_s cold_s'.split(), Amount|None),
     **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
@@ -467,7 +468,9 @@ def row_record(where, r)->dict:
 # %% ../../nbs/records/rows.ipynb #82933dc2
 def _check_row(where, r):
     "Refuse fields that can't come from one measurement: properties of the row would fail"
-    n = len(r.samples)
+    n, placed = len(r.samples), (r.roof_time_s, r.arithmetic_intensity, r.utilization_pct)!=(None, None, None)
+    if None in (r.flops, r.matmul_flops, r.bytes_moved) and (placed or r.bound!='undefined'):
+        refuse(f'{where}.flops', r.flops, 'known, or its bytes or products are not, and it has a place under the roof')
     if r.ran is not None and r.ran>n: refuse(f'{where}.ran', r.ran, f'at most {n}, the samples')
     if n and r.time_s is None: refuse(f'{where}.time_s', None, f'a time, and there are {n} samples')
     if r.called_s==0: refuse(f'{where}.called_s', r.called_s, 'a time in which something ran')

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
-           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'kernels_measured',
-           'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged', 'joined_edges',
-           'join_compiled', 'measured_in_turns', 'measured']
+           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'with_unseen',
+           'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged',
+           'joined_edges', 'join_compiled', 'measured_in_turns', 'measured']
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -16,15 +16,16 @@ from itertools import accumulate
 from typing import NamedTuple
 import sys, torch
 from dataclasses import replace
-from ..session.scope import Place, bare, inside, key_of, phase_and_name, phases
+from ..session.scope import Place, bare, inside, key_of, phase_and_name, phases, unseen
 from ..base.core import compiled, eager, held, module_kind, replaced, torch_compiled, visible, walk
 from ..base.precision import tf32_on
-from ..costs import CostMode, count_run
+from ..costs import CostMode, count_run, unbounded
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
 from .inductor import recompiled
 from .observe import Observer, time_forwards, time_in_turns, Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
+from .behind import noticed
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed', 'tf32_flops'   # of a `ModuleCost`, in FLOP
@@ -289,6 +290,25 @@ def timed_again(self:MeasuredKernels, odd, rows)->tuple: # as of `Measured`
     return set().union(*(modules.get(n, {n}) for n in odd)), {*self.everything}
 
 
+# %% ../../nbs/sources/compiled_kernels.ipynb #45bed5c6
+def with_unseen(
+    costs:Costs,
+    forwards, # `Forwards` that were timed
+    names, # of the modules that may have such a row
+    met=None, # `Rendezvous` of all ranks, which agree
+)->Costs:
+    "The costs, with what is not known of modules that took time, though no operation was seen in them"
+    found = noticed(costs, forwards, names)
+    if met: found = dict.fromkeys(k for told in met.exchange(found, 'rows without operations') for k in told)
+    rows = {k: costs.by_module.get(k, ModuleCost()) for k in found if phase_and_name(k)[1] in names}
+    for row in rows.values():
+        if not row.worked: row.unknown[unseen] += row.calls or 1
+    if not rows: return costs
+    costs.by_module.update(rows)
+    unbounded(costs.by_module, costs.callers)
+    return replace(costs, moves=None)
+
+
 # %% ../../nbs/sources/compiled_kernels.ipynb #ad50e427
 def kernels_measured(
     run, # a `Program`, or a `Step`, of a model with compiled regions
@@ -306,7 +326,8 @@ def kernels_measured(
         launches, costs = o.launches(), count_run(run, everything, mode)
         taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
-    of = run, device, modules, costs, taken
+    beside = [n for n in modules if all(inside(n, region) is None for region in regions)]
+    of = run, device, modules, with_unseen(costs, taken, beside), taken
     return MeasuredKernels(*of, by_name=mode.by_name, rec=rec, launches=launches, regions=regions)
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #aa41c321
@@ -409,7 +430,9 @@ def _observed(run, device, met):
     o = Observer(run.model, run, device, modules, met)
     run.warm_up_once()
     def count(): seen.append(count_run(run, modules, CostMode(tf32=tf32_on(device))))
-    def of(taken): return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken)
+    def of(taken):
+        costs = with_unseen(join_compiled(seen[0], o, taken.calls, modules), taken, modules, met)
+        return Measured(run, device, modules, costs, taken)
     return o, count, of
 
 def measured_in_turns(

@@ -335,6 +335,13 @@ def warn_other_path(costs, forwards, what='forward'):
     if odd: warn(f"not all of the {n} timed {what}s took the path of the counted one: "
         f"more or less often than counted they called {some}; the utilization of these rows is of the other {what}s")
 
+# %% ../../nbs/sources/observe.ipynb #40cc1d84
+@patch
+def least(self:Forwards)->dict: # key of a row → seconds
+    "The least that each place took in a forward in which it took anything"
+    keys = dict.fromkeys(k for own in self.owns for k in own)
+    return {k: min((own[k] for own in self.owns if own.get(k, 0.)>0), default=0.) for k in keys}
+
 # %% ../../nbs/sources/observe.ipynb #82a07ed5
 @contextmanager
 def timed_as_part(o, place):

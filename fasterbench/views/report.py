@@ -32,7 +32,7 @@ def ceiling_lines(
     rows:list, # of `RooflinePoint` or `Projection`
 )->list[str]: # a line for each dtype
     "What a sum of roofline-limited times leaves out, since products have no ceiling"
-    total = sum(r.flops for r in rows)
+    total = sum(r.flops or 0 for r in rows)
     def line(dtype, odd):
         share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
         return (f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, "

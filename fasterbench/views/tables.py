@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from string import Template
 from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
+from ..session.scope import unseen
 from .layout import dark_css
 
 # %% ../../nbs/views/tables.ipynb #274acc68
@@ -56,7 +57,8 @@ def _name_cell(r):
     name = r.name if len(r.name)<=40 or not r.operations else f'{r.name[:24]}…{r.name[-12:]}'
     return as_text(name) or '(the model)'
 
-def _flops_cell(r): return ('≥' if r.unknown else '') + si(r.flops)
+def _flops_cell(r): return ('≥' if r.unknown and r.flops is not None else '') + si(r.flops)
+def _bytes_cell(r): return ('≥' if unseen in r.unknown and r.bytes_moved is not None else '') + si(r.bytes_moved, 'B')
 def _util_cell(r): return '–' if r.utilization_pct is None else f"{'↑' if r.above else ''}{r.utilization_pct:.1f}"
 
 def roof_cell(r)->str:
@@ -113,7 +115,8 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('calls', 'calls', 'calls', 'calls per forward pass, launches of a kernel'),
     Column('flops', 'FLOPs', 'FLOP', 'work per forward pass; a multiply-add is two', _flops_cell),
     Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'the part of the FLOPs in matrix products'),
-    Column('bytes_moved', 'bytes', 'B', 'inputs read and outputs written per forward pass, each once per operation'),
+    Column('bytes_moved', 'bytes', 'B', 'inputs read and outputs written per forward pass, each once per operation',
+        _bytes_cell),
     Column('eager_bytes', 'eager bytes', 'B', 'bytes of the operations of compiled code, one by one'),
     Column('boundary_bytes', 'boundary', 'B', 'the least that the work can move if its operations are joined'),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
