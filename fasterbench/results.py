@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from .views.report import OverRanks, rank_lines, Phases, side_by_side, print_summary, result_answer
 from .views.report import result_text, fact_lines, note_lines, rank_facts
-from .plot import plot_comparison, plot_result, plot_roofline
+from .plot import plot_comparison, plot_result
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text
 from .views.tables import framed, html_text, run_kinds
 from .session.scope import above, inside, Place, phases
@@ -25,7 +25,7 @@ from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
-from .records.grouping import all_run, whole_interval
+from .records.grouping import all_run, group_key, whole_interval
 from .records.forecasts import forecast
 from .records.rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling, memory_pct
 from .records.rows import ceiling_for, read_row, row_record
@@ -178,7 +178,7 @@ def as_table(self:Roofline)->Table: return row_table(self) # what `table`, `to_c
 @patch
 def plot(self:Roofline,
     title:str|None=None, # `None`: the model and the device
-    **options # of `plot_roofline`: `colour`, `bars`, `sort`
+    **options # of `plot_result` and `plot_roofline`: `by`, `top`, `sort`, `colour`, `bars`, `size`
 ): # a plotly `Figure`
     "Draw the rows under the roof"
     return plot_result(self, title, **options)
@@ -252,10 +252,11 @@ def compare(self:Roofline,
 @patch
 def plot(self:Comparison,
     title:str|None=None, # with markup, as plotly reads it; `None`: the models
-    top:int=12, # pairs with an arrow, those with the largest differences
+    top:int=12, # pairs with an arrow
+    **options # of `plot_comparison`: `sort`, `names`, `size`
 ): # a plotly `Figure`
     "Draw both results under the roof, with an arrow from a to b for the largest pairs"
-    return plot_comparison(self, title, top)
+    return plot_comparison(self, title, top, **options)
 
 # %% ../nbs/results.ipynb #f9440b3c
 def _share(part, whole): return f', {100*part/whole:.1f} % of that' if whole else ''
@@ -346,15 +347,21 @@ def notes(r)->str: # of a `Roofline`: HTML
 # %% ../nbs/results.ipynb #0e09ebb9
 def as_html(
     r, # `Roofline`
+    by=None, # rows that belong together as one, as of `Roofline.by`, or a depth; `None`: each row by itself
+    top:int|None=None, # rows of the table, and bars; `None`: all, and 10 bars
+    sort:str='time', # of the table and the bars, as of `Roofline.summary`
+    **options # of `plot_roofline`: `colour`, `bars`
 )->str: # HTML
     "A result as a page of its own, with a figure where there is a row that can be drawn"
-    rows = sorted(r, key=lambda o: -(o.time_s or o.roof_time_s or 0))
-    fig = plot_roofline(r, r.peaks, '') if r.peaks is not None and any(map(drawable, r)) else None
+    groups = r if by is None else r.by(group_key(by))
+    rows, more = row_table(groups).top(top, sort)
+    how = dict(by=by, top=top, sort=sort) | options
+    fig = plot_result(r, '', **how) if r.peaks is not None and any(map(drawable, groups)) else None
     figure = '' if fig is None else figure_html(fig.update_layout(clickmode='event'), 'roofline')
     about = ''.join(f'<tr><th>{html_text(k)}<td>{html_text(v)}\n' for k,v in facts(r).items())
     style = Template(data_text('page.css')).substitute(dark=dark_css('#roofline'))
     parts = dict(title=html_text(heading(r)), opening=html_text(opening(r)), style=style, facts=about,
-        figure=figure, rows=rows_table(rows), notes=notes(r),
+        figure=figure, rows=rows_table(rows), notes=notes(groups) + html_text(more),
         names=in_script([o.label for o in rows]), script=data_text('page.js'))
     return Template(data_text('page.html')).substitute(parts)
 

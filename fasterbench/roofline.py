@@ -102,9 +102,10 @@ def summary(self:RooflineAnalyzer,
 @patch
 def plot(self:RooflineAnalyzer,
     title:str|None=None, # `None`: the model and the device
+    **options # of `Roofline.plot`: `by`, `top`, `sort`, `colour`, `size`
 ): # a plotly `Figure`
     "Draw the rows under the roof"
-    return self._made('plot').plot(title)
+    return self._made('plot').plot(title, **options)
 
 # %% ../nbs/roofline.ipynb #a8454085
 def compare_interleaved(

@@ -397,10 +397,10 @@ def peaks_of(
 # %% ../../nbs/machine/roof.ipynb #a881d78b
 @patch
 def plot(self:HardwarePeaks,
-    title:str|None=None, # `None`: the device
+    title:str|None=None, size:tuple|None=None, # `None`: the device; as of `draw_peaks`
 ): # a plotly `Figure`
     "Draw every ceiling"
-    return draw_peaks(self, title)
+    return draw_peaks(self, title, size)
 
 # %% ../../nbs/machine/roof.ipynb #98b99a6d
 def _driver(path='/proc/driver/nvidia/version'):

@@ -14,7 +14,7 @@ from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, as_text, is_number, passes, positive, si, value_text
 from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
-from ..plot import plot_sweep
+from ..views.trends import plot_sweep
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as
 from ..base.codec import many, plain_number
 
@@ -389,10 +389,10 @@ def summary(self:Sweep):
 @patch
 def plot(self:Sweep,
     title:str|None=None, # `None`: the model and the device
-    top:int=4, # rows whose way under the roof is drawn
+    top:int=4, size:tuple|None=None, # rows whose way under the roof is drawn; as of `plot_sweep`
 ): # a plotly `Figure`
     "Draw time, throughput and the way under the roof; of several devices, their times"
-    return plot_sweep(self, title, top)
+    return plot_sweep(self, title, top, size)
 
 # %% ../../nbs/records/swept.ipynb #80f2304d
 def _number_or_text(where, v): return v if isinstance(v, str) else decoded(float, v, where)

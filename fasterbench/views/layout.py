@@ -6,11 +6,11 @@
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'left', 'right', 'bottom', 'narrowest', 'grid',
            'clear', 'axis_ticks', 'in_css', 'dark_css', 'write', 'log_range', 'log_ticks', 'rate_unit', 'Sheet', 'note',
            'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line', 'ceiling_line', 'slope_line',
-           'peak_lines', 'name_lines', 'ridge_line', 'name_ridge', 'roof_axes', 'draw_peaks']
+           'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'draw_peaks']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fastcore.basics import patch
 from ..operations import as_text, si, attainable_flops, plain, plural
 from .labels import Frame, Placer, Spot, place, spots_of_ceiling, spots_of_slope, text_size, wrapped
@@ -90,31 +90,64 @@ grid = 'rgba(128,128,128,0.2)' # colour of its lines, on any page
 @dataclass
 class Sheet:
     "Parts of a figure, from the top"
-    title:str # texts; broken into lines for the narrowest page
+    title:str # texts; broken into lines for the narrowest page, or for a picture's width
     subtitle:str
     parts:dict # name → pixels; those of 0 pixels are left out
+    beside:dict=field(default_factory=dict) # parts of a second column, right of these
+    size:tuple|None=None # pixels, wide and high, of a picture; `None`: as wide as its page, as high as its parts
+    split:tuple=(0.58, 0.66) # parts of the width: where the first column ends, and where the second begins
     def __post_init__(self):
-        self.parts = {k: v for k,v in self.parts.items() if v}
-        self.titles, self.subtitles = (wrapped(o, n, narrowest-24) for o,n in ((self.title, 16), (self.subtitle, 11)))
+        self.parts, self.beside = ({k: v for k,v in o.items() if v} for o in (self.parts, self.beside))
+        self.wide = self.size[0] if self.size else narrowest # pixels
+        self.titles, self.subtitles = (wrapped(o, n, self.wide-24) for o,n in ((self.title, 16), (self.subtitle, 11)))
         self.head = 14 + 21*len(self.titles) + 15*len(self.subtitles) + 8 # pixels
+        if self.size: self.fill()
         self.inner = sum(self.parts.values()) # pixels
         self.height = self.head + self.inner + bottom # pixels
-    def above(self, name)->float: # pixels
-        "What is between the figure's top and a part"
-        names = [*self.parts]
-        return self.head + sum(self.parts[k] for k in names[:names.index(name)])
+
+# %% ../../nbs/views/layout.ipynb #a8ab2693
+@patch
+def column(self:Sheet, name:str)->dict: # name → pixels
+    "The parts that one stands among"
+    return self.beside if name in self.beside else self.parts
+
+@patch
+def above(self:Sheet, name:str)->float: # pixels
+    "What is between the figure's top and a part"
+    own = self.column(name)
+    names = [*own]
+    return self.head + sum(own[k] for k in names[:names.index(name)])
+
+@patch
+def fill(self:Sheet):
+    "Let the highest part of each column take what the picture has left"
+    room = self.size[1] - self.head - bottom
+    for own in filter(None, (self.parts, self.beside)):
+        highest = max(own, key=own.get)
+        own[highest] += room - sum(own.values())
+        if own[highest]<80: raise ValueError(f"size={self.size}: a picture of {self.size[0]} × {self.size[1]} pixels "
+            f"has no room for its parts, of which {room - own[highest]:.0f} pixels are not the {highest}")
 
 # %% ../../nbs/views/layout.ipynb #9675efcc
 @patch
 def domain(self:Sheet, name:str)->list: # parts of the height without the margins, from below
     "Where a part lies, as plotly has it"
-    low = 1 - (self.above(name) + self.parts[name] - self.head)/self.inner
-    return [max(low, 0.), low + self.parts[name]/self.inner]
+    high = self.column(name)[name]
+    low = 1 - (self.above(name) + high - self.head)/self.inner
+    return [max(low, 0.), low + high/self.inner]
+
+@patch
+def span(self:Sheet, name:str)->tuple: # parts of the width without the margins
+    "Where a part begins and ends"
+    if not self.beside: return 0., 1.
+    return (self.split[1], 1.) if name in self.beside else (0., self.split[0])
 
 @patch
 def frame(self:Sheet, xr:list, yr:list, part:str='roofline', start:float=0.)->Frame: # exponents of ten
     "Where the data of a part lies; `start`: part of the width left of its axis"
-    return Frame(xr, yr, left, right, self.above(part), self.parts[part], start)
+    (a, b), inner, above = self.span(part), self.wide - left - right, self.above(part)
+    of_picture = dict(widths=(self.wide,)) if self.size else {}
+    return Frame(xr, yr, left + a*inner, right + (1-b)*inner, above, self.column(part)[part], start, **of_picture)
 
 # %% ../../nbs/views/layout.ipynb #103fe8e0
 clear = 'rgba(0,0,0,0)' # the page shows
@@ -123,10 +156,11 @@ _look = dict(paper_bgcolor=clear, plot_bgcolor=clear, template='none', barmode='
     font=dict(color=colours['text'], size=11, family='Arial, Helvetica, sans-serif'), hoverlabel=_hover,
     modebar=dict(bgcolor=clear, color=colours['leader'], activecolor=colours['ceiling'])) # of every figure
 
-def note(fig, text:str, y:float, size:float, **kw): # part of the height, from below; pixels, of the letters; of plotly
-    "Write above `y`, at the left edge of a figure"
-    fig.add_annotation(text=text, x=0, y=y, xref='paper', yref='paper', xanchor='left', yanchor='bottom',
-        xshift=11-left, showarrow=False, font=dict(size=size), **kw)
+# parts of the height and of the width, from below and from the left; pixels, of the letters; of plotly
+def note(fig, text:str, y:float, size:float, x:float=0., **kw):
+    "Write above `y`, at the left edge of a figure, or at that of its second column"
+    fig.add_annotation(text=text, x=x, y=y, xref='paper', yref='paper', xanchor='left', yanchor='bottom',
+        xshift=0 if x else 11-left, showarrow=False, font=dict(size=size), **kw)
 
 # %% ../../nbs/views/layout.ipynb #9cca4892
 def lay_out(
@@ -134,13 +168,14 @@ def lay_out(
     s:Sheet,
     **axes # of plotly: `xaxis`, `yaxis`, `legend`, …
 ): # the same figure
-    "Title, height and margins, and no background of its own"
+    "Title, height and margins; no background of its own, but for a picture"
     title = '<br>'.join(f'<b>{o}</b>' for o in s.titles)
     head = dict(text=title, x=0, xref='container', xanchor='left', y=1, yref='container', yanchor='top')
     lower = 12 if len(s.titles)<2 else 23   # plotly.js draws a title of several lines 11 pixels higher
     head |= dict(pad=dict(l=12, t=lower), font=dict(size=16, color=colours['text']))
     fig.update_layout(title=head, height=s.height,
         margin=dict(l=left, r=right, t=s.head, b=bottom, autoexpand=False), **_look, **axes)
+    if s.size: fig.update_layout(width=s.wide, paper_bgcolor='#ffffff')   # a picture is shown on any page
     if s.subtitles: note(fig, '<br>'.join(s.subtitles), 1, 11, align='left', yshift=4)
     return fig
 
@@ -225,22 +260,32 @@ def ridge_line(peaks, frame:Frame)->tuple: # `HardwarePeaks`; FLOP/byte and FLOP
     "The line down from the ridge, which names have to avoid like a roof"
     return [peaks.ridge_point]*2, [10**frame.yr[0], peaks.peak_flops]
 
-def name_ridge(fig, placer, peaks): # a plotly `Figure`; `Placer`; `HardwarePeaks`
-    "The ridge, with a dotted line down from it"
-    (r, _), (low, high) = ridge_line(peaks, placer.frame)
-    text = f'ridge {plain(r)} FLOP/B'
+def draw_ridge(fig, peaks, frame:Frame): # a plotly `Figure`; `HardwarePeaks`
+    "A dotted line down from the ridge"
+    (r, _), (low, high) = ridge_line(peaks, frame)
     fig.add_shape(type='line', x0=r, x1=r, y0=low, y1=high, xref='x', yref='y',
         line=dict(color=colours['ridge'], width=1.5, dash='dot'))
+
+def name_ridge(fig, placer, peaks): # a plotly `Figure`; `Placer`; `HardwarePeaks`
+    "What the ridge is, beside its line"
+    (r, _), (low, _) = ridge_line(peaks, placer.frame)
+    text = f'ridge {plain(r)} FLOP/B'
     wide, high = text_size(text)
     spots = [Spot(r, low, side*(wide/2 + 4), -(high/2 + 1 + k*high)) for k in range(12) for side in (1, -1)]
     write(fig, placer, text, spots, 'ridge')
 
 # %% ../../nbs/views/layout.ipynb #0be46009
-def roof_axes(s:Sheet, frame:Frame, unit:str='FLOP/s', anchor:str='x')->dict: # of plotly
+def name_rate(fig, s:Sheet, unit:str='FLOP/s', part:str='roofline'): # a plotly `Figure`; of the rate
+    "Write what a vertical axis is, left of its ticks: plotly's own title would lie on them where there are two columns"
+    fig.add_annotation(text=f'performance ({unit})', textangle=-90, x=s.span(part)[0], y=sum(s.domain(part))/2,
+        xref='paper', yref='paper', xanchor='center', yanchor='middle', xshift=14-left, showarrow=False,
+        font=dict(size=12))
+
+def roof_axes(s:Sheet, frame:Frame, anchor:str='x')->dict: # of plotly
     "The axes of a roofline; `anchor`: the axis that the vertical one stands at"
-    name = dict(text='arithmetic intensity (FLOP/B)', standoff=6)
-    return dict(xaxis=log_axis(frame.xr, title=name, domain=[frame.start, 1.], anchor='y'),
-        yaxis=log_axis(frame.yr, unit, domain=s.domain('roofline'), anchor=anchor))
+    (a, b), name = s.span('roofline'), dict(text='arithmetic intensity (FLOP/B)', standoff=6)
+    return dict(xaxis=log_axis(frame.xr, title=name, domain=[a + frame.start*(b-a), b], anchor='y'),
+        yaxis=log_axis(frame.yr, domain=s.domain('roofline'), anchor=anchor))
 
 # %% ../../nbs/views/layout.ipynb #44982640
 def _peaks_frame(s, peaks, n):
@@ -250,23 +295,26 @@ def _peaks_frame(s, peaks, n):
     lo, ridge = low/fast/10, high/slow
     room = max(text_size(f'{k} {si(v, rate_unit(k))}')[0] for k,v in peaks.compute_peaks.items()) + 12
     (x0, _), yr = axis_ranges([lo], [lo*slow, high], s.parts['roofline'], 34 + 16*n)
-    x1 = headroom(x0, math.log10(ridge), room, narrowest-left-right)   # labels right of all slopes
+    x1 = headroom(x0, math.log10(ridge), room, s.wide-left-right)   # labels right of all slopes
     return s.frame([x0, x1], yr)
 
 # %% ../../nbs/views/layout.ipynb #5f348b54
 def draw_peaks(
     peaks, # `HardwarePeaks`
     title:str|None=None, # with markup, as plotly reads it; `None`: the device
+    size:tuple|None=None, # as of `Sheet`
 ): # a plotly `Figure`
     "Draw every ceiling of `peaks`"
     import plotly.graph_objects as go
     said = [peaks.device, peaks.threads and plural(peaks.threads, 'thread'), (peaks.date or '')[:10], peaks.source]
     s = Sheet(title or as_text(peaks.device_name or 'Peaks', markup=True),
-        as_text(', '.join(filter(None, said)), markup=True), dict(roofline=420, intensity=46))
+        as_text(', '.join(filter(None, said)), markup=True), dict(roofline=420, intensity=46), size=size)
     frame = _peaks_frame(s, peaks, max(len(peaks.memory_levels), 1))
     ceilings, slopes = peak_lines(peaks, 10**frame.xr[0], 10**frame.xr[1])
     fig = go.Figure([o.trace(go) for o in slopes + ceilings])
     placer = Placer(frame, lines=[ridge_line(peaks, frame), *((o.xs, o.ys) for o in slopes + ceilings)])
+    draw_ridge(fig, peaks, frame)
     name_lines(fig, placer, ceilings, slopes, max(peaks.compute_peaks.values()))
     name_ridge(fig, placer, peaks)
-    return lay_out(fig, s, **roof_axes(s, frame, rate_unit(peaks.name)))
+    name_rate(fig, s, rate_unit(peaks.name))
+    return lay_out(fig, s, **roof_axes(s, frame))
