@@ -7,9 +7,9 @@ _home = dict(
     RooflineAnalyzer='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
     unregister_cost='costs',
     Roofline='results', Comparison='results', Sweep='roofline', Call='base.core', load_model='commands.models',
-    roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
+    roofline_analysis='operations', estimate_layer='counting.layers', estimate_language='language',
     sweep_batch='roofline', sweep_dtype='roofline', sweep_length='roofline', sweep_resolution='roofline', estimates='roofline',
-    read_trace='sources.traced', compare_interleaved='roofline', gate='records.gate',
+    read_trace='sources.traced', read_operations='sources.listed', compare_interleaved='roofline', gate='records.gate',
 )
 __all__ = list(_home)
 

@@ -23,7 +23,8 @@ from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.tables import Column, Table
-from .records.rows import balance, memory_pct, check_ceilings, warn_no_ceiling
+from .records.forecasts import balance
+from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in
 from .machine.datasheets import Layout, as_layout, exchange_times, links_of

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['beside_kernels', 'not_counted', 'RooflinePoint', 'arithmetic', 'ceiling_for', 'cache_times', 'roof_name', 'link_of',
            'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'warn_no_ceiling',
-           'memory_pct', 'known_rows', 'balance', 'main_dtype', 'check_ceilings', 'Projection', 'projected',
-           'check_scalable', 'Sent', 'row_record', 'read_row']
+           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'projected', 'check_scalable', 'Sent',
+           'row_record', 'read_row']
 
 # %% ../../nbs/records/rows.ipynb #cce7f1e9
 import re, torch
@@ -176,7 +176,8 @@ def arithmetic(
     "What a row computes, by the ceilings that its parts are compared with"
     rates, done = peaks.compute_peaks, _done(work, peaks)
     if any(products and k not in rates for k,(_,products) in done.items()): return None
-    return {k: (flops, rates.get(k, min(rates.values()))) for k,(flops,_) in done.items()}
+    other = peaks.peak_flops if work.dtype is None else min(rates.values())
+    return {k: (flops, rates.get(k, other)) for k,(flops,_) in done.items()}
 
 # %% ../../nbs/records/rows.ipynb #acfa0064
 def ceiling_for(
@@ -321,17 +322,6 @@ def memory_pct(
     "How much of the roofline-limited time is in memory-bound rows"
     times = [(r.roof_time_s, r.bound) for r in rows if r.roof_time_s is not None]
     return 100*sum(s for s,bound in times if bound=='memory')/sum(s for s,_ in times)
-
-# %% ../../nbs/records/rows.ipynb #a932e27f
-def known_rows(rows)->list: return [r for r in rows if r.roof_time_s is not None] # with a roofline-limited time
-
-def balance(
-    rows:list, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
-)->tuple[float, float]: # seconds of arithmetic at the ceilings, seconds of bytes in memory
-    "What the roof allows for the arithmetic and for the bytes of rows, each alone"
-    known = known_rows(rows)
-    return sum(r.flops/ceiling_for(r, peaks) for r in known), sum(r.bytes_moved for r in known)/peaks.peak_bandwidth
 
 # %% ../../nbs/records/rows.ipynb #8500414a
 def main_dtype(

@@ -13,10 +13,11 @@ from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, as_text, is_number, passes, positive, si, value_text
-from .rows import balance, known_rows, main_dtype, memory_pct, no_ceiling, ceiling_for
+from .forecasts import balance, known_rows
+from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
-from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as
-from ..base.codec import many, plain_number
+from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
+from ..base.codec import plain_number
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -249,7 +250,6 @@ def plain_value(value):
     return value if is_number(value) else value_text(value)
 
 # %% ../../nbs/records/swept.ipynb #b8d28ad2
-def _value(p): return value_text(p.value)
 def _per(p): return '–' if p.per is None else f'{p.per:,}'
 def _least(p): return ('≥ ' if p.partial else '') + si(p.roof_time_s, 's')   # where rows are left out
 def _time(p): return ('~' if p.time_s is not None and p.result.totals.forward.noisy else '') + si(p.time_s, 's')
@@ -268,7 +268,7 @@ def _ratio(p): return '–' if p.ratio is None else f'{p.ratio:.3g}×'
 
 # %% ../../nbs/records/swept.ipynb #8d8bcb3e
 trends = {c.key: c for c in (   # key, heading, unit, what it means
-    Column('value', '{name}', '', 'what varies', _value, lambda p: plain_value(p.value)),
+    Column('value', '{name}', '', 'what varies', lambda p: value_text(p.value), lambda p: plain_value(p.value)),
     Column('per', '{items}', '1', 'per forward pass', _per),
     Column('time_s', 'time', 's', 'per forward pass, interquartile mean', _time),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes'),
