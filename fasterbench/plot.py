@@ -203,14 +203,13 @@ def _axis(peaks, xr, width):
     return ['+' + '-'*width, ' ' + low + high.rjust(width-len(low)), f' {ridge}, {si(peaks.peak_bandwidth, "B/s")}']
 
 def _entries(points):
-    "What a cell holds, a line each"
-    def said(c, r, beside):
+    "What a cell holds, a line each, with the letter that is drawn there"
+    def said(c, r):
         at_roof = '' if r.time_s is not None else ' at the roof'
         label = columns['name'].text(r) if r.operations else as_text(r.label) or '(the model)'   # of a kernel, its ends
         name = f"{label}, {as_text(r.type)}"
-        return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}{beside}"
-    first = points[0][0]
-    return [said(c, r, '' if c==first else f', same place as {first}') for c,_,_,r in points]
+        return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}"
+    return [said(points[0][0], r) for *_,r in points]
 
 # %% ../nbs/plot.ipynb #27996c0c
 def text_roofline(
@@ -348,7 +347,7 @@ def _line(go, s, values, name, colour, unit, noise=None, **line):
 def value_lines(go, s, name:str, unit:str, measured:list, roof:list, noise:list|None=None)->list: # a `Sweep`; of traces
     "What was measured at each value, and what the roof allows"
     timed = [_line(go, s, measured, name, _own, unit, noise)]*s.measured
-    return timed + [_line(go, s, roof, f'{name} at the roof', colours['roof'], unit, dash='dash')]
+    return timed + [_line(go, s, roof, f'roofline-limited {name}', colours['roof'], unit, dash='dash')]
 
 # %% ../nbs/plot.ipynb #609d2350
 def way(points:list)->list: # of (value, intensity in FLOP/B, rate in FLOP/s)
