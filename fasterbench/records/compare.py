@@ -37,13 +37,15 @@ def forward_of(r)->Took: # r: a `Roofline`
 class Comparison(Lines, Saved, Compared):
     "The rows of two results in pairs"
     format, times = 'fasterbench comparison', many # of its files
+    verdicts = () # `Verdict`s of a gate, if one was asked for
     def __init__(self,
         pairs=(), # of `Pair`
         a=None, # `Roofline`: from
         b=None, # `Roofline`: to
+        turns:bool=False, # were both measured in turns, forward pass by forward pass?
     ):
         super().__init__(pairs)
-        self.a, self.b = a, b
+        self.a, self.b, self.turns = a, b, turns
     @property
     def forward_a(self)->Took: return forward_of(self.a)
     @property
@@ -62,10 +64,11 @@ def compared(
     a, b, # `Roofline`s: what was, and what is there now
     by:str|Callable|None=None, # compare groups: as in `Roofline.by`
     depth:int|None=None, # as there
+    turns:bool=False, # were both measured in turns, forward pass by forward pass?
 )->Comparison:
     "What changed from one result to another, row by row"
     a, b = (_grouped(o, by, depth) for o in (a, b))
-    return Comparison(match(a, b, structure=by is None and depth is None), a, b)
+    return Comparison(match(a, b, by is None and depth is None, turns), a, b, turns)
 
 # %% ../../nbs/records/compare.ipynb #0ed97b46
 @patch(as_prop=True)
@@ -362,7 +365,8 @@ def to_markdown(self:Comparison,
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
 )->str|Path:
     "The sentence and the pairs as Markdown; the text, or the path of the file"
-    return text_or_file(path, f"{markdown_text(self.answer)}\n\n{self.as_table().markdown(top, sort)}")
+    said = ''.join(f'{markdown_text(o)}\n\n' for o in (self.answer, *map(str, self.verdicts)))
+    return text_or_file(path, f"{said}{self.as_table().markdown(top, sort)}")
 
 # %% ../../nbs/records/compare.ipynb #da19bacd
 def _from_to(a, b, unit):
@@ -402,8 +406,8 @@ def summary(self:Comparison,
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
     table = self.table(top, sort, width=terminal_width())   # first: it may refuse
-    parts = [self.answer, '\n'.join(_differences(self)), table, '\n'.join(_sums(self))]
-    with any_console(): print(*filter(None, parts), sep='\n\n')
+    head = [self.answer, '\n'.join(map(str, self.verdicts)), '\n'.join(_differences(self))]
+    with any_console(): print(*filter(None, [*head, table, '\n'.join(_sums(self))]), sep='\n\n')
 
 # %% ../../nbs/records/compare.ipynb #52ada793
 @patch
@@ -429,6 +433,7 @@ def comparison_json(c)->str: # of a `Comparison`
     def places(rows, side): return [at[side][id(r)] for r in rows]
     pairs = [PairPlaces(p.how, p.name, places(p.rows_a, 0), places(p.rows_b, 1)) for p in c]
     head = dict(format=json_line(c.format), version=1, a=as_json(c.a).strip(), b=as_json(c.b).strip())
+    if c.turns: head['turns'] = json_line(True)
     return fitting(json_lines(head, 'pairs', [json_line(encoded(p)) for p in pairs]), c, many)
 
 # %% ../../nbs/records/compare.ipynb #08736586
@@ -438,6 +443,7 @@ class SavedComparison:
     a:Annotated[object, kept_as('fasterbench roofline')] # the results, each as its own file has it
     b:Annotated[object, kept_as('fasterbench roofline')]
     pairs:list[PairPlaces]
+    turns:bool=False # were they measured in turns?
 
 def _check_places(pairs, side, n):
     "Refuse pairs that do not have each of the `n` rows of a side once"
@@ -455,7 +461,8 @@ def from_record(cls:Comparison,
     o = decoded(SavedComparison, check_format(d, cls.format, (1,)))
     for side in ('a', 'b'): _check_places(o.pairs, side, len(getattr(o, side)))
     kinds = kind_of(o.a), kind_of(o.b)
-    return cls([Pair(p.how, p.name, [o.a[i] for i in p.a], [o.b[i] for i in p.b], kinds) for p in o.pairs], o.a, o.b)
+    def pair(p): return Pair(p.how, p.name, [o.a[i] for i in p.a], [o.b[i] for i in p.b], kinds, o.turns)
+    return cls([*map(pair, o.pairs)], o.a, o.b, o.turns)
 
 # %% ../../nbs/records/compare.ipynb #f20b6be0
 Comparison.formats = comparison_formats = { # ending → function of a `Comparison` that gives the file's text or bytes
