@@ -5,19 +5,17 @@
 # %% auto #0
 __all__ = ['name_column', 'quantities', 'phase_columns', 'rank_columns', 'rank_orders', 'ceiling_lines', 'unfit', 'unfit_result',
            'whole_s', 'in_phases', 'by_phase', 'phase_lines', 'result_answer', 'rank_facts', 'fact_lines', 'note_lines',
-           'summary_lines', 'print_summary', 'result_text', 'ModulePhases', 'Phases', 'side_by_side', 'RankedRow',
-           'OverRanks', 'rank_lines']
+           'summary_lines', 'print_summary', 'result_text', 'Phases', 'side_by_side', 'OverRanks', 'rank_lines']
 
 # %% ../../nbs/views/report.ipynb #4ff4eaf6
 from collections import Counter
 from statistics import median
 from dataclasses import dataclass, replace
-from functools import cached_property
 from ..session.scope import Place, quoted, phases
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
-from ..records.grouping import group_key, joined, joined_in_parts
+from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted, RooflinePoint
 from ..counting.utilization import float32_lines, token_lines
 
@@ -396,16 +394,6 @@ def result_text(r, top:int=30)->str: # `Roofline`, rows
     return f"{r!r}\n\n{row_table(r).text(top, width=terminal_width())}"
 
 # %% ../../nbs/views/report.ipynb #47743721
-@dataclass
-class ModulePhases:
-    "A module's rows in a training step"
-    name:str  # of the module, or of a group of them
-    rows:dict # phase → `RooflinePoint`
-    @cached_property
-    def sum(self)->RooflinePoint: return joined(self.name, [*self.rows.values()]) # all phases as one
-    def of(self, phase:str)->RooflinePoint|None: # phase, or `'sum'`; `None`: nothing is done in it
-        return self.sum if phase=='sum' else self.rows.get(phase)
-
 def _line_name(o): return columns['name'].text(replace(next(iter(o.rows.values())), name=o.name))
 name_column = replace(columns['name'], cell=_line_name, of=lambda o: o.name) # of a line of several rows, as that of one
 
@@ -472,23 +460,6 @@ def side_by_side(
         raise ValueError(f"{r!r}: not every row has a phase, as the rows of a training step have")
     found = joined_in_parts(((o.phase, o) for o in rows), group_key(by, depth))
     return Phases((ModulePhases(n, of) for n,of in found.items()), kind_of(r))
-
-# %% ../../nbs/views/report.ipynb #8b6b0b1d
-@dataclass
-class RankedRow:
-    "The same row on several ranks: seconds on each, and what they are together"
-    name:str  # its label, or the name of a group of rows
-    rows:dict # rank → `RooflinePoint`
-    ranks:int # that there are
-    kind:str = 'measured' # of the results
-    def __post_init__(self):
-        self.type = next(iter(self.rows.values())).type
-        self.times = {i: row_seconds(r, self.kind) for i,r in self.rows.items()} # rank → seconds
-        self.median_s, self.least_s, self.most_s = (f(self.times.values()) for f in (median, min, max)) # seconds
-        self.spread_s = self.most_s - self.least_s # seconds
-        self.slowest = max(self.times, key=self.times.get) # rank
-        waits = [r.waiting_s for r in self.rows.values() if r.waiting_s is not None]
-        self.waiting_s = max(waits, default=None) # seconds that a rank waits in it; `None`: no collective, or not known
 
 # %% ../../nbs/views/report.ipynb #f97b00fc
 def _slowest(o): return f'rank {o.slowest}'
