@@ -239,14 +239,13 @@ def _axis(peaks, xr, width):
     return ['+' + '-'*width, ' ' + low + high.rjust(width-len(low)), f' {ridge}, {si(peaks.peak_bandwidth, "B/s")}']
 
 def _entries(points):
-    "What a cell holds, a line each"
-    def said(c, r, beside):
+    "What a cell holds, a line each, with the letter that is drawn there"
+    def said(c, r):
         at_roof = '' if r.time_s is not None else ' at the roof'
         label = columns['name'].text(r) if r.operations else as_text(r.label) or '(the model)'   # of a kernel, its ends
         name = f"{label}, {as_text(r.type)}"
-        return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}{beside}"
-    first = points[0][0]
-    return [said(c, r, '' if c==first else f', same place as {first}') for c,_,_,r in points]
+        return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}"
+    return [said(points[0][0], r) for *_,r in points]
 
 # %% ../nbs/plot.ipynb #27996c0c
 def text_roofline(

@@ -44,7 +44,7 @@ _all_ = ['HardwarePeaks', 'measure_peaks', 'clear_peaks_cache', 'Call', 'Rooflin
 
 # %% ../nbs/roofline.ipynb #78c26b94
 class RooflineAnalyzer(Subject):
-    "Measures where each layer of a model stands under the roof of a machine"
+    "Measures how close each layer of a model comes to the roof of a machine"
     result, measuring, measuring_both = Roofline, staticmethod(measuring), staticmethod(measured_in_turns)
     def __init__(self,
         model, # a `torch.nn.Module`, which stays as it is; an `ExportedProgram`, or an AOTInductor package
@@ -68,7 +68,7 @@ def totals(self:RooflineAnalyzer): # `Totals` of the last profile; `None`: there
     return self.results and self.results.totals
 
 @patch(as_prop=True)
-def peaks(self:RooflineAnalyzer)->HardwarePeaks|None: # that the rows stand under
+def peaks(self:RooflineAnalyzer)->HardwarePeaks|None: # that the rows are compared with
     return self.given if self._last() is None else self._last().peaks
 
 @patch
@@ -91,7 +91,7 @@ def _made(self:RooflineAnalyzer, what)->Roofline:
 
 @patch
 def summary(self:RooflineAnalyzer,
-    top:int|None=None, # print only the first rows
+    top:int|None=20, # print only the first rows; `None`: all
     sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
     **shown # `by` and `columns`, as of `Roofline.summary`
 ):
@@ -165,7 +165,7 @@ def _estimated(self:RooflineAnalyzer, count, peaks, dtype, over, what): # what: 
 # %% ../nbs/roofline.ipynb #19879086
 @patch
 def estimate(self:RooflineAnalyzer,
-    # of a machine that need not be there, or a datasheet's name, or a file's path; `None`: those it was made with
+    # of a machine that is not present, or a datasheet's name, or a file's path; `None`: those it was made with
     peaks:HardwarePeaks|str|Path|None=None,
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
@@ -193,7 +193,7 @@ def forecast(self:RooflineAnalyzer,
 # %% ../nbs/roofline.ipynb #70e94315
 @patch
 def estimate_step(self:RooflineAnalyzer,
-    # of a machine that need not be there, or a datasheet's name, or a file's path; `None`: those it was made with
+    # of a machine that is not present, or a datasheet's name, or a file's path; `None`: those it was made with
     peaks:HardwarePeaks|str|Path|None=None,
     loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
     # an optimizer of the model's parameters, a name (`"adamw"`), or a function of parameters that makes one; `None`:
@@ -318,7 +318,7 @@ def swept(
     finished:Callable=list, # results → results, once there are no more
     *,
     name:str, # of what varies
-    per:Callable=lambda value: None, # value → samples or tokens in a forward
+    per:Callable=lambda value: None, # value → samples or tokens in a forward pass
     **about # `items`, `unit`
 )->Sweep:
     "Results for values, one after the other"
@@ -339,7 +339,7 @@ def _varies(o): return callable(o) and not isinstance(o, nn.Module)   # is it a 
 def _at(o, value): return o(value) if _varies(o) else o
 
 def estimated(model, sample, peaks, train=None, **options)->Roofline: # as in `sweep`
-    "An estimate of a forward or of a training step"
+    "An estimate of a forward pass or of a training step"
     if 'mesh' in options: raise TypeError("mesh: a sweep is of one device")
     a = RooflineAnalyzer(model, sample, peaks)
     return a.estimate(**options) if train is None else a.estimate_step(**of_training(train, model, sample), **options)
@@ -354,7 +354,7 @@ def _runner(peaks, on_paper, options, also=()):
     return lambda model, sample: estimated(model, sample, peaks, **options), list
 
 def _counter(name, per):
-    "A function that gives the samples in a forward"
+    "A function that gives the samples in a forward pass"
     return (lambda v: v if name=='batch' else None) if per is None else lambda v: _at(per, v)
 
 # %% ../nbs/roofline.ipynb #7ea2eeba
@@ -364,12 +364,12 @@ def sweep(
     values:list, # of what varies
     *,
     name:str='batch', # of what varies
-    per=None, # samples or tokens in a forward, or a function of the value; `None`: where `name` is batch, the value
+    per=None, # samples or tokens per forward pass, or a function of the value; `None`: of a batch the value
     items:str='samples', # what these are
     unit:str='', # of the values
     peaks=None, # `HardwarePeaks`, a datasheet's name, a file's path; `None`: measured, once for all
     on_paper:bool=False, # estimates under `peaks`, instead of profiles?
-    # `None`: forwards; training steps: what `profile_step` takes (`loss`, `optimizer`, …) as a dict, or a function of
+    # `None`: forward passes; training steps: what `profile_step` takes (`loss`, …) as a dict, or a function of
     # the model and the sample that gives it
     train=None,
     **options # of `profile` (`device`, `steps`, …) or of `estimate` (`dtype`, `weights`)
@@ -391,7 +391,7 @@ def _batch(sample, option): return sized(sample, sample_dims[option][1]).shape[0
 
 def sweep_batch(
     model:nn.Module,
-    sample, # of a forward, in any batch: its tensors are repeated or trimmed
+    sample, # of a forward pass, in any batch: its tensors are repeated or trimmed
     values:list, # sizes of the batch
     **options # of `sweep`
 )->Sweep:
@@ -401,7 +401,7 @@ def sweep_batch(
 # %% ../nbs/roofline.ipynb #d7c9f0d0
 def sweep_resolution(
     model:nn.Module,
-    sample, # of a forward: images, of any resolution
+    sample, # of a forward pass: images, of any resolution
     values:list, # pixels a side
     **options # of `sweep`
 )->Sweep:
@@ -412,7 +412,7 @@ def sweep_resolution(
 # %% ../nbs/roofline.ipynb #ce387f12
 def sweep_length(
     model:nn.Module,
-    sample, # of a forward: sequences, of any length
+    sample, # of a forward pass: sequences, of any length
     values:list, # tokens of a sequence
     **options # of `sweep`
 )->Sweep:
@@ -424,10 +424,10 @@ def sweep_length(
 # %% ../nbs/roofline.ipynb #930fd0fb
 def sweep_dtype(
     model:nn.Module, # stays as it is
-    sample, # of a forward
+    sample, # of a forward pass
     values:list, # dtypes or names of them
     *,
-    per=None, # samples or tokens in a forward; `None`: not said
+    per=None, # samples or tokens in a forward pass; `None`: not said
     items:str='samples', # what these are
     peaks=None, on_paper:bool=False, **options # as in `sweep`
 )->Sweep:
@@ -445,12 +445,12 @@ def sweep_dtype(
 # %% ../nbs/roofline.ipynb #ef92bdb3
 def estimates(
     model:nn.Module, # stays as it is
-    sample, # of a forward
+    sample, # of a forward pass
     devices:list, # of datasheets' names, files' paths and `HardwarePeaks`
     *,
     dtype:torch.dtype|str|None=None, # of floating-point parameters and inputs; `None`: as they are
     weights:str|float|None=None, # format of the weight matrices: `"int4"`, … or bytes an element; `None`: `dtype`
-    per=None, # samples or tokens in a forward; `None`: not said
+    per=None, # samples or tokens in a forward pass; `None`: not said
     items:str='samples', # what these are
     # of `estimate`: the rows are those of a rank with what it exchanges, one after the other, and `per` is of all ranks
     mesh=None, links=None,

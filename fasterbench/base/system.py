@@ -327,6 +327,12 @@ def noisy(self:Timing)->bool:
     "Is the interquartile range more than a tenth of the median?"
     return len(self.samples)>1 and self.iqr > 0.1*self.median
 
+@patch(as_prop=True)
+def spread(self:Timing)->str:
+    "The interquartile range, as a part of the median where there is one, and the minimum, in words"
+    iqr = f'{100*self.iqr/self.median:.0f} %' if self.median else si(self.iqr, 's')
+    return f"interquartile range {iqr}, minimum {si(self.min, 's')}"
+
 @patch
 def __repr__(self:Timing):
     s = f"{si(self.median, 's')} median of {len(self.samples)}, IQR {si(self.iqr, 's')}, min {si(self.min, 's')}"

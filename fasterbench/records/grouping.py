@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'sum_of', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
            'eager_sum', 'samples_of', 'joined', 'as_one', 'group_key', 'grouped_rows', 'by_kind', 'joined_in_parts',
-           'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval', 'ratio', 'ratio_interval', 'change',
-           'taken', 'Compared', 'Pair', 'match']
+           'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval', 'ratio',
+           'ratio_interval', 'change', 'taken', 'Compared', 'Pair', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
+from statistics import median
 from fastcore.basics import groupby, patch
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
@@ -23,7 +24,7 @@ from .matching import drafted
 from .rows import RooflinePoint, ceiling_for, fused_s
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
-from ..views.tables import kind_of, run_kinds
+from ..views.tables import kind_of, row_seconds, run_kinds
 
 # %% ../../nbs/records/grouping.ipynb #dfb9f7c9
 def common(values):
@@ -156,6 +157,35 @@ def joined_in_parts(
     "Rows of each group and part as one"
     lines = groupby(rows, lambda o: str(key(o[1])))
     return {n: {p: as_one(n, rs) for p,rs in groupby(of, 0, 1).items()} for n,of in lines.items()}
+
+# %% ../../nbs/records/grouping.ipynb #488495fc
+@dataclass
+class ModulePhases:
+    "A module's rows in a training step"
+    name:str  # of the module, or of a group of them
+    rows:dict # phase → `RooflinePoint`
+    @cached_property
+    def sum(self)->RooflinePoint: return joined(self.name, [*self.rows.values()]) # all phases as one
+    def of(self, phase:str)->RooflinePoint|None: # phase, or `'sum'`; `None`: nothing is done in it
+        return self.sum if phase=='sum' else self.rows.get(phase)
+
+
+# %% ../../nbs/records/grouping.ipynb #8b6b0b1d
+@dataclass
+class RankedRow:
+    "The same row on several ranks: seconds on each, and what they are together"
+    name:str  # its label, or the name of a group of rows
+    rows:dict # rank → `RooflinePoint`
+    ranks:int # that there are
+    kind:str = 'measured' # of the results
+    def __post_init__(self):
+        self.type = next(iter(self.rows.values())).type
+        self.times = {i: row_seconds(r, self.kind) for i,r in self.rows.items()} # rank → seconds
+        self.median_s, self.least_s, self.most_s = (f(self.times.values()) for f in (median, min, max)) # seconds
+        self.spread_s = self.most_s - self.least_s # seconds
+        self.slowest = max(self.times, key=self.times.get) # rank
+        waits = [r.waiting_s for r in self.rows.values() if r.waiting_s is not None]
+        self.waiting_s = max(waits, default=None) # seconds that a rank waits in it; `None`: no collective, or not known
 
 # %% ../../nbs/records/grouping.ipynb #8072ec1a
 def _one_key(name, rows):

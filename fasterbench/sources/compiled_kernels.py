@@ -59,7 +59,7 @@ def split(
 class Launch(NamedTuple):
     "The launches of a kernel, as a key"
     number:int # of the kernel
-    phase:str|None=None # of a training step; `None`: a forward alone
+    phase:str|None=None # of a training step; `None`: a forward pass alone
 
 class Held(NamedTuple):
     "An operation, or a part of one, in a kernel"
@@ -174,7 +174,7 @@ class KernelObserver(Observer):
     def marked(self, name, call): return super().marked(name, self.regions.get(name, call))
     def start(self, number): self.started = self.clock.mark()
     def stop(self, number): self.calls.append((Launch(number, self.phase), self.started, self.clock.mark()))
-    def launches(self)->Counter: # `Launch` → how many there are in the last forward
+    def launches(self)->Counter: # `Launch` → how many there are in the last forward pass
         return Counter(n for n,*_ in self.calls if isinstance(n, Launch))
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #f01070c6
@@ -339,14 +339,14 @@ def regions_of(model)->dict: # name → module
     return regions
 
 def measuring(model, kernels:bool=False):
-    "What measures a model: by its modules, or by its kernels, with an error where none can be told apart"
+    "What measures a model: by its modules, or by its kernels, with an error where none can be distinguished"
     if not kernels: return measured
     regions_of(model)
     return kernels_measured
 
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #3ab3fe21
-def other_phases(place)->list: # of `Place`; of a forward alone none
+def other_phases(place)->list: # of `Place`; of a forward pass alone none
     "Where else a module's work may be done"
     of, name = phase_and_name(place)
     return [Place(phase, name) for phase in ('forward', 'backward') if phase!=of] if of else []
@@ -373,7 +373,7 @@ def compiled_in(
     "Did modules that were counted run in compiled code, where no call is seen?"
     if 'torch._dynamo' not in sys.modules or not [n for n,c in costs.calls.items() if n not in timed]: return False
     with eager(), o.marks, o.backward(): o.forward()
-    return o.path()==costs.calls   # if not, the timed forward takes another path for another reason
+    return o.path()==costs.calls   # if not, the timed forward pass takes another path for another reason
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #6ab7a42c
 def merged(
@@ -408,7 +408,7 @@ def joined_edges(joined:Costs, costs:Costs)->Costs:
 def join_compiled(
     costs:Costs, # of the model as it was written
     o:Observer, # of the model
-    timed:Counter, # key of a row → its calls in a timed forward or step
+    timed:Counter, # key of a row → its calls in a timed forward pass or step
     modules:dict, # name → module
 )->Costs:
     "Move work to the rows that have its time, in a step phase by phase, and mark rows of compiled code"
@@ -426,7 +426,7 @@ def join_compiled(
 # %% ../../nbs/sources/compiled_kernels.ipynb #0821f804
 def _observed(run, device, met):
     "The observer of a run, what counts it, and what makes a `Measured` of its `Forwards`"
-    modules, seen = visible(run.model), []   # as they are now; a forward may change that
+    modules, seen = visible(run.model), []   # as they are now; a forward pass may change that
     o = Observer(run.model, run, device, modules, met)
     run.warm_up_once()
     def count(): seen.append(count_run(run, modules, CostMode(tf32=tf32_on(device))))

@@ -40,7 +40,7 @@ def _line(go, s, values, name, colour, unit, noise=None, **line):
 def value_lines(go, s, name:str, unit:str, measured:list, roof:list, noise:list|None=None)->list: # a `Sweep`; of traces
     "What was measured at each value, and what the roof allows"
     timed = [_line(go, s, measured, name, _own, unit, noise)]*s.measured
-    return timed + [_line(go, s, roof, f'{name} at the roof', colours['roof'], unit, dash='dash')]
+    return timed + [_line(go, s, roof, f'roofline-limited {name}', colours['roof'], unit, dash='dash')]
 
 # %% ../../nbs/views/trends.ipynb #609d2350
 def way(points:list)->list: # of (value, intensity in FLOP/B, rate in FLOP/s)
