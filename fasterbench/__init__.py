@@ -5,10 +5,11 @@ from importlib import import_module
 _home = dict(
     measure_peaks='machine.peaks', HardwarePeaks='machine.roof', clear_peaks_cache='machine.peaks', datasheet_peaks='machine.roof',
     RooflineAnalyzer='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
+    unregister_cost='costs',
     Roofline='results', Comparison='results', Sweep='roofline', Call='base.core', load_model='commands.models',
-    roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
+    roofline_analysis='operations', estimate_layer='counting.layers', estimate_language='language',
     sweep_batch='roofline', sweep_dtype='roofline', sweep_length='roofline', sweep_resolution='roofline', estimates='roofline',
-    read_trace='sources.traced',
+    read_trace='sources.traced', read_operations='sources.listed', compare_interleaved='roofline', gate='records.gate',
 )
 __all__ = list(_home)
 

@@ -56,7 +56,7 @@ def _divider(name, built, sample, plan, device):
 
 # %% ../nbs/cli.ipynb #c3d20003
 def _profiled(name, model, sample, recipe, peaks, plan, device, compile, isolate, kernels, **how):
-    "The profile of forwards of a model, or of training steps, on this rank or divided by a plan"
+    "The profile of forward passes of a model, or of training steps, on this rank or divided by a plan"
     if compile:
         if isinstance(model, Package): check_unused(f'to {name}, which is compiled already', compile=True)
         model.compile()
@@ -74,8 +74,8 @@ def _profiled(name, model, sample, recipe, peaks, plan, device, compile, isolate
 # %% ../nbs/cli.ipynb #42927572
 def _check_compiled(train, isolate, compile, kernels):
     "Refuse what does not go with compiled code"
-    if train: check_unused('beside --train', isolate=isolate, compile=compile, kernels=kernels)
-    if kernels: check_unused('beside --kernels', isolate=isolate)
+    if train: check_unused('with --train', isolate=isolate, compile=compile, kernels=kernels)
+    if kernels: check_unused('with --kernels', isolate=isolate)
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
@@ -84,7 +84,7 @@ def roofline(
     top=None, sort=None, by=None, columns=None, isolate=False, parallel=None, threads=None, peaks=None,
     html=None, out=None,
 ):
-    "Measure where each layer of a model stands under the roof of this machine"
+    "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
     if own_rank()==0: check_targets([peaks, counts], Roofline.formats, html=html, out=out)
@@ -185,21 +185,21 @@ def estimate(
     train=False, loss=None, optimizer=None, lr=None, clip=None,
     top=None, sort=None, by=None, columns=None, html=None, out=None,
 ):
-    "Work out the roofline of a model for a machine that need not be there; nothing is run"
+    "Work out the roofline of a model for a machine that is not present; nothing is run"
     check_model(model)
     view, layout = checked_view(top, sort, by, columns, train, usual=12), mesh_options(mesh, links)
     names, dtype, recipe = roofs(peaks), floating(dtype), check_recipe(train, loss, optimizer, lr, clip)
     check_targets([*names, model, counts], (Sweep if names[1:] or price else Roofline).formats, html=html, out=out)
     if mesh is None: check_unused('without --mesh', links=links, microbatches=microbatches)
     asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
-    if names[1:] or price: check_unused(price and 'beside --price' or f'to {len(names)} devices', **asked)
+    if names[1:] or price: check_unused(price and 'with --price' or f'to {len(names)} devices', **asked)
     shown = dict(view=view, html=html, out=out, prices=asked_prices(likely, price, names))
     sample = dict(size=size, input=input, tokens=tokens, counts=counts)
     mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
-    if recipe: check_unused('beside --train', weights=weights, **mine)
+    if recipe: check_unused('with --train', weights=weights, **mine)
     elif is_language(model):
         check_unused('to a language model', **sample)
-        if mesh is not None and not names[1:]: check_unused('beside --mesh of a language model', **asked, out=out)
+        if mesh is not None and not names[1:]: check_unused('with --mesh of a language model', **asked, out=out)
         mine |= layout | dict(weights=weights, batch=batch)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **mine)
     else: check_unused(f'to {model}, no config of a language model', **mine)
@@ -237,7 +237,7 @@ def sweep_command(
     check_targets([peaks, model], Sweep.formats, out=out); check_threads(threads)
     vary, values = swept_values(batch=batch, size=size, tokens=tokens, dtype=dtype)
     if (paper or peaks is not None) and roofs(peaks)[1:]:
-        raise ValueError(f"peaks={peaks!r}: a sweep stands under one roof")
+        raise ValueError(f"peaks={peaks!r}: a sweep is compared with one roof")
     if paper: check_unused('to an estimate', device=device, warmup=warmup, steps=steps, threads=threads, train=train)
     recipe = check_recipe(train, loss, optimizer, lr, clip)
     one = values['dtype'][0] if values['dtype'] and vary!='dtype' else None
@@ -251,7 +251,7 @@ def sweep_command(
 def ncu(file, peaks=None, dtype=None, launches=False, top=None, html=None, out=None, collect=False):
     "Read Nsight Compute's speed of light, and draw kernels whose FLOPs were counted"
     if collect:
-        check_unused('beside --collect', peaks=peaks, dtype=dtype, launches=launches, top=top, html=html, out=out)
+        check_unused('with --collect', peaks=peaks, dtype=dtype, launches=launches, top=top, html=html, out=out)
         return print(ncu_command(file))
     check_targets([file, peaks], Roofline.formats, html=html, out=out); top = check_count('top', either(top, 20), 1)
     if not peaks: check_unused('without --peaks, as in --peaks H100-SXM', dtype=dtype, html=html, out=out)

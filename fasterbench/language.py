@@ -23,7 +23,8 @@ from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.tables import Column, Table
-from .records.rows import balance, memory_pct, check_ceilings, warn_no_ceiling
+from .records.forecasts import balance
+from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in
 from .machine.datasheets import Layout, as_layout, exchange_times, links_of
@@ -55,7 +56,7 @@ def _causal(costs, modules, noted, cache):
 
 # %% ../nbs/language.ipynb #542bc4a4
 class Counted(NamedTuple):
-    "What a forward of a language model does"
+    "What a forward pass of a language model does"
     costs:Costs       # attention dense
     causal:Costs|None # attention causal; `None`: not known
     modules:dict      # name → module
@@ -64,7 +65,7 @@ class Counted(NamedTuple):
 
 # %% ../nbs/language.ipynb #503778bc
 def _counted_forward(model, tokens, length, batch, size=None, cached=None):
-    "Count a forward of `tokens` tokens a sequence after `length` cached ones; `size`, `cached`: bytes of an element"
+    "Count a forward pass of `tokens` tokens a sequence after `length` cached ones; `size`, `cached`: bytes an element"
     cache, sizes = paper_cache(model.config, length, cached)
     meta = torch.device('meta')
     ids = torch.zeros(batch, tokens, dtype=torch.long, device=meta)
@@ -108,7 +109,7 @@ def tokens_per_s(self:Phase)->float:
 
 @patch(as_prop=True)
 def left_out(self:Phase)->list[str]: # lines; empty: nothing
-    "What the times at the roof do not hold"
+    "What the roofline-limited times do not hold"
     unknown = sum((r.unknown for r in self.rows), Counter())
     said = [f"undefined    operations of unknown cost: {', '.join(unknown)}"] if unknown else []
     return ceiling_lines(self.rows) + said
@@ -430,7 +431,7 @@ def mesh_table(e:MeshEstimate)->str:
 def _rate_line(p):
     slow, fast = p.tokens_per_s
     waits = 1 - p.microbatches*max(w.roof_s for w in p.work)/p.roof_s
-    idle = f'; the slowest stage waits for {100*waits:.1f} % of the time at the roof' if waits>1e-9 else ''
+    idle = f'; the slowest stage waits for {100*waits:.1f} % of the roofline-limited time' if waits>1e-9 else ''
     hidden = f"{fast:,.1f} tokens/s of all devices in {si(p.hidden_s, 's')} with all exchange hidden"
     return f"{p.name:13}at most {hidden}, {slow:,.1f} in {si(p.serial_s, 's')} one after the other{idle}"
 

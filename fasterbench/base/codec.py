@@ -91,7 +91,7 @@ def _one_of(*known):
 
 def _maybe(*types):
     of = [t for t in types if t is not type(None)]
-    if of[1:]: raise TypeError(f"{Union[types]}: which of them a value is can't be told")
+    if of[1:]: raise TypeError(f"{Union[types]}: it is ambiguous which of them a value is")
     read = reader(of[0])
     return lambda where, v: None if v is None else read(where, v)
 
@@ -329,9 +329,13 @@ def write_as(
     o, # what a file is written of
     path:str|Path, # of the file, whose ending says the format
     formats:dict, # ending → function of `o` that gives the file's text or bytes
+    **shown # what is shown of it, of a figure or a page
 )->Path:
     "Write an object in the format that the file's ending says, all of it or nothing"
-    return write_file(path, formats[check_ending(path, formats)](o))
+    end = check_ending(path, formats)
+    if shown and end not in (*pictures, '.html'): raise ValueError(f"path={str(path)!r}: {next(iter(shown))} is of "
+        f"pictures and pages, and {f'a {end} file' if end else 'such a file'} holds everything")
+    return write_file(path, formats[end](o, **shown))
 
 # %% ../../nbs/base/codec.ipynb #becacebc
 def as_json(
@@ -361,9 +365,10 @@ class Saved:
     times   = 1  # as of `load_json`
     def save(self,
         path:str|Path, # of the file; its ending is one of the class's `formats`
+        **shown # of a page or a picture: what is shown, as of `plot`; of a result `by`, `top`, `sort`, `colour`
     )->Path:
         "Write it to a file, all of it or nothing"
-        return write_as(self, path, self.formats)
+        return write_as(self, path, self.formats, **shown)
     @classmethod
     def load(cls,
         path:str|Path, # of a JSON file that `save` wrote

@@ -58,8 +58,8 @@ shared = dict(   # option → what argparse is told of it
         'several times for several', action='append'),
     counts=option('of an AOTInductor package: the exported program that it was made from, program.pt2', a_file),
     threads=option('of the CPU (default: as torch finds)', int),
-    warmup=option('forwards, or steps, before the timed ones (default: 5)', int),
-    steps=option('timed forwards, or steps (default: 20)', int),
+    warmup=option('forward passes, or steps, before the timed ones (default: 5)', int),
+    steps=option('timed forward passes, or steps (default: 20)', int),
     html=option('write the plot to this file, as a page of its own'),
     out=option('write the result to this file, in the format of its ending: '
         f'{", ".join(endings)}; several times for several', action='append'))
@@ -70,7 +70,7 @@ shared |= dict(   # of training, and of what is printed
     optimizer=option('adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)'),
     lr=option('its learning rate (default: its own)', float),
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
-    top=option('rows to print (default: 20, of an estimate 12)', int),
+    top=option('rows to print, or all (default: 20, of an estimate 12)'),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
@@ -90,7 +90,7 @@ described = {}    # name → `Command`
 
 # %% ../../nbs/commands/parser.ipynb #43566931
 described['roofline'] = Command(
-    "Measure where each layer of a model stands under the roof of this machine", in_common('model'), dict(
+    "Measure how close each layer of a model comes to the roof of this machine", in_common('model'), dict(
     **in_common('device'),
     dtype=option('of parameters and input, or tf32 (default: as the model is made; float32 for a model by its name)'),
     batch=option("samples in the input (default: 1, or as in one's own sample)", int), **in_common('size'),
@@ -129,7 +129,7 @@ _language = dict(   # of a language model
 
 # %% ../../nbs/commands/parser.ipynb #09b84e39
 described['estimate'] = Command(
-    "Work out the roofline of a model for a machine that need not be there; nothing is run", in_common('model'), dict(
+    "Work out the roofline of a model for a machine that is not present; nothing is run", in_common('model'), dict(
     peaks=option('whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`; '
         'several with commas', some_roofs),
     dtype=option('of parameters and arithmetic, or tf32 (default: bf16 for a language model, else as the model is)'),
