@@ -62,9 +62,14 @@ def json_objects(o):
     if isinstance(o, dict): yield o
     for v in o.values() if isinstance(o, dict) else o if isinstance(o, list) else (): yield from json_objects(v)
 
+def test_each_field_says_what_it_holds():
+    "A reader of one's own leads to a type, or the annotation says beside it what stands in JSON"
+    silent = [f'{name}.{k}' for name,of in schema['$defs'].items() for k,o in of['properties'].items() if not {*o} - {'description'}]
+    assert not silent, silent
+
 def test_numbers_have_words():
     "What a field means stands beside it"
-    for name in ('RooflinePoint', 'Totals', 'peaks', 'Link', 'MemoryLevel', 'Footprint', 'roofline', 'sweep'):
+    for name in ('RooflinePoint', 'Totals', 'peaks', 'Link', 'MemoryLevel', 'Footprint', 'roofline', 'sweep', 'comparison'):
         said = schema['$defs'][name]['properties']
         assert all('description' in o for k,o in said.items() if k not in ('format', 'version')), name
 
