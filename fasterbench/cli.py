@@ -7,7 +7,7 @@ __all__ = ['varying', 'commands', 'roofline', 'peaks', 'estimate', 'sweep_comman
            'main']
 
 # %% ../nbs/cli.ipynb #8f05811c
-import inspect, sys, traceback, torch
+import inspect, sys, tempfile, traceback, torch
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
@@ -327,14 +327,24 @@ def _asked(argv):
             with one_voice(e): pass   # it is said
         raise
 
+# %% ../nbs/cli.ipynb #5180477e
+def _in_json(f, args):
+    "Call a command, and print what it writes to a file in JSON in the place of what it prints"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)/'result.json'
+        try:
+            with redirect_stdout(None): f(**args | dict(out=[*(args.get('out') or ()), str(path)]))
+        finally:   # a command may end with an exit code that says what it found
+            if path.exists(): print(path.read_text(encoding='utf-8'), end='')
+
 # %% ../nbs/cli.ipynb #6523260a
 def main(argv:list|None=None):
     "The `fasterbench` command"
     with ending(), any_console(), though_unread():
         args = _asked(argv)
-        f, whole = commands[args.pop('command')], args.pop('traceback', False)
+        f, whole, as_json = commands[args.pop('command')], args.pop('traceback', False), args.pop('json', False)
         try:
-            with warnings_as_lines(whole): f(**args)
+            with warnings_as_lines(whole): _in_json(f, args) if as_json else f(**args)
         except (Exception, KeyboardInterrupt) as e:
             if whole and launched()==1: raise
             code, text = failure(e)

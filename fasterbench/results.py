@@ -20,15 +20,15 @@ from .plot import plot_comparison, plot_result
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text
 from .views.tables import framed, html_text, run_kinds
 from .session.scope import above, inside, Place, phases
-from .operations import si, arithmetic_intensity, as_text, pass_name, per_pass, plural
+from .operations import si, as_text, per_pass, plural, arithmetic_intensity, pass_name
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
-from .records.grouping import all_run, group_key, whole_interval
+from .records.grouping import all_run, whole_interval, group_key
 from .records.forecasts import forecast
-from .records.rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling, ceiling_for
-from .records.rows import read_row, row_record
+from .records.rows import RooflinePoint, check_scalable, main_dtype, projected, warn_no_ceiling, Projection
+from .records.rows import ceiling_for, read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable
@@ -421,13 +421,14 @@ def _about(where, v): # circumstances: any, but for those that a view counts on;
 @dataclass(kw_only=True)
 class OneResult:
     "What a file has of a result"
-    kind:Literal[kinds]
-    about:Annotated[dict, _about]
-    peaks:Annotated[HardwarePeaks, part(HardwarePeaks.from_record)]|None
-    totals:Totals|None
-    memory:Footprint|None = None
-    boundaries:Annotated[dict, _edges]|None = None # bytes by module, or by phase and module
-    rows:list[Annotated[RooflinePoint, read_row]]
+    kind:Literal[kinds] # where the rows come from
+    about:Annotated[dict, _about] # circumstances, by name; what ends with `_s` is in seconds
+    peaks:Annotated[HardwarePeaks, part(HardwarePeaks.from_record), 'fasterbench peaks']|None # of the machine
+    totals:Totals|None # of all that ran; `None`: it was not run as a whole
+    memory:Footprint|None = None # of a training step
+    # Bytes by module, or by phase and module
+    boundaries:Annotated[dict, _edges, dict[str, Amount|dict[str, Amount]]]|None = None
+    rows:list[Annotated[RooflinePoint, read_row, RooflinePoint|Projection]] # one for each module, or kernel
     def __post_init__(self):
         for i,r in enumerate(self.rows if self.peaks else ()):
             if not r.matmul_flops or r.roof_time_s is None or ceiling_for(r, self.peaks): continue
@@ -437,7 +438,7 @@ class OneResult:
 @dataclass(kw_only=True)
 class RanksResult(OneResult):
     "A result with those of all ranks"
-    ranks:tuple[OneResult|None, ...] = () # `None`: the result itself
+    ranks:tuple[OneResult|None, ...] = () # of a profile on several; `None`: the result itself
 
 @patch(cls_method=True)
 def from_record(cls:Roofline,

@@ -192,6 +192,7 @@ described['ncu'] = Command("Read Nsight Compute's speed of light, and draw kerne
 
 # %% ../../nbs/commands/parser.ipynb #4be0b353
 _always = dict(traceback=flag('show where in the code an error was raised'))
+_of_results = dict(json=flag('print what --out FILE.json writes, and nothing else')) # of a command with `out`
 
 def _spelled(name): return [f'--{o}' for o in dict.fromkeys((name.replace('_', '-'), name))] # dashes or underscores
 
@@ -205,7 +206,7 @@ def make_parser()->argparse.ArgumentParser:
     for name,(text,takes,options) in described.items():
         own = sub.add_parser(name, help=text, description=text, formatter_class=wide)
         for k,asked in takes.items(): own.add_argument(k, **asked)
-        for k,asked in (options | _always).items():
+        for k,asked in (options | (_of_results if 'out' in options else {}) | _always).items():
             own.add_argument(*_spelled(k), dest=k, default=argparse.SUPPRESS, **asked)
     return p
 

@@ -343,7 +343,7 @@ _dtypes = {dtype_name(o): o for o in vars(torch).values() if isinstance(o, torch
 def _dtype(where, v):
     return _dtypes[v] if isinstance(v, str) and v in _dtypes else refuse(where, v, 'a dtype of torch')
 
-ways[torch.dtype] = Way(dtype_name, _dtype)
+ways[torch.dtype] = Way(dtype_name, _dtype, str)
 field_types[Disturbance] = dict(others=Amount, stolen=Amount)
 
 

@@ -437,12 +437,14 @@ def comparison_json(c)->str: # of a `Comparison`
     return fitting(json_lines(head, 'pairs', [json_line(encoded(p)) for p in pairs]), c, many)
 
 # %% ../../nbs/records/compare.ipynb #08736586
+_kept = Annotated[object, kept_as('fasterbench roofline'), 'fasterbench roofline']
+
 @dataclass
 class SavedComparison:
     "What a file has of a comparison"
-    a:Annotated[object, kept_as('fasterbench roofline')] # the results, each as its own file has it
-    b:Annotated[object, kept_as('fasterbench roofline')]
-    pairs:list[PairPlaces]
+    a:_kept # the result before, as its own file has it
+    b:_kept # the result after
+    pairs:list[PairPlaces] # rows that belong together
     turns:bool=False # were they measured in turns?
 
 def _check_places(pairs, side, n):

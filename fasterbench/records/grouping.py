@@ -263,7 +263,7 @@ def _spent(where, v):
     t = _timing(where, v)
     return t if min(t.samples)>=0 else refuse(where, min(t.samples), 'a time of at least 0')
 
-ways[Timing] = Way(lambda o: encoded(o.samples), _timing)
+ways[Timing] = Way(lambda o: encoded(o.samples), _timing, list[float])
 field_types[Totals] = dict(
     **dict.fromkeys('flops matmul_flops bytes_moved roof_time_s link_bytes'.split(), Amount),
     overhead_pct=Ratio, device_idle_pct=Ratio|None, overhead_interval=tuple[Ratio, Ratio]|None,

@@ -439,7 +439,7 @@ field_types[RooflinePoint] = dict(
     bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
     likely_s=Amount|None, likely_interval=tuple[Amount, Amount]|None,
     operations=tuple[str, ...], waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
-    collectives=Annotated[Counter, _collectives])
+    collectives=Annotated[Counter, _collectives, list[Sent]])
 # What earlier versions did not write
 optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations
     link_bytes link_time_s waiting_s waits_for hidden_s rank_s collectives tf32_flops launches likely_s

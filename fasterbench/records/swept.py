@@ -400,12 +400,13 @@ def _number_or_text(where, v): return v if isinstance(v, str) else decoded(float
 @dataclass
 class SavedSweep:
     "What a file has of a sweep"
-    name:str
-    unit:str
-    items:str
-    values:list[Annotated[float|str, _number_or_text]]
-    per:list[float|None]
-    results:list[Annotated[object, kept_as('fasterbench roofline')]] # each as its own file has it
+    name:str  # of what varies
+    unit:str  # of the values
+    items:str # of which each result does several, such as samples
+    values:list[Annotated[float|str, _number_or_text]] # one for each result
+    per:list[float|None] # items in each result
+    # Each as its own file has it
+    results:list[Annotated[object, kept_as('fasterbench roofline'), 'fasterbench roofline']]
 
 def sweep_json(s)->str: # of a `Sweep`
     "A sweep as JSON, one result after the other"
