@@ -9,7 +9,7 @@ _home = dict(
     Roofline='results', Comparison='results', Sweep='roofline', Call='base.core', load_model='commands.models',
     roofline_analysis='operations', estimate_layer='operations', estimate_language='language',
     sweep_batch='roofline', sweep_dtype='roofline', sweep_length='roofline', sweep_resolution='roofline', estimates='roofline',
-    read_trace='sources.traced', compare_interleaved='roofline', gate='records.gate',
+    read_trace='sources.traced', compare_interleaved='roofline', gate='records.gate', flops_verdict='records.gate',
 )
 __all__ = list(_home)
 
