@@ -7,7 +7,7 @@ __all__ = ['labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_t
            'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options', 'either',
            'floating', 'forward_text', 'profile_options', 'swept_values', 'cross_entropy_of', 'with_labels', 'Recipe',
            'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'print_peaks', 'print_sweep',
-           'show_result', 'saved_in', 'warnings_as_lines']
+           'show_result', 'print_comparison', 'asked_limits', 'saved_in', 'warnings_as_lines']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
 import inspect, os, sys, tempfile, torch, warnings
@@ -27,6 +27,7 @@ from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
 from ..base.codec import check_ending, check_kind, file_kinds, saved_kind
 from ..records.compare import Comparison
+from ..records.gate import check_percent, gate
 from .models import check_model, own_object
 from ..session.program import undisturbed, optimizer_class
 from ..results import Roofline, heading
@@ -392,14 +393,24 @@ def show_result(r:Roofline, html, out, top, sort, by, columns): # as of `print_f
     if r.peaks is None: check_unused('to a result without peaks', html=html)
     print_result(r, view, heading(r), html, out)
 
-def _show_comparison(c, out, top, sort):
+def print_comparison(c:Comparison, out, top=None, sort=None, limits:dict|None=None): # limits: of `gate`
+    "Print a comparison, and write it to files; the command ends with the status of what is decided about limits"
+    verdicts = gate(c, **limits) if limits else ()
     c.summary(rows_asked(top, 20), either(sort, 'difference'))
     write_out(c, out)
+    for v in verdicts:
+        if v.decided!='passed': print('fasterbench:', *str(v).split(), file=sys.stderr)
+    if verdicts and verdicts.status: sys.exit(verdicts.status)
+
+def asked_limits(fail_slower:float|None, fail_flops:float|None)->dict: # percent; `None`: not given
+    "The limits that a comparison is held against, as `gate` takes them"
+    given = dict(fail_slower=fail_slower, fail_flops=fail_flops)
+    return {k.removeprefix('fail_'): check_percent(k, v) for k,v in given.items() if v is not None}
 
 # %% ../../nbs/commands/options.ipynb #7bfd27a9
 # What a file holds → its class, and what prints it, writes it to files, and takes the options that apply to it
 saved_kinds = {'a result': (Roofline, show_result), 'peaks': (HardwarePeaks, print_peaks),
-    'a sweep': (Sweep, print_sweep), 'a comparison': (Comparison, _show_comparison)}
+    'a sweep': (Sweep, print_sweep), 'a comparison': (Comparison, print_comparison)}
 
 def saved_in(
     path:str, # of a file
