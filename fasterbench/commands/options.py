@@ -26,13 +26,13 @@ from ..operations import as_text, check_count, is_number, write_file
 from ..machine.datasheets import sheet_named
 from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
-from ..base.codec import check_ending, check_kind, file_kinds, saved_kind
+from ..base.codec import check_ending, check_kind, drawn_endings, file_kinds, saved_kind
 from ..records.compare import Comparison
 from .models import check_model, own_object
 from ..session.program import undisturbed, optimizer_class
 from ..results import Roofline, heading
 from ..records.swept import Crossings, Sweep, checked_prices
-from ..plot import plot_roofline, text_roofline
+from ..plot import text_roofline
 from ..session.launch import check_parallel, first_to_say, plan_named
 
 # %% ../../nbs/commands/options.ipynb #48e01d84
@@ -101,6 +101,7 @@ class View(NamedTuple):
     sort:str               # a key of `columns`, or `'time'`, `'over'`, `'roof'`, `'order'`
     by:str|int|None=None   # as of `group_key`; `None`: each row by itself
     columns:str|None=None  # keys with commas between; `None`: not given
+    drawn:int|None=None    # bars of a figure and rows of a page, where `top` was asked for
 
 def checked_view(
     top:int|None, sort:str|None, # of `View`; `None`: not given
@@ -111,12 +112,12 @@ def checked_view(
 )->View:
     "A view that was asked for; one that there is not is refused"
     by = check_count('by', int(by), 1) if by and by.isdecimal() else by
-    top, sort = check_count('top', either(top, usual), 1), either(sort, 'time')
+    drawn, top, sort = top, check_count('top', either(top, usual), 1), either(sort, 'time')
     row_table([]).in_order(sort)
     if by is not None: group_key(by)
     if columns is not None: picked(columns)
     if train and by=='module': check_unused('beside --by module, which has columns of its own', columns=columns)
-    return View(top, sort, by, columns)
+    return View(top, sort, by, columns, drawn)
 
 # %% ../../nbs/commands/options.ipynb #53d4aedb
 def named_peaks(
@@ -226,7 +227,7 @@ shared = dict(   # option → annotation of a parameter
     threads=option('of the CPU (default: as torch finds)', int),
     warmup=option('forwards, or steps, before the timed ones (default: 5)', int),
     steps=option('timed forwards, or steps (default: 20)', int),
-    top=option('rows to print (default: 20, of an estimate 12)', int),
+    top=option('rows to print (default: 20, of an estimate 12), and bars to draw (default: 10)', int),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'),
@@ -370,25 +371,25 @@ def write_page(fig, path): # a plotly `Figure`; of the file
     print(f'plot         {path}')
 
 # %% ../../nbs/commands/options.ipynb #7d5f8f21
-def write_out(o, paths:list|None): # what has a `save`: a result, peaks, a sweep or a comparison; of files
-    "Write to each file, in the format of its ending"
+def write_out(o, paths:list|None, **shown): # what has a `save`: a result, peaks, a sweep or a comparison; of files
+    "Write to each file, in the format of its ending; `shown`: of pictures and pages"
     for path in paths or ():
-        o.save(path)
+        o.save(path, **(shown if check_ending(path, o.formats) in drawn_endings else {}))
         print(f'saved        {path}')
 
 # %% ../../nbs/commands/options.ipynb #f3f5b19f
 def print_figure(
     rows:Roofline,
-    by:str|int|None, # of `View`
+    view:View, # of which `top` is for what is printed
     title:str, # of the page
     html:str|None, # path of the page; `None`: none
     out:list|None, # paths of further files
 ):
     "Draw rows as text, and write them to files"
-    groups = rows if by is None else rows.by(by)
-    if rows.peaks: print(f'\n{text_roofline(groups, rows.peaks)}')
-    if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
-    for path in out or (): write_out(groups if check_ending(path, rows.formats) in ('.csv', '.md') else rows, [path])
+    by, shown = rows if view.by is None else rows.by(view.by), dict(by=view.by, top=view.drawn, sort=view.sort)
+    if rows.peaks: print(f'\n{text_roofline(by, rows.peaks)}')
+    if html: write_page(rows.plot(as_text(title, markup=True), **shown), html)
+    for o in out or (): write_out(by if check_ending(o, rows.formats) in ('.csv', '.md') else rows, [o], **shown)
 
 # %% ../../nbs/commands/options.ipynb #7edc6072
 def print_result(
@@ -401,9 +402,9 @@ def print_result(
     staged = rows.about.get('parallel')=='pp'
     for i,o in enumerate(rows.ranks if staged else [rows]):
         if staged: print(f'\nstage {i}\n')
-        o.summary(*view)
+        o.summary(*view[:4])
     for line in lines: print(line)
-    print_figure(rows, view.by, title, html, out)
+    print_figure(rows, view, title, html, out)
 
 # %% ../../nbs/commands/options.ipynb #6ac0e031
 def print_peaks(
@@ -433,7 +434,7 @@ def show_result(r:Roofline, html, out, top, sort, by, columns): # as of `print_f
 
 def _show_comparison(c, out, top, sort):
     c.summary(either(top, 20), either(sort, 'difference'))
-    write_out(c, out)
+    write_out(c, out, sort=sort, **(dict(top=top) if top else {}))
 
 # %% ../../nbs/commands/options.ipynb #7bfd27a9
 # What a file holds → its class, and what prints it, writes it to files, and takes the options that apply to it
