@@ -192,7 +192,7 @@ def _estimate_language(model, names, dtype, view, html, out, batch, context, wei
     if names[1:] or prices: return _language_devices(found, names, out, prices)
     if options['mesh'] is None:
         title = f'{Path(model).stem} under the roof of {names[0]}'
-        return print_figure(_language_rows(found[0], view), view.by, title, html, out)
+        return print_figure(_language_rows(found[0], view), view, title, html, out)
     print(*head_lines(found[0], unfit_ranks(found[0]), f'; {found[0].layout}, each '), sep='\n')
     print('', mesh_table(found[0]), '', *mesh_lines(found[0]), sep='\n')
 
@@ -290,18 +290,18 @@ def ncu(file, peaks=None, dtype=None, launches=False, top=None, html=None, out=N
     if collect:
         check_unused('with --collect', peaks=peaks, dtype=dtype, launches=launches, top=top, html=html, out=out)
         return print(ncu_command(file))
-    check_targets([file, peaks], Roofline.formats, html=html, out=out); top = check_count('top', either(top, 20), 1)
+    check_targets([file, peaks], Roofline.formats, html=html, out=out); view = checked_view(top, None)
     if not peaks: check_unused('without --peaks, as in --peaks H100-SXM', dtype=dtype, html=html, out=out)
     roof = named_peaks(peaks, dtype or 'float32') if peaks else None
     kernels = (list if launches else by_kernel)(read_ncu(file))
-    print(kernel_table(kernels[:top]) + (f'\n… and {len(kernels)-top} more' if len(kernels)>top else ''))
-    for k in kernels[:top]:
-        if k.missing: print(f'missing      {as_text(k.name)[:48]}: {", ".join(k.missing[:5])}')
+    shown, more = kernels[:view.top], len(kernels) - view.top
+    print(kernel_table(shown) + (f'\n… and {more} more' if more>0 else ''))
+    for k in (k for k in shown if k.missing): print(f'missing      {as_text(k.name)[:48]}: {", ".join(k.missing[:5])}')
     if roof is None: return
     rows = kernel_rows(kernels, roof, levels=bool(roof.memory_levels))
     if not rows: raise ValueError(f"{file!r} has no counters of FLOPs and bytes, so its kernels have no point under a "
         "roof; `fasterbench ncu --collect \"PROGRAM\"` prints how to collect them")
-    print_figure(rows, None, f'{Path(file).name} under the roof of {peaks}', html, out)
+    print_figure(rows, view, f'{Path(file).name} under the roof of {peaks}', html, out)
 
 # %% ../nbs/cli.ipynb #2d2d4458
 def trace(
@@ -317,12 +317,21 @@ def trace(
     show_result(read_trace(file, peaks, built, sample, step, capture), html, out, top, sort, by, columns)
 
 # %% ../nbs/cli.ipynb #bf24c2e7
-def compare(a, b, by=None, top=20, sort='difference', fail_slower=None, fail_flops=None, out=None):
+def compare(
+    a:str, # the result before: a file that `fasterbench roofline --out FILE.json` wrote
+    b:str, # the result after: another such file
+    by:str=None, # compare groups: block, type, bound, dtype, roof, or the first N parts of names
+    top:int=None, # pairs to print, and arrows to draw (default: 20, and 12 arrows)
+    sort:str='difference', # or order: as in the model; or a column of numbers: ratio, time_a, over_s, …
+    out:out_option(Comparison.formats)=None,
+):
     "Compare two results row by row: what changed, and is it more than noise?"
-    check_targets([a, b], Comparison.formats, out=out); limits = asked_limits(fail_slower, fail_flops)
+    check_targets([a, b], Comparison.formats, out=out)
     by = checked_view(top, 'time', by).by; Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
-    print_comparison(Roofline.load(a).compare(Roofline.load(b), by), out, top, sort, limits)
+    found = Roofline.load(a).compare(Roofline.load(b), by)
+    found.summary(either(top, 20), sort)
+    write_out(found, out, sort=sort, **(dict(top=top) if top else {}))
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, html=None, out=None):
