@@ -317,21 +317,12 @@ def trace(
     show_result(read_trace(file, peaks, built, sample, step, capture), html, out, top, sort, by, columns)
 
 # %% ../nbs/cli.ipynb #bf24c2e7
-def compare(
-    a:str, # the result before: a file that `fasterbench roofline --out FILE.json` wrote
-    b:str, # the result after: another such file
-    by:str=None, # compare groups: block, type, bound, dtype, roof, or the first N parts of names
-    top:int=None, # pairs to print, and arrows to draw (default: 20, and 12 arrows)
-    sort:str='difference', # or order: as in the model; or a column of numbers: ratio, time_a, over_s, …
-    out:out_option(Comparison.formats)=None,
-):
+def compare(a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, out=None):
     "Compare two results row by row: what changed, and is it more than noise?"
-    check_targets([a, b], Comparison.formats, out=out)
+    check_targets([a, b], Comparison.formats, out=out); limits = asked_limits(fail_slower, fail_flops)
     by = checked_view(top, 'time', by).by; Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
-    found = Roofline.load(a).compare(Roofline.load(b), by)
-    found.summary(either(top, 20), sort)
-    write_out(found, out, sort=sort, **(dict(top=top) if top else {}))
+    print_comparison(Roofline.load(a).compare(Roofline.load(b), by), out, top, sort, limits)
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, html=None, out=None):

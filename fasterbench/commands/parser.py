@@ -70,7 +70,7 @@ shared |= dict(   # of training, and of what is printed
     optimizer=option('adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)'),
     lr=option('its learning rate (default: its own)', float),
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
-    top=option('rows to print, or all (default: 20, of an estimate 12)'),
+    top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
@@ -167,7 +167,7 @@ described['compare'] = Command(
     a=option('the result before: a file that `fasterbench roofline --out FILE.json` wrote', a_file),
     b=option('the result after: another such file', a_file)), dict(
     by=option('compare groups: block, type, bound, dtype, roof, or the first N parts of names'),
-    top=option('pairs to print (default: 20)', int),
+    top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('or order: as in the model; or a column of numbers: ratio, time_a, over_s, … (default: difference)'),
     **in_common('fail_slower fail_flops out')))
 
