@@ -23,7 +23,8 @@ from .counting.places import only_new, CallMoves, PlacedMoves, Costs, ModuleCost
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
 from .session.scope import told_groups, Place
-from .base.core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor, own_part
+from .base.core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor
+from .base.core import own_part, unwrapped
 from .base.core import written_by, before_graphs, capturing, eager, visible, optimizer_parameters
 from .operations import warn
 from .session.program import explain, undisturbed, Program
@@ -397,7 +398,7 @@ def weight_bytes(
     model:nn.Module, # of this rank
 )->float: # bytes
     "What its parameters and buffers take; inside of `weights_in` in that format"
-    return sum(covered_bytes(own_part(t)) for t in held(model) if not nn.parameter.is_lazy(t))
+    return sum(covered_bytes(o) for t in held(model) if not nn.parameter.is_lazy(t) for o in unwrapped(t))
 
 # %% ../nbs/costs.ipynb #e5646aca
 @patch

@@ -28,7 +28,7 @@ from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, rai
 from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
-from .observe import Measured, warn_other_path
+from .observe import Measured, named_optimizer, warn_other_path
 from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
@@ -168,7 +168,8 @@ def profile(self:Subject,
 @patch
 def profile_step(self:Subject,
     loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
-    optimizer:torch.optim.Optimizer|None=None, # of the model's parameters; `None`: forward and backward only
+    # of the model's parameters, or a name (`"adamw"`); `None`: forward and backward only
+    optimizer:torch.optim.Optimizer|str|None=None,
     *,
     device:str|torch.device|None=None, # `None`: where the model is
     clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
@@ -181,6 +182,7 @@ def profile_step(self:Subject,
 ): # a `Roofline` # with a `phase` for each row
     "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
     check_request('loss', loss, 'steps', warmup, steps, kernels=kernels, ranks=ranks)
+    if isinstance(optimizer, str): optimizer = named_optimizer(optimizer, self.model)
     def runs(device): return training(self.model, self.sample, loss, optimizer, device, clip, scaler)
     return self._measured(runs, device, warmup, steps, kernels, ranks, timeout)
 
