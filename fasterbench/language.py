@@ -56,7 +56,7 @@ def _causal(costs, modules, noted, cache):
 
 # %% ../nbs/language.ipynb #542bc4a4
 class Counted(NamedTuple):
-    "What a forward of a language model does"
+    "What a forward pass of a language model does"
     costs:Costs       # attention dense
     causal:Costs|None # attention causal; `None`: not known
     modules:dict      # name → module
@@ -65,7 +65,7 @@ class Counted(NamedTuple):
 
 # %% ../nbs/language.ipynb #503778bc
 def _counted_forward(model, tokens, length, batch, size=None, cached=None):
-    "Count a forward of `tokens` tokens a sequence after `length` cached ones; `size`, `cached`: bytes of an element"
+    "Count a forward pass of `tokens` tokens a sequence after `length` cached ones; `size`, `cached`: bytes an element"
     cache, sizes = paper_cache(model.config, length, cached)
     meta = torch.device('meta')
     ids = torch.zeros(batch, tokens, dtype=torch.long, device=meta)
@@ -109,7 +109,7 @@ def tokens_per_s(self:Phase)->float:
 
 @patch(as_prop=True)
 def left_out(self:Phase)->list[str]: # lines; empty: nothing
-    "What the times at the roof do not hold"
+    "What the roofline-limited times do not hold"
     unknown = sum((r.unknown for r in self.rows), Counter())
     said = [f"undefined    operations of unknown cost: {', '.join(unknown)}"] if unknown else []
     return ceiling_lines(self.rows) + said
@@ -431,7 +431,7 @@ def mesh_table(e:MeshEstimate)->str:
 def _rate_line(p):
     slow, fast = p.tokens_per_s
     waits = 1 - p.microbatches*max(w.roof_s for w in p.work)/p.roof_s
-    idle = f'; the slowest stage waits for {100*waits:.1f} % of the time at the roof' if waits>1e-9 else ''
+    idle = f'; the slowest stage waits for {100*waits:.1f} % of the roofline-limited time' if waits>1e-9 else ''
     hidden = f"{fast:,.1f} tokens/s of all devices in {si(p.hidden_s, 's')} with all exchange hidden"
     return f"{p.name:13}at most {hidden}, {slow:,.1f} in {si(p.serial_s, 's')} one after the other{idle}"
 

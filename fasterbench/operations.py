@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound',
-           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'per_pass', 'as_text',
-           'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds', 'check_count',
-           'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes',
-           'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes',
-           'positions']
+           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'pass_name', 'passes',
+           'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds',
+           'check_count', 'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress',
+           'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis',
+           'element_bytes', 'positions']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -76,7 +76,7 @@ def utilization_pct(
 
 # %% ../nbs/operations.ipynb #13d8930f
 class RooflinePosition(NamedTuple):
-    "Where work stands under a roof"
+    "Where work lies under a roof"
     arithmetic_intensity:float|None # FLOP/byte
     bound:str                       # `"memory"`, `"compute"` or `"undefined"`
     roof_time_s:float               # seconds that the roof allows
@@ -122,19 +122,19 @@ def plain(
     return f'{v:,.0f}' if 1000<=abs(v)<math.inf else f'{v:.{digits}g}'
 
 # %% ../nbs/operations.ipynb #0fc3510e
+def _in_plural(what): return what + ('es' if what.endswith('ss') else 's') # things, in words
+
 def plural(
     n:int,
     what:str, # one of them
 )->str:
     "A number of things, in words"
-    return f"{n:,} {what}{'s'*(n!=1)}"
+    return f"{n:,} {what if n==1 else _in_plural(what)}"
 
 # %% ../nbs/operations.ipynb #e3ce33f1
-def per_pass(
-    what:str, # that was run: `'forward'` or `'step'`
-)->str:
-    "What a number is per, in words"
-    return f"per {'forward pass' if what=='forward' else what}"
+def pass_name(what:str)->str: return 'forward pass' if what=='forward' else what # of `'forward'` or `'step'`
+def passes(what:str)->str: return _in_plural(pass_name(what)) # several, in words
+def per_pass(what:str)->str: return f'per {pass_name(what)}' # what a number is per, in words
 
 # %% ../nbs/operations.ipynb #6391ed3f
 def as_text(
@@ -417,7 +417,7 @@ def roofline_analysis(
 # of each `name`, `arithmetic_intensity`, `attainable_flops`, `bound` (`"memory"` or `"compute"`), `efficiency` (percent
 # of the peak that is attainable), `estimated_time_s` (at the roof); where times are given `time_s`, `utilization_pct`
 )->list[dict]:
-    "Where each operation stands under a roof"
+    "Where each operation lies under a roof"
     given = dict(peak_compute=peak_compute, peak_bandwidth=peak_bandwidth)
     peaks = [_number('roofline_analysis', k, v, 5e-324) for k,v in given.items()]
     rows = [_row(o, peaks) for o in operations_in(operations)]

@@ -1,7 +1,7 @@
 """The documentation's site: build it, and look for what is broken in it.
 
-`build` runs nbdev and Quarto, then writes each page as Markdown beside it (`page.html.md`), and `llms.txt`, which lists them,
-and puts every public name into the search.
+`build` runs nbdev and Quarto, then writes each page as Markdown beside it (`page.html.md`), and `llms.txt`, which lists the
+commands and these pages, and puts every public name into the search.
 `check` lists links that lead nowhere, names without a word about them, and what is cut off or wider than its page in a browser
 of 1400 and of 390 pixels, light and dark; it ends with an error if there is any. The browser is the one that Playwright has
 installed, or a Chromium of the system.
@@ -18,6 +18,7 @@ from urllib.parse import unquote, urljoin, urlparse
 import nbformat, plotly, yaml
 from bs4 import BeautifulSoup
 from fastcore.script import call_parse
+from fasterbench.commands.parser import described
 from nbdev.config import get_config
 from pages import all_entries, anchor, pages_of_modules
 from readme import exported
@@ -56,10 +57,21 @@ def listed(contents, section='Start'):
         if isinstance(o, str): yield section, o
         else: yield from listed(o['contents'], o['section'])
 
+schema = top/cfg.lib_path/'data'/'files.schema.json'
+
+def command_lines():
+    "What a program that asks for something is told first: how, and which command answers which question"
+    yield from ['', 'Each command prints JSON with `--json`, in SI base units, and nothing else on standard output; `null` is what is not known. '
+        f'The exit code is 0, or 2 for a request that can\'t be met, or 1 for a failure. [Its JSON Schema]({home}data/{schema.name}) says '
+        'what each key means. What is reported is measured or counted; nothing is advised.', '', '## Which command answers which question', '']
+    for name,c in described.items():
+        words = ' '.join([name, *map(str.upper, c.takes), '--json'])
+        yield f'- [fasterbench {words}]({home}cli.html.md): {c.text}'
+
 def write_texts():
     "All pages as Markdown, and the list of them"
     sidebar = yaml.safe_load((top/'nbs'/'sidebar.yml').read_text())['website']['sidebar']['contents']
-    lines, last = [f'# {cfg.lib_name}', '', f'> {cfg.description}'], None
+    lines, last = [f'# {cfg.lib_name}', '', f'> {cfg.description}', *command_lines()], None
     for section,page in listed(sidebar):
         head, text = as_text(made/page)
         to = page.replace('.ipynb', '.html.md')
@@ -67,6 +79,7 @@ def write_texts():
         if section!=last: lines += ['', f'## {section}', '']
         last = section
         lines.append(f"- [{head.get('title', page)}]({home}{to})" + (f": {head['description']}" if 'description' in head else ''))
+    (docs/'data').mkdir(exist_ok=True); shutil.copy(schema, docs/'data')
     (docs/'llms.txt').write_text('\n'.join(lines) + '\n', encoding='utf-8')
 
 # Search

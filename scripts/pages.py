@@ -314,7 +314,7 @@ def with_reference(nb):
 
 # Links: a name leads to its place where one place alone defines it, and where it looks like a name
 
-commands = 'cli', 'commands.options', '__main__'   # their names are words
+commands = 'cli', 'commands.parser', 'commands.options', '__main__'   # their names are words
 
 @lru_cache
 def pages_of_modules()->dict: # module → path of its page, from the folder of the notebooks

@@ -16,10 +16,14 @@ directive = re.compile(r'^#\s*\|.*\n?', re.M)
 
 def keep(cell): return not re.search(r'^#\s*\|\s*(hide|default_exp|export)\b', cell.source, re.M)
 
+def shown(output):
+    "What a cell shows, as Markdown"
+    return '```\n' + output.text + '```' if output.output_type=='stream' else output.data['text/markdown']
+
 def only_output(cell):
     "A cell whose code is not shown, as the text that it shows"
     if not re.search(r'^#\s*\|\s*echo:\s*false', cell.source, re.M): return cell
-    return nbformat.v4.new_markdown_cell('\n'.join(o.data['text/markdown'] for o in cell.outputs))
+    return nbformat.v4.new_markdown_cell('\n'.join(map(shown, cell.outputs)))
 
 def exported(nb)->str:
     "A notebook as Markdown, without directives and marks of figures"

@@ -66,6 +66,19 @@ def fresh(code):
 def test_imports_stay_light(imports, absent):
     assert fresh(f'import sys, {imports}; print([m for m in {absent} if m in sys.modules])')=='[]'
 
+@pytest.mark.parametrize('line, code, said', [('--help', 0, 'roofline'), ('--version', 0, 'fasterbench 0.'), ('peaks --help', 0, '--hierarchy'),
+    ('peaks --colour', 2, 'unrecognized arguments: --colour'), ('compare', 2, 'required: a, b'), ('show nowhere.json', 2, "'nowhere.json': there is no such file"),
+    ('estimate resnet18 --peaks nowhere.json', 2, "'nowhere.json': there"), ('', 2, 'required: command')])
+def test_what_is_asked_is_read_without_torch(line, code, said):
+    found = fresh(f"""import io, sys
+from contextlib import redirect_stderr, redirect_stdout
+from fasterbench.__main__ import main
+with redirect_stdout(io.StringIO()) as out, redirect_stderr(out):
+    try: main({line.split()!r})
+    except SystemExit as e: code = e.code
+print(code, {said!r} in out.getvalue(), [m for m in ('torch', 'numpy', 'plotly', 'fasterbench.cli') if m in sys.modules])""")
+    assert found==f'{code} True []'
+
 methods = {'RooflineAnalyzer': 'profile_step estimate estimate_step placed',
     'Roofline': 'table summary plot save load', 'Comparison': 'table summary plot save load'}
 

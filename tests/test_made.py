@@ -19,7 +19,7 @@ def within(copy, *command):
 
 def contents(tree): return {p.relative_to(tree): p.read_bytes() for p in tree.rglob('*') if p.is_file() and '__pycache__' not in p.parts}
 
-@pytest.mark.parametrize('command', [('nbdev_export',), ('nbdev_clean',), (sys.executable, 'scripts/cited.py', 'fill'), (sys.executable, 'scripts/readme.py')], ids=lambda o: o[-1])
+@pytest.mark.parametrize('command', [('nbdev_export',), ('nbdev_clean',), (sys.executable, 'scripts/cited.py', 'fill'), (sys.executable, 'scripts/readme.py'), (sys.executable, 'scripts/schema.py')], ids=lambda o: o[-1])
 def test_in_step(command, tmp_path):
     copy = copied(tmp_path)
     before = contents(copy)

@@ -6,7 +6,8 @@ import pytest
 from execnb.nbio import mk_cell, new_nb
 from nbdev.process import NBProcessor
 from nbdev.processors import FilterDefaults
-from docs import silent
+from docs import command_lines, home, schema, silent
+from fasterbench.commands.parser import described
 from notebooks import top
 from pages import (aligned, all_entries, badges, checks_only, contents, embedded, entries, entry_markdown, fields, folded, linked, made_and_used, makers,
     needed_statements, shown_ranks, source_url, standing_alone, with_folds, with_reference, with_setup, without_checks, wrap_outputs, wrapped_lines)
@@ -220,3 +221,10 @@ def test_fields_are_of_types_that_a_reader_knows():
     "No field of the package is of a private type, or has a default that is one called, such as `dict[str, Rate]()`"
     shown = [f'{o.name}: {line}' for own in all_entries().values() for o in own if o.kind=='class' for line in o.code.split('\n')]
     assert shown and not [o for o in shown if re.search(r'\w:_\w|\]\(\)|= _\w+\(\)', o.partition(' # ')[0])]
+
+def test_programs_are_told_each_command():
+    "Where a list for programs leads, there is something"
+    said = '\n'.join(command_lines())
+    assert all(f'[fasterbench {name} ' in said for name in described)
+    to = {o.removeprefix(home) for o in re.findall(r'\]\((.*?)\)', said)}
+    assert to=={f'data/{schema.name}', 'cli.html.md'} and schema.exists() and (top/'nbs'/'cli.ipynb').exists()

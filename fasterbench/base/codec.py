@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit',
-           'many', 'pictures', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'decoded', 'check_fields',
-           'encoded', 'plain_number', 'check_format', 'part', 'kept_as', 'paired', 'json_line', 'json_lines', 'fitting',
-           'read_json', 'load_json', 'check_ending', 'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind',
-           'check_kind', 'as_number', 'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
+           'many', 'pictures', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
+           'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_format', 'part', 'kept_as',
+           'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as',
+           'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'as_number', 'as_count', 'matching',
+           'or_none', 'read_rows', 'package_rows']
 
 # %% ../../nbs/base/codec.ipynb #6f5a33e7
 import csv, io, json, math, re, shlex
@@ -63,16 +64,19 @@ def _data(where, v, depth=0):
 def _told(where, v): return _data(where, v) if isinstance(v, dict) else refuse(where, v, 'an object')
 
 # %% ../../nbs/base/codec.ipynb #58a7375c
-Amount = Annotated[float, _amount] # of FLOP, bytes or seconds: at least 0
-Rate = Annotated[float, _rate]     # above 0
-Ratio = Annotated[float, _ratio]   # infinite where nothing is divided by; JSON has the words `"inf"` and `"-inf"`
-Quotient = Annotated[float, _quotient] # of two amounts: at least 0, or infinite
+Amount = Annotated[float, _amount, '{"type": "number", "minimum": 0}'] # of FLOP, bytes or seconds: at least 0
+Rate = Annotated[float, _rate, '{"type": "number", "exclusiveMinimum": 0}'] # above 0
+# Infinite where nothing is divided by; JSON has the words `"inf"` and `"-inf"`
+Ratio = Annotated[float, _ratio, '{"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]}']
+# Of two amounts: at least 0, or infinite
+Quotient = Annotated[float, _quotient, '{"anyOf": [{"type": "number", "minimum": 0}, {"const": "inf"}]}']
 Data = Annotated[dict, _told]      # name → words and numbers, and lists and dicts of them
 
 class Way(NamedTuple):
     "How objects of a class are kept"
     write:Callable # object → plain JSON
     read:Callable  # place, plain JSON → object
+    json:object=object # type of the JSON, as an annotation says it
 
 ways = {}        # class → `Way`, where it is not kept by its fields
 field_types = {} # class → field → type, where the class's own annotation says less
@@ -87,7 +91,7 @@ def _one_of(*known):
 
 def _maybe(*types):
     of = [t for t in types if t is not type(None)]
-    if of[1:]: raise TypeError(f"{Union[types]}: which of them a value is can't be told")
+    if of[1:]: raise TypeError(f"{Union[types]}: it is ambiguous which of them a value is")
     read = reader(of[0])
     return lambda where, v: None if v is None else read(where, v)
 
@@ -122,7 +126,8 @@ def _named(kind, key, of):
     return values
 
 _generic = {list: lambda of: _several(list, of), tuple: _tuple, dict: lambda *of: _named(dict, *of), Literal: _one_of,
-    Counter: lambda of: _named(Counter, of, int), Annotated: lambda t, read: read, Union: _maybe, UnionType: _maybe}
+    Counter: lambda of: _named(Counter, of, int), Annotated: lambda t, read, *_: read,
+    Union: _maybe, UnionType: _maybe}
 
 @cache
 def reader(
@@ -139,13 +144,15 @@ def reader(
 @cache
 def _names(cls): return tuple(f.name for f in fields(cls)) if is_dataclass(cls) else getattr(cls, '_fields', ())
 
-def _needed(cls):
+def needed_fields(cls)->list: # names
+    "The keys that a file has for sure"
     may_lack = next((optional_fields[c] for c in cls.__mro__ if c in optional_fields), None)
     if may_lack is not None: return [k for k in _names(cls) if k not in may_lack]
     if not is_dataclass(cls): return [k for k in cls._fields if k not in cls._field_defaults]
     return [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
 
-def _types(cls): # field → type
+def typed_fields(cls)->dict: # field → type
+    "What each field of a class holds, as files have it"
     said = get_type_hints(cls, include_extras=True)
     for c in reversed(cls.__mro__): said |= field_types.get(c, {})
     return {k: said[k] for k in _names(cls)}
@@ -153,7 +160,7 @@ def _types(cls): # field → type
 @cache
 def _readers(cls): # field → reader
     res = {}
-    for k,t in _types(cls).items():
+    for k,t in typed_fields(cls).items():
         try: res[k] = reader(t)
         except TypeError as e: raise TypeError(f'{cls.__name__}.{k}: {e}') from e
     return res
@@ -161,7 +168,7 @@ def _readers(cls): # field → reader
 # %% ../../nbs/base/codec.ipynb #a5bd8fc8
 def _of_class(cls):
     "A reader of an object with the fields of a class"
-    reads, needed = _readers(cls), _needed(cls)
+    reads, needed = _readers(cls), needed_fields(cls)
     def read(where, v):
         if not isinstance(v, dict): refuse(where, v, 'an object')
         if odd := [*map(str, v.keys()-reads.keys())]:
@@ -306,6 +313,7 @@ def load_json(
 
 # %% ../../nbs/base/codec.ipynb #903ae315
 pictures = '.png', '.svg', '.pdf' # endings of files that hold a picture
+drawn_endings = *pictures, '.html', '.htm' # and of those that show a part, as it is asked for
 
 def check_ending(
     path:str|Path, # of a file that is to be written
@@ -322,9 +330,13 @@ def write_as(
     o, # what a file is written of
     path:str|Path, # of the file, whose ending says the format
     formats:dict, # ending → function of `o` that gives the file's text or bytes
+    **shown # what is shown of it, of a figure or a page
 )->Path:
     "Write an object in the format that the file's ending says, all of it or nothing"
-    return write_file(path, formats[check_ending(path, formats)](o))
+    end = check_ending(path, formats)
+    if shown and end not in drawn_endings: raise ValueError(f"path={str(path)!r}: {next(iter(shown))} is of "
+        f"pictures and pages, and {f'a {end} file' if end else 'such a file'} holds everything")
+    return write_file(path, formats[end](o, **shown))
 
 # %% ../../nbs/base/codec.ipynb #becacebc
 def as_json(
@@ -354,9 +366,10 @@ class Saved:
     times   = 1  # as of `load_json`
     def save(self,
         path:str|Path, # of the file; its ending is one of the class's `formats`
+        **shown # of a page or a picture: what is shown, as of `plot`; of a result `by`, `top`, `sort`, `colour`
     )->Path:
         "Write it to a file, all of it or nothing"
-        return write_as(self, path, self.formats)
+        return write_as(self, path, self.formats, **shown)
     @classmethod
     def load(cls,
         path:str|Path, # of a JSON file that `save` wrote

@@ -97,7 +97,7 @@ def check_initialized(model:nn.Module):
     check_real(type(model).__name__, held(model))
     lazy = [n for t,n in held(model).items() if nn.parameter.is_lazy(t)]
     if lazy: raise ValueError(f"{type(model).__name__} has parameters that are not initialized yet: {', '.join(lazy)}; "
-        "a first forward does that")
+        "a first forward pass does that")
 
 # %% ../../nbs/base/core.ipynb #0d0f2111
 def model_dtype(model:nn.Module)->torch.dtype:
@@ -429,7 +429,7 @@ def original_forward(m:nn.Module): # function, bound to `m` where it is a method
 # %% ../../nbs/base/core.ipynb #a06ef74f
 @contextmanager
 def ungraphed(model:nn.Module):
-    "Within the block, graphed modules have their original forwards"
+    "Within the block, graphed modules have their original forward passes"
     found = [(vars(m), vars(m)['forward'], original_forward(m)) for m in walk(model).values() if graphed(m)]
     for attrs,_,written in found: attrs['forward'] = written
     try: yield
@@ -486,7 +486,7 @@ def eager(
 def without_data(t:torch.Tensor)->bool: return t.is_meta or isinstance(t, FakeTensor) # is it a shape without data?
 
 # %% ../../nbs/base/core.ipynb #99dd50b1
-class NotWithoutData(ValueError): "A forward without data can't tell what only a run tells"
+class NotWithoutData(ValueError): "A forward pass without data can't tell what only a run tells"
 
 # %% ../../nbs/base/core.ipynb #9c1611e4
 def written_by(func, args, kwargs)->Iterator[torch.Tensor]: # func: `OpOverload`, and what it is called with

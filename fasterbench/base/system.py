@@ -213,7 +213,7 @@ def measured_clock(
 
 # %% ../../nbs/base/system.ipynb #82f4dfcc
 class Disturbance(NamedTuple):
-    "What others took of the processors while something was measured"
+    "What other processes used of the processors while something was measured"
     others:float    # of their time, 0 to 1: other programs and the hypervisor
     stolen:float    # of their time, 0 to 1: the hypervisor's part of that
     processors:int  # that this program may run on
@@ -254,7 +254,7 @@ def _processor_seconds(
 
 # %% ../../nbs/base/system.ipynb #98e81214
 class Others:
-    "A context that finds out what others take of the processors while it lasts; entered again, it adds to what it has"
+    "A context that finds out what other processes use while it lasts; entered again, it adds to what it has"
     def __init__(self,
         own=time.process_time, # returns seconds that this process worked
         clock=time.perf_counter, # returns seconds
@@ -273,7 +273,7 @@ class Others:
 # %% ../../nbs/base/system.ipynb #6778f499
 @patch(as_prop=True)
 def disturbance(self:Others)->Disturbance|None: # `None`: too short to tell, or the system does not say
-    "What others took while the context lasted"
+    "What other processes used while the context lasted"
     if self.wall<0.1 or math.isnan(self.busy): return None
     others, stolen = (min(max(t/(self.wall*len(self.cpus)), 0.), 1.) for t in (self.busy, self.stolen))
     return Disturbance(others, stolen, len(self.cpus), max(distinct_cores(self.cpus)-torch.get_num_threads(), 0))
@@ -326,6 +326,12 @@ class Timing:
 def noisy(self:Timing)->bool:
     "Is the interquartile range more than a tenth of the median?"
     return len(self.samples)>1 and self.iqr > 0.1*self.median
+
+@patch(as_prop=True)
+def spread(self:Timing)->str:
+    "The interquartile range, as a part of the median where there is one, and the minimum, in words"
+    iqr = f'{100*self.iqr/self.median:.0f} %' if self.median else si(self.iqr, 's')
+    return f"interquartile range {iqr}, minimum {si(self.min, 's')}"
 
 @patch
 def __repr__(self:Timing):
@@ -442,9 +448,9 @@ def time_for(
 
 # %% ../../nbs/base/system.ipynb #4b09d3e0
 def middle_half(
-    totals:list, # seconds of each forward
+    totals:list, # seconds of each forward pass
 )->list: # positions, in order
-    "The forwards without the fastest and the slowest quarter of them"
+    "The forward passes without the fastest and the slowest quarter of them"
     n, order = len(totals), sorted(range(len(totals)), key=totals.__getitem__)
     return sorted(order[n//4:n - n//4])
 
@@ -458,17 +464,17 @@ def mean_of(
 
 # %% ../../nbs/base/system.ipynb #f02c7126
 class Times(NamedTuple):
-    "How long what belongs to a place took, in each timed forward"
+    "How long what belongs to a place took, in each timed forward pass"
     samples:list = []           # seconds; empty: not run
-    forward_s:float|None = None # seconds of a forward, the mean of those whose mean is shown
+    forward_s:float|None = None # seconds of a forward pass, the mean of those whose mean is shown
     ran:list = []               # was it called as often as counted? Empty: it was
-    middle:list|None = None     # positions of the forwards whose mean is shown; `None`: all
+    middle:list|None = None     # positions of the forward passes whose mean is shown; `None`: all
     @property
     def mean_s(self)->float|None: return mean_of(self.samples, self.middle) # seconds; `None`: not run
 
 @patch(as_prop=True)
 def called_s(self:Times)->float|None: # seconds; `None`: it was called as often as counted in all of them
-    "The mean of the forwards in which it was called as often as counted, of the middle half if there are any"
+    "The mean of the forward passes in which it was called as often as counted, the shown ones if there are any"
     if not self.samples or not self.ran or all(self.ran): return None
     called = [i for i,o in enumerate(self.ran) if o]
     shown = [i for i in called if self.middle is None or i in self.middle] or called

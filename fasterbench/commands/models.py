@@ -397,7 +397,7 @@ def _check_options(name, source, inputs, **options):
     of, which = model_sources[source], ', '.join(inputs)
     for k,v in options.items():
         check_count(k, v, 1)
-        if which: raise ValueError(f"{k}={v!r} does not apply beside an input of {which}, whose shape says it")
+        if which: raise ValueError(f"{k}={v!r} does not apply with an input of {which}, whose shape says it")
         if k not in of.options + of.resizes: raise ValueError(f"{k}={v!r} does not apply to {name}")
 
 # %% ../../nbs/commands/models.ipynb #014fe9fd

@@ -101,7 +101,7 @@ rule('_adaptive_avg_pool3d adaptive_max_pool3d')(adaptive_pool_flops(3));
 
 # %% ../../nbs/counting/formulas.ipynb #a124681c
 def _shares(pool):
-    "The taps of a pool, given what `pool` counts for its forward, and a division each"
+    "The taps of a pool, given what `pool` counts for its forward pass, and a division each"
     def formula(args, kwargs, out): return pool((out, *args[2:]), kwargs, args[0]) + args[0].numel()
     return formula
 

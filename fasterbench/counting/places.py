@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import NamedTuple
 from dataclasses import dataclass, field, replace
 from ..base.core import is_strided, tensors, strided_parts, unwrapped
-from ..session.scope import Place, above, bus_bytes
+from ..session.scope import Place, above, bus_bytes, unseen
 from .traffic import flat, in_a_row, span, united_bytes, Cost
 
 # %% ../../nbs/counting/places.ipynb #f9465ba8
@@ -260,7 +260,7 @@ class ModuleCall(NamedTuple):
     number:int # of the call, in the order in which they began
 
 class CallMoves(PlacedMoves):
-    "The reads and writes of a forward, with the call of each"
+    "The reads and writes of a forward pass, with the call of each"
     def __init__(self):
         super().__init__(lambda: self.call)
         self.call, self.callers = None, {} # that runs now; call → the one that it was made in
@@ -317,7 +317,7 @@ class ModuleCost:
     flops:int = 0        # FLOP
     matmul_flops:int = 0 # FLOP, the part done in matrix products
     bytes_moved:int = 0  # bytes
-    calls:int = 0        # forwards of the module; how often collectives were issued
+    calls:int = 0        # forward passes of the module; how often collectives were issued
     unknown:Counter = field(default_factory=Counter) # operation → calls, of those without a rule
     work:dict = field(default_factory=dict) # dtype → [FLOP, bytes] of the operations that ran in it
     sizes:Counter = field(default_factory=Counter) # bytes that an operation moves → operations
@@ -332,9 +332,9 @@ class ModuleCost:
 
 # %% ../../nbs/counting/places.ipynb #06156b30
 @patch(as_prop=True)
-def working_set(self:ModuleCost)->int: # bytes
+def working_set(self:ModuleCost)->int|None: # bytes; `None`: not known
     "What the largest of its operations moves"
-    return max(self.sizes, default=0)
+    return max(self.sizes, default=None if self.bytes_moved is None else 0)
 
 @patch(as_prop=True)
 def worked(self:ModuleCost)->bool:
@@ -378,7 +378,9 @@ def merge(self:ModuleCost, other:ModuleCost):
 # %% ../../nbs/counting/places.ipynb #76d291b3
 @patch(as_prop=True)
 def as_run(self:ModuleCost)->ModuleCost:
-    "With the bytes that it has to move as it runs: as compiled code those at the boundary, where these are known"
+    "With the bytes that it has to move as it runs: as compiled code those at the boundary; nothing of what is `unseen`"
+    if unseen in self.unknown:
+        return replace(self, **dict.fromkeys(('flops', 'matmul_flops', 'bytes_moved', 'own_boundary')))
     if not self.compiled or self.own_boundary is None: return self
     share = self.own_boundary/self.bytes_moved if self.bytes_moved else 1
     sizes = Counter({size: n*share for size,n in self.sizes.items()})
@@ -403,7 +405,7 @@ def row_kind(
 # %% ../../nbs/counting/places.ipynb #795e9842
 @dataclass
 class Costs:
-    "What one forward of a model does, or one training step"
+    "What one forward pass of a model does, or one training step"
     # qualified name, in a step `Place` → `ModuleCost` of the module's own work; the model itself is `''`
     by_module:dict
     callers:dict = field(default_factory=dict) # name of a module → names of those that called it

@@ -143,7 +143,7 @@ def float32_roof(
     rows:list, # of `RooflinePoint`
     peaks, # `HardwarePeaks`
 )->dict: # of the `about` of an estimate; empty: there is no choice
-    "Which ceiling the float32 products of an estimate stand under, on a device that has TF32"
+    "Which ceiling the float32 products of an estimate are compared with, on a device that has TF32"
     sheet = peaks.datasheet()
     if 'tf32' not in {*peaks.compute_peaks, *(sheet.compute_peaks if sheet else ())} or not _multiplies(rows): return {}
     return dict(float32_products='tf32' if peaks.tf32_enabled else 'float32')
@@ -166,7 +166,7 @@ def float32_lines(r)->list[str]: # of a `Roofline`; empty: there is no choice
 # %% ../../nbs/counting/utilization.ipynb #351698cd
 memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for
 # Phase → in words, the moment when it is over
-boundaries = dict(forward='after the forward', backward='after the backward', optimizer='after the optimizer')
+boundaries = dict(forward='after the forward pass', backward='after the backward pass', optimizer='after the optimizer')
 
 @dataclass
 class Footprint:
@@ -186,7 +186,7 @@ def _complete(kind, phase, doc):
 Footprint.parameters  = _complete('parameters', 'forward', "Bytes of parameters")
 Footprint.buffers     = _complete('buffers', 'forward', "Bytes of buffers")
 Footprint.inputs      = _complete('inputs', 'forward', "Bytes of the sample, and of what else was there before")
-Footprint.activations = _complete('activations', 'forward', "Bytes kept for the backward, after the forward")
+Footprint.activations = _complete('activations', 'forward', "Bytes kept for the backward pass, after the forward pass")
 Footprint.gradients   = _complete('gradients', 'backward', "Bytes of gradients, after the backward")
 Footprint.optimizer   = _complete('optimizer', 'optimizer', "Bytes of the optimizer's states, after its step")
 
@@ -366,7 +366,7 @@ def by_kind(self:MemoryMode, end:int)->dict: # kind → bytes
 phase_of = {part: place.phase for part,place in parts.items() if part!='free'} # part of a step → its phase
 
 class Watched:
-    "A step's model, optimizer and sample, whose memory is told apart"
+    "A step's model, optimizer and sample, whose memory is distinguished"
     def __init__(self, model, optimizer, sample, modules, block=1):
         self.model, self.optimizer, self.ends = model, optimizer, {}   # phase → how long the log was at its end
         self.mode, self.modules = MemoryMode(model_device(model, sample), block), modules
@@ -467,7 +467,7 @@ def measured_footprint(
     block:int=512, # bytes that memory is handed out in
     memory=None, # with torch.cuda's functions of memory; `None`: those of the device
 )->Footprint:
-    "Measure what the device's allocator holds in a step of `model`, after a step in which it is told apart by kind"
+    "Measure what the device's allocator holds in a step of `model`, after a step in which it is distinguished by kind"
     device = model_device(model, sample)
     if not (memory := memory or allocator_of(device)):
         raise ValueError(f"the memory of {device} can't be measured: its allocator doesn't say what it holds")

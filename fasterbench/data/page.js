@@ -1,7 +1,6 @@
 const figure = document.getElementById('roofline'), body = document.querySelector('#rows tbody'), rows = [...body.rows];
 const heads = [...document.querySelectorAll('#rows th')], filter = document.getElementById('filter');
 let chosen = null;   // names of rows: a mark may be of several
-let names_narrow;
 rows.forEach((tr, i) => { tr.row = names[i]; tr.onclick = () => choose([tr.row], false); });
 
 function value(tr, i) {
@@ -32,18 +31,8 @@ function choose(names, scroll) {
   const drawn = at.some(o => o && o.length);   // rows of unknown cost have no mark
   Plotly.restyle(figure, {selectedpoints: drawn ? at : at.map(() => null), 'unselected.marker.opacity': 0.12});
 }
-function fit() {   // the names that there is room for, of what the legend shows
-  const {shapes, meta} = figure.layout, off = new Set();
-  names_narrow ??= shapes.filter(o => o.legendgroup);
-  figure.data.forEach(t => { if (t.visible === 'legendonly') off.add(t.legendgroup); });
-  const named = figure.clientWidth < meta.wide ? names_narrow : meta.names, fixed = shapes.filter(o => !o.legendgroup);
-  const shown = named.map(o => ({...o, visible: off.has(o.legendgroup) ? 'legendonly' : true}));
-  Plotly.relayout(figure, {shapes: [...fixed, ...shown]});
-}
 heads.forEach((h, i) => { h.onclick = () => sort(i); });
 filter.oninput = show; show();
-if (figure) { fit(); addEventListener('resize', fit); }
-if (figure) for (const e of ['plotly_restyle', 'plotly_update']) figure.on(e, fit);
 if (figure) figure.on('plotly_click', e => {
   const {data, pointNumber} = e.points[0];
   if (data.customdata) choose(of(data, pointNumber), true);

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['idle', 'kinds_of_work', 'powers', 'variances', 'Run', 'by_launches', 'log_mean', 'interval_holding', 'Reached',
            'reached_rates', 'likeness', 'Alike', 'Known', 'known_shares', 'likely_share', 'how_alike', 'Basis',
-           'basis_of', 'Miss', 'both_kinds', 'Efficiency', 'checked_run', 'table_name', 'shipped_efficiency']
+           'basis_of', 'Miss', 'both_kinds', 'Efficiency', 'checked_run', 'table_name', 'SavedEfficiency',
+           'shipped_efficiency']
 
 # %% ../../nbs/machine/efficiency.ipynb #43122353
 import math, numpy as np
@@ -312,20 +313,25 @@ field_types[Reached] = dict(rate=Amount, spread=Amount|None, low=Amount, high=Am
     kind=Literal[kinds_of_work], models=tuple[str, ...], sources=tuple[str, ...])
 field_types[Miss] = dict(held_out=Literal['model', 'device'], low=Amount, high=Amount)
 field_types[Alike] = dict(power=Amount, variance=Amount)
-_kept = dict(misses=Miss, alike=Alike, lines=Reached)   # field of an `Efficiency` → what it has several of
+
+@dataclass
+class SavedEfficiency:
+    "What a file has of an `Efficiency`"
+    misses:list[Miss]
+    alike:list[Alike]
+    lines:list[Reached]
 
 @patch
 def record(self:Efficiency)->dict: # words, numbers, lists and dicts
     "Everything, as JSON has it"
-    return dict(format=self.format, version=1, **{k: encoded(getattr(self, k)) for k in _kept})
+    return dict(format=self.format, version=1, **encoded(SavedEfficiency(self.misses, self.alike, self.lines)))
 
 @patch(cls_method=True)
 def from_record(cls:Efficiency,
     d, # what `record` gave
 )->Efficiency:
     "The efficiency of a record; anything else is refused"
-    known = check_format(d, cls.format, (1,))
-    return cls(**{k: decoded(list[of], known.get(k), k) for k,of in _kept.items()})
+    return cls(**vars(decoded(SavedEfficiency, check_format(d, cls.format, (1,)))))
 
 Efficiency.formats = {'.json': as_json}
 readers[Efficiency.format] = Efficiency.from_record

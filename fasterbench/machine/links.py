@@ -299,9 +299,9 @@ def _outside(span, taken):
     if start<end: yield start, end
 
 def hidden_times(
-    found:list, # of `TimedExchange`: those of one rank in a forward
+    found:list, # of `TimedExchange`: those of one rank in a forward pass
 )->list: # seconds of each
-    "How long each ran beside other work; where several did at once, the time is the first one's"
+    "How long each overlapped with other work; where several did at once, the time is the first one's"
     taken, res = sorted(o for e in found for o in e.stretches), []
     for e in found:
         own = [*_outside((e.start, e.over), taken)]
@@ -441,7 +441,7 @@ class Waited(NamedTuple):
     waiting_s:float  # seconds in which it waited for the last of those that it needs
     rank:int|None    # which rank that is; `None`: it needed nobody, or came last itself
     exposed_s:float  # seconds in which nothing else was done
-    hidden_s:float   # seconds that it ran beside other work, and no earlier one did
+    hidden_s:float   # seconds that it overlapped with other work, and no earlier one did
 
 # %% ../../nbs/machine/links.ipynb #cc17be0a
 def _waited(e, hidden_s, offset, come, rank):
@@ -452,10 +452,10 @@ def _waited(e, hidden_s, offset, come, rank):
     return Waited(e.key, waiting, last if waiting else None, e.exposed_s, hidden_s)
 
 def waited(
-    forwards:list, # of each rank: the `TimedExchange`s of the same forward, in order
+    forwards:list, # of each rank: the `TimedExchange`s of the same forward pass, in order
     offsets:list,  # of each rank: when it began, seconds
 )->list: # of each rank: list of `Waited`
-    "What ranks waited for in one forward"
+    "What ranks waited for in one forward pass"
     told, come = [numbered(f, r) for r,f in enumerate(forwards)], defaultdict(dict)
     for rank,found in enumerate(told):
         for which,e in found: come[which][rank] = offsets[rank] + e.start
@@ -465,8 +465,8 @@ def waited(
 
 # %% ../../nbs/machine/links.ipynb #3c648561
 def waits(
-    found:list, # of each forward: list of `Waited` of one rank
-)->dict: # key of a row → (seconds of waiting, seconds hidden, {rank: seconds waited for it}), means of a forward
+    found:list, # of each forward pass: list of `Waited` of one rank
+)->dict: # key of a row → (seconds of waiting, seconds hidden, {rank: seconds waited for it}), means of a forward pass
     "What a rank waited for, by row"
     n, res = len(found), {}
     for w in (w for f in found for w in f):

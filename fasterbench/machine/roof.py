@@ -66,7 +66,7 @@ class HardwarePeaks(Saved):
     core_flop:dict = _named()     # dtype name → FLOP a cycle of one core, with the instructions that are there
     cores:int|None = None         # cores that the threads ran on
     clock_hz:float|None = None    # Hz of a core right behind a product; `None`: not known
-    disturbance:Disturbance|None = None # what others took of the processors meanwhile; `None`: not known
+    disturbance:Disturbance|None = None # what other processes used of the processors meanwhile; `None`: not known
     gpu_before:dict = _named()    # `utilization` (0 to 1), `clock_hz`, `highest_clock_hz` before the first kernel
     doubts:dict = _named()        # dtype name → why its ceiling is hard to believe
     date:str|None = None          # when measured, ISO 8601 in UTC
@@ -343,7 +343,7 @@ _dtypes = {dtype_name(o): o for o in vars(torch).values() if isinstance(o, torch
 def _dtype(where, v):
     return _dtypes[v] if isinstance(v, str) and v in _dtypes else refuse(where, v, 'a dtype of torch')
 
-ways[torch.dtype] = Way(dtype_name, _dtype)
+ways[torch.dtype] = Way(dtype_name, _dtype, str)
 field_types[Disturbance] = dict(others=Amount, stolen=Amount)
 
 
@@ -397,10 +397,10 @@ def peaks_of(
 # %% ../../nbs/machine/roof.ipynb #a881d78b
 @patch
 def plot(self:HardwarePeaks,
-    title:str|None=None, # `None`: the device
+    title:str|None=None, size:tuple|None=None, # `None`: the device; as of `draw_peaks`
 ): # a plotly `Figure`
     "Draw every ceiling"
-    return draw_peaks(self, title)
+    return draw_peaks(self, title, size)
 
 # %% ../../nbs/machine/roof.ipynb #98b99a6d
 def _driver(path='/proc/driver/nvidia/version'):

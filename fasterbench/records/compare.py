@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import html_text, shown_formats, text_or_file
-from ..operations import any_console, as_text, si, per_pass, plural, is_number
+from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number
 from ..session.scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, hows, taken
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
@@ -31,19 +31,21 @@ differ = [k for k in in_words if k not in ('same', 'unknown')] # changes that ar
 
 # %% ../../nbs/records/compare.ipynb #ce6bb183
 def forward_of(r)->Took: # r: a `Roofline`
-    "What a forward or a step took, with what lies outside of the rows; where none was timed, its rows"
+    "What a forward pass or a step took, with what lies outside of the rows; where none was timed, its rows"
     return Took(r.totals.mean_s, r.totals.forward.samples) if r.totals else taken(r, kind_of(r))
 
 class Comparison(Lines, Saved, Compared):
     "The rows of two results in pairs"
     format, times = 'fasterbench comparison', many # of its files
+    verdicts = () # `Verdict`s of a gate, if one was asked for
     def __init__(self,
         pairs=(), # of `Pair`
         a=None, # `Roofline`: from
         b=None, # `Roofline`: to
+        turns:bool=False, # were both measured in turns, forward pass by forward pass?
     ):
         super().__init__(pairs)
-        self.a, self.b = a, b
+        self.a, self.b, self.turns = a, b, turns
     @property
     def forward_a(self)->Took: return forward_of(self.a)
     @property
@@ -62,10 +64,11 @@ def compared(
     a, b, # `Roofline`s: what was, and what is there now
     by:str|Callable|None=None, # compare groups: as in `Roofline.by`
     depth:int|None=None, # as there
+    turns:bool=False, # were both measured in turns, forward pass by forward pass?
 )->Comparison:
     "What changed from one result to another, row by row"
     a, b = (_grouped(o, by, depth) for o in (a, b))
-    return Comparison(match(a, b, structure=by is None and depth is None), a, b)
+    return Comparison(match(a, b, by is None and depth is None, turns), a, b, turns)
 
 # %% ../../nbs/records/compare.ipynb #0ed97b46
 @patch(as_prop=True)
@@ -91,7 +94,7 @@ def signed(s, unit)->str: return ('+' if s>0 else '') + si(s, unit) # a differen
 
 # %% ../../nbs/records/compare.ipynb #20465b49
 def _forwards(c):
-    "How long the forwards or steps take, in words"
+    "How long the forward passes or steps take, in words"
     a, b = c.forward_a, c.forward_b
     def took(o): return ('at least ' if o.exact else '') + si(o.seconds, 's')
     exact, known = a.exact and b.exact, c.ratio_interval
@@ -100,7 +103,7 @@ def _forwards(c):
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
     within = dict(same=same, unknown=': the noise is not known').get(c.change, '')
     ratio = f' ({short_ratio(c.ratio)}×{from_to})' if c.ratio is not None else ''
-    whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forwards
+    whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forward passes
     each = ['in all' if whole else per_pass(o.what) for o in (c.a, c.b)]
     before = '' if each[0]==each[1] else f' {each[0]}'
     return f'{took(a)}{before} → {took(b)} {each[1]}{ratio}{within if ratio else ""}'
@@ -122,7 +125,7 @@ def _counted(c):
     return ', '.join([rows]*bool(n) + [f'{k} {word}' for k,word in more + alone])
 
 # %% ../../nbs/records/compare.ipynb #8ee8e895
-outside = 'outside of the rows' # a part of a forward
+outside = 'outside of the rows' # a part of a forward pass
 
 def _next_word(name, at):
     "The first words of a name, one more than `at` has; `at`: its own row; `None`: it is not in it"
@@ -175,10 +178,10 @@ def _most_of_it(c):
 
 # %% ../../nbs/records/compare.ipynb #7c249be0
 def _idle(c):
-    "How much of a forward or step the device waits for its host in, in words, where both know it"
+    "How much of a forward pass or step the device waits for its host in, in words, where both know it"
     idle = [o.totals and o.totals.device_idle_pct for o in (c.a, c.b)]
     if None in idle: return ''
-    whats = dict.fromkeys(o.what for o in (c.a, c.b))
+    whats = dict.fromkeys(pass_name(o.what) for o in (c.a, c.b))
     return f" The device is idle for {' → '.join(f'{v:.1f} %' for v in idle)} of a {' → '.join(whats)}."
 
 @patch(as_prop=True)
@@ -201,7 +204,7 @@ def _facts(r):
     facts = dict(kind=r.kind) | dict(_fact(k, v) for k,v in plain.items())
     for k,v in about.items():
         if isinstance(v, dict): facts |= {f'{k}, {o}': str(w) for o,w in v.items()}
-    if r.totals: facts[f'{r.what}s'] = str(len(r.totals.forward.samples))
+    if r.totals: facts[passes(r.what)] = str(len(r.totals.forward.samples))
     others = r.totals and r.totals.disturbance
     return facts | (dict(disturbed=str(others)) if others and others.notable else {})
 
@@ -304,11 +307,11 @@ pair_columns = {c.key: c for c in (
     *_field('bytes', 'bytes', 'B', 'bytes', 'bytes_moved'),
     _part('bytes_ratio', 'bytes', 'bytes in b as a part of those in a', _parted(_known('bytes_moved'))),
     *_field('intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte', 'arithmetic_intensity'),
-    *_both('utilization', 'util %', '%', 'time at the roof, of that measured', _used),
+    *_both('utilization', 'util %', '%', 'roofline-limited time, of that measured', _used),
     Column('used', 'util %', '%', 'utilization in both, and what it is more in b', _used_cell, _more(_used)),
     *_field('roof', 'roof', 's', 'time that the roof allows', 'roof_time_s'),
-    *_both('over', 'over', 's', 'time above the roof', _over),
-    Column('over_s', 'over', 's', 'time above the roof in b, less that in a', _over_cell, _more(_over)))}
+    *_both('over', 'above the roof', 's', 'time above the roof', _over),
+    Column('over_s', 'above the roof', 's', 'time above the roof in b, less that in a', _over_cell, _more(_over)))}
 
 # %% ../../nbs/records/compare.ipynb #bda33da2
 # Columns of a table, in their order
@@ -362,7 +365,8 @@ def to_markdown(self:Comparison,
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
 )->str|Path:
     "The sentence and the pairs as Markdown; the text, or the path of the file"
-    return text_or_file(path, f"{markdown_text(self.answer)}\n\n{self.as_table().markdown(top, sort)}")
+    said = ''.join(f'{markdown_text(o)}\n\n' for o in (self.answer, *map(str, self.verdicts)))
+    return text_or_file(path, f"{said}{self.as_table().markdown(top, sort)}")
 
 # %% ../../nbs/records/compare.ipynb #da19bacd
 def _from_to(a, b, unit):
@@ -391,7 +395,7 @@ def _sums(c):
 # %% ../../nbs/records/compare.ipynb #a7c94647
 def _differences(c):
     "Circumstances that are not the same, in lines"
-    def shown(v): return 'not told' if v is None else as_text(v)
+    def shown(v): return 'unknown' if v is None else as_text(v)
     return [f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
@@ -402,8 +406,8 @@ def summary(self:Comparison,
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
     table = self.table(top, sort, width=terminal_width())   # first: it may refuse
-    parts = [self.answer, '\n'.join(_differences(self)), table, '\n'.join(_sums(self))]
-    with any_console(): print(*filter(None, parts), sep='\n\n')
+    head = [self.answer, '\n'.join(map(str, self.verdicts)), '\n'.join(_differences(self))]
+    with any_console(): print(*filter(None, [*head, table, '\n'.join(_sums(self))]), sep='\n\n')
 
 # %% ../../nbs/records/compare.ipynb #52ada793
 @patch
@@ -429,15 +433,19 @@ def comparison_json(c)->str: # of a `Comparison`
     def places(rows, side): return [at[side][id(r)] for r in rows]
     pairs = [PairPlaces(p.how, p.name, places(p.rows_a, 0), places(p.rows_b, 1)) for p in c]
     head = dict(format=json_line(c.format), version=1, a=as_json(c.a).strip(), b=as_json(c.b).strip())
+    if c.turns: head['turns'] = json_line(True)
     return fitting(json_lines(head, 'pairs', [json_line(encoded(p)) for p in pairs]), c, many)
 
 # %% ../../nbs/records/compare.ipynb #08736586
+_kept = Annotated[object, kept_as('fasterbench roofline'), 'fasterbench roofline']
+
 @dataclass
 class SavedComparison:
     "What a file has of a comparison"
-    a:Annotated[object, kept_as('fasterbench roofline')] # the results, each as its own file has it
-    b:Annotated[object, kept_as('fasterbench roofline')]
-    pairs:list[PairPlaces]
+    a:_kept # the result before, as its own file has it
+    b:_kept # the result after
+    pairs:list[PairPlaces] # rows that belong together
+    turns:bool=False # were they measured in turns?
 
 def _check_places(pairs, side, n):
     "Refuse pairs that do not have each of the `n` rows of a side once"
@@ -455,7 +463,8 @@ def from_record(cls:Comparison,
     o = decoded(SavedComparison, check_format(d, cls.format, (1,)))
     for side in ('a', 'b'): _check_places(o.pairs, side, len(getattr(o, side)))
     kinds = kind_of(o.a), kind_of(o.b)
-    return cls([Pair(p.how, p.name, [o.a[i] for i in p.a], [o.b[i] for i in p.b], kinds) for p in o.pairs], o.a, o.b)
+    def pair(p): return Pair(p.how, p.name, [o.a[i] for i in p.a], [o.b[i] for i in p.b], kinds, o.turns)
+    return cls([*map(pair, o.pairs)], o.a, o.b, o.turns)
 
 # %% ../../nbs/records/compare.ipynb #f20b6be0
 Comparison.formats = comparison_formats = { # ending → function of a `Comparison` that gives the file's text or bytes

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
-from ..operations import any_console, arithmetic_intensity, as_text, is_number, positive, si, value_text
+from ..operations import any_console, as_text, is_number, passes, positive, si, value_text
 from .forecasts import balance, known_rows
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
-from ..plot import plot_sweep
-from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as
-from ..base.codec import many, plain_number
+from ..views.trends import plot_sweep
+from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
+from ..base.codec import plain_number
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -25,23 +25,23 @@ class Swept:
     "A value of what varies, and what was found there"
     value:object               # of what varies: a number, a name or a dtype
     result:list                # at that value: a `Roofline`
-    per:float|None = None      # samples or tokens in a forward; `None`: not said
-    fastest_s:float|None = None # seconds of a forward at the fastest value, or that its roof allows
+    per:float|None = None      # samples or tokens in a forward pass; `None`: not said
+    fastest_s:float|None = None # seconds of a forward pass at the fastest value, or that its roof allows
     overlaps:tuple = ()        # other values whose `likely_span` overlaps this one's
     @property
-    def flops(self)->int: return self.result.flops # FLOP a forward
+    def flops(self)->int: return self.result.flops # FLOP per forward pass
     @property
-    def bytes_moved(self)->int: return self.result.bytes_moved # bytes a forward
+    def bytes_moved(self)->int: return self.result.bytes_moved # bytes per forward pass
 
 # %% ../../nbs/records/swept.ipynb #c1994485
 @patch(as_prop=True)
 def time_s(self:Swept)->float|None: # seconds; `None`: not run
-    "A forward, mean of the middle half"
+    "A forward pass, interquartile mean"
     return self.result.totals and self.result.totals.mean_s
 
 @patch(as_prop=True)
 def noise_s(self:Swept)->float|None: # seconds; `None`: not run
-    "The interquartile range of the forwards' times"
+    "The interquartile range of the forward passes' times"
     return self.result.totals and self.result.totals.forward.iqr
 
 # %% ../../nbs/records/swept.ipynb #8e9a42ca
@@ -66,7 +66,7 @@ def placed_rows(rows, peaks)->Placed|None: # `None`: nothing is known of them
 # %% ../../nbs/records/swept.ipynb #ad4ecd7c
 @patch(as_prop=True)
 def partial(self:Swept)->bool:
-    "Are there rows without a time at the roof?"
+    "Are there rows without a roofline-limited time?"
     return len(known_rows(self.result))<len(self.result)
 
 @patch(as_prop=True)
@@ -91,22 +91,22 @@ def ridge(self:Swept)->float|None: # FLOP/byte; `None`: there is no arithmetic
 @patch(as_prop=True)
 def arithmetic_intensity(self:Swept)->float|None: # FLOP/byte; `None`: not known
     "All FLOPs per all bytes"
-    return arithmetic_intensity(self.flops, self.bytes_moved) if self.result.complete else None
+    return self.result.arithmetic_intensity
 
 @patch(as_prop=True)
 def memory_pct(self:Swept)->float|None: # percent
-    "How much of the time at the roof is in memory-bound rows"
+    "How much of the roofline-limited time is in memory-bound rows"
     return memory_pct(known_rows(self.result)) if self.roof_time_s else None
 
 @patch(as_prop=True)
 def utilization_pct(self:Swept)->float|None: # percent, not clipped
-    "Time at the roof, of that measured"
+    "Roofline-limited time, of that measured"
     return 100*self.roof_time_s/self.time_s if self.time_s and self.roof_time_s is not None else None
 
 # %% ../../nbs/records/swept.ipynb #0d2cfab8
 @patch(as_prop=True)
 def seconds(self:Swept)->float|None:
-    "A forward's time or, where none was run, what the roof allows; `None`: not known"
+    "A forward pass's time or, where none was run, what the roof allows; `None`: not known"
     return self.roof_time_s if self.time_s is None else self.time_s
 
 @patch(as_prop=True)
@@ -116,7 +116,7 @@ def throughput(self:Swept)->float|None: # a second
 
 @patch(as_prop=True)
 def ratio(self:Swept)->float|None:
-    "The time, divided by that of the fastest value; `None`: rows are left out of the time at the roof"
+    "The time, divided by that of the fastest value; `None`: rows are left out of the roofline-limited time"
     whole = self.seconds and not (self.time_s is None and self.partial)
     return self.seconds/self.fastest_s if whole and self.fastest_s else None
 
@@ -137,7 +137,7 @@ def fits(self:Swept)->str|None: # yes or no; `None`: not known
 
 @patch(as_prop=True)
 def left_out(self:Swept)->str: # empty: nothing
-    "What the time at the roof leaves out, in words"
+    "What the roofline-limited time leaves out, in words"
     def share(rows): return f'{100*sum(r.flops for r in rows)/self.flops:.0f} % of the FLOPs'
     lacking = [f'no ceiling in {k}: {share(rows)}' for k,rows in no_ceiling(self.result).items()]
     return '; '.join(lacking + [f"unknown cost: {', '.join(self.result.unknown)}"]*(not self.result.complete))
@@ -181,7 +181,7 @@ class Sweep(Lines, Saved):
         results=(), # of `Roofline`
         values=(), # of what varies, as many
         name:str='value', # of what varies
-        per=None, # samples or tokens in a forward, as many as there are values; `None`: not said
+        per=None, # samples or tokens in a forward pass, as many as there are values; `None`: not said
         items:str='samples', # what these are
         unit:str='', # of the values
     ):
@@ -272,7 +272,7 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('per', '{items}', '1', 'per forward pass', _per),
     Column('time_s', 'time', 's', 'per forward pass, interquartile mean', _time),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes'),
-    Column('roof_time_s', 'time at the roof', 's', 'that the roof allows, row after row', _least),
+    Column('roof_time_s', 'roofline-limited time', 's', 'that the roof allows, row after row', _least),
     Column('likely_s', 'likely', 's', 'that a forecast says, and between what in 80 % of runs',
         _likely(lambda p: p.likely_s, 's')),
     Column('likely_rate', '{items}/s likely', '1/s', 'a second of the likely time',
@@ -288,10 +288,10 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('ridge', 'ridge', 'FLOP/B', 'where arithmetic and bytes of all rows take the same time'),
     Column('device_ridge', "device's ridge", 'FLOP/B', 'in the dtype of most of the arithmetic'),
     Column('bound', 'bound', '', 'side of the ridge of the whole'),
-    Column('memory_pct', 'memory %', '%', 'part of the time at the roof in memory-bound rows'),
-    Column('utilization_pct', 'util %', '%', 'time at the roof, of that measured; not clipped'),
+    Column('memory_pct', 'memory %', '%', 'part of the roofline-limited time in memory-bound rows'),
+    Column('utilization_pct', 'util %', '%', 'roofline-limited time, of that measured; not clipped'),
     Column('fits', 'fits', '', "does the device's memory hold the weights, and the cache?"),
-    Column('left_out', 'left out', '', 'of the time at the roof'),
+    Column('left_out', 'left out', '', 'of the roofline-limited time'),
 )}
 
 # %% ../../nbs/records/swept.ipynb #1d7017f2
@@ -349,12 +349,12 @@ def forecast(self:Sweep,
     efficiency=None, # of `Roofline.forecast`
     prices:list|None=None, # of an hour of a device at each value, in dollars; `None`: not said
 )->Sweep:
-    "The same with likely times; where nothing says what is in a forward, with forwards for samples"
+    "The same with likely times; where nothing says what is in a forward pass, with forward passes for samples"
     prices, named = checked_prices(prices, self.values), None not in self.per
     results = [r.forecast(efficiency) for r in self]
     for r,price in zip(results, prices):
         if price is not None: r.about['price_per_hour'] = price*r.about.get('devices', 1)
-    per, items = (self.per, self.items) if named else ([r.about.get('copies', 1) for r in self], f'{self.what}s')
+    per, items = (self.per, self.items) if named else ([r.about.get('copies', 1) for r in self], passes(self.what))
     return Sweep(results, self.values, self.name, per, items, self.unit)
 
 @patch(as_prop=True)
@@ -389,10 +389,10 @@ def summary(self:Sweep):
 @patch
 def plot(self:Sweep,
     title:str|None=None, # `None`: the model and the device
-    top:int=4, # rows whose way under the roof is drawn
+    top:int=4, size:tuple|None=None, # rows whose way under the roof is drawn; as of `plot_sweep`
 ): # a plotly `Figure`
     "Draw time, throughput and the way under the roof; of several devices, their times"
-    return plot_sweep(self, title, top)
+    return plot_sweep(self, title, top, size)
 
 # %% ../../nbs/records/swept.ipynb #80f2304d
 def _number_or_text(where, v): return v if isinstance(v, str) else decoded(float, v, where)
@@ -400,12 +400,13 @@ def _number_or_text(where, v): return v if isinstance(v, str) else decoded(float
 @dataclass
 class SavedSweep:
     "What a file has of a sweep"
-    name:str
-    unit:str
-    items:str
-    values:list[Annotated[float|str, _number_or_text]]
-    per:list[float|None]
-    results:list[Annotated[object, kept_as('fasterbench roofline')]] # each as its own file has it
+    name:str  # of what varies
+    unit:str  # of the values
+    items:str # of which each result does several, such as samples
+    values:list[Annotated[float|str, _number_or_text]] # one for each result
+    per:list[float|None] # items in each result
+    # Each as its own file has it
+    results:list[Annotated[object, kept_as('fasterbench roofline'), 'fasterbench roofline']]
 
 def sweep_json(s)->str: # of a `Sweep`
     "A sweep as JSON, one result after the other"

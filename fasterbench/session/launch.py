@@ -77,7 +77,7 @@ def absent(self:Rendezvous, keys:list, did:str, seconds:float)->str: # empty: al
 
 # %% ../../nbs/session/launch.ipynb #f6a84997
 @patch
-def begin(self:Rendezvous, what:str='a forward'): # what: in words, for errors
+def begin(self:Rendezvous, what:str='a forward pass'): # what: in words, for errors
     "An exchange and a barrier: all ranks go on from here at nearly the same time"
     self.exchange(what=what)
     dist.barrier()
@@ -237,7 +237,7 @@ class Plan(NamedTuple):
     parts:Callable  # model, number of ranks → {name of a module: how it is divided}
     divide:Callable # model, `DeviceMesh` of one dimension, such parts → the divided model
     own_batch:bool  # has each rank a batch of its own?
-    staged:bool=False # has each rank layers of its own? Then for forwards alone
+    staged:bool=False # has each rank layers of its own? Then for forward passes alone
     def __call__(self, model:nn.Module, mesh)->nn.Module: # model: on the device of the mesh, which has one dimension
         "Divide `model`, which is the same on all ranks of a `DeviceMesh`, among them"
         return self.divide(model, mesh, self.parts(model, mesh.size()))
@@ -416,7 +416,7 @@ def _pp_parts(model, ranks):
     "What pipeline parallelism divides: name of a module → `'stage 0'`, …"
     named = model._modules
     if type(model).forward is not nn.Sequential.forward: raise ValueError(f"pp finds no sequence of blocks in "
-        f"{type(model).__name__}: it divides an nn.Sequential, and what the forward of another model does between its "
+        f"{type(model).__name__}: it divides an nn.Sequential, and what another model's forward pass does between its "
         f"modules ({', '.join(named) or 'none'}) is not known")
     if len(named)<ranks: raise ValueError(f"{ranks} ranks can't each have a stage: there are {len(named)} modules in "
         f"{type(model).__name__} ({', '.join(named)})")
@@ -437,7 +437,7 @@ def _microbatches(batch, stages):
 
 # %% ../../nbs/session/launch.ipynb #0c1b9823
 class Pipeline(nn.Sequential):
-    "The modules of one stage, by their names in the whole model; its forward is that of all stages"
+    "The modules of one stage, by their names in the whole model; its forward pass is that of all stages"
     def __init__(self, own:dict, mesh): # own: name → module; mesh: `DeviceMesh` of one dimension, a rank for each stage
         super().__init__(OrderedDict(own))
         self.mesh, self.schedules = mesh, {}
@@ -459,7 +459,7 @@ def _divide_pp(model, mesh, parts):
     made.training = model.training   # the modules' own flags stay
     return made
 
-pp = Plan(_pp_parts, _divide_pp, False, staged=True) # pipeline parallel: layers on each rank, for forwards
+pp = Plan(_pp_parts, _divide_pp, False, staged=True) # pipeline parallel: layers on each rank, for forward passes
 
 # %% ../../nbs/session/launch.ipynb #f5e37276
 plans = dict(ddp=ddp, fsdp=fsdp, tp=tp, pp=pp)   # name → `Plan`

@@ -207,7 +207,7 @@ def paper_cache(
 
 # %% ../../nbs/sources/architectures.ipynb #584079ee
 class Forward(NamedTuple):
-    "What a rank's exchanges in a forward of one microbatch follow from"
+    "What a rank's exchanges in a forward pass of one microbatch follow from"
     tokens:int        # that go in
     sequences:int     # that they are of
     hidden:int        # elements of a token's activations
@@ -240,14 +240,14 @@ def _of_stages(f):
     if not f.last: yield 'send', f.activations, 1, 'activations to the next stage'
 
 # %% ../../nbs/sources/architectures.ipynb #f49dd09b
-exchanges_of = dict( # group → what one of its ranks exchanges in a forward; `dp`: nothing
+exchanges_of = dict( # group → what one of its ranks exchanges in a forward pass; `dp`: nothing
     tp=_of_tensors, ep=_of_experts, fsdp=_of_shards, pp=_of_stages)
 
 def forward_exchanges(
     f:Forward, # of one rank
     layout:Layout, # of all ranks
 )->list: # of `PlannedExchange`
-    "What a rank exchanges in a forward of one microbatch"
+    "What a rank exchanges in a forward pass of one microbatch"
     return [PlannedExchange(g, *o) for g,of in exchanges_of.items() if g in layout.sizes for o in of(f)]
 
 # %% ../../nbs/sources/architectures.ipynb #83d38143

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
-           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'kernels_measured',
-           'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged', 'joined_edges',
-           'join_compiled', 'measured']
+           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'with_unseen',
+           'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged',
+           'joined_edges', 'join_compiled', 'measured_in_turns', 'measured']
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -16,15 +16,16 @@ from itertools import accumulate
 from typing import NamedTuple
 import sys, torch
 from dataclasses import replace
-from ..session.scope import Place, bare, inside, key_of, phase_and_name, phases
+from ..session.scope import Place, bare, inside, key_of, phase_and_name, phases, unseen
 from ..base.core import compiled, eager, held, module_kind, replaced, torch_compiled, visible, walk
 from ..base.precision import tf32_on
-from ..costs import CostMode, count_run
+from ..costs import CostMode, count_run, unbounded
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
 from .inductor import recompiled
-from .observe import Observer, time_forwards, Measured, row_at
+from .observe import Observer, time_forwards, time_in_turns, Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
+from .behind import noticed
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed', 'tf32_flops'   # of a `ModuleCost`, in FLOP
@@ -58,7 +59,7 @@ def split(
 class Launch(NamedTuple):
     "The launches of a kernel, as a key"
     number:int # of the kernel
-    phase:str|None=None # of a training step; `None`: a forward alone
+    phase:str|None=None # of a training step; `None`: a forward pass alone
 
 class Held(NamedTuple):
     "An operation, or a part of one, in a kernel"
@@ -173,7 +174,7 @@ class KernelObserver(Observer):
     def marked(self, name, call): return super().marked(name, self.regions.get(name, call))
     def start(self, number): self.started = self.clock.mark()
     def stop(self, number): self.calls.append((Launch(number, self.phase), self.started, self.clock.mark()))
-    def launches(self)->Counter: # `Launch` → how many there are in the last forward
+    def launches(self)->Counter: # `Launch` → how many there are in the last forward pass
         return Counter(n for n,*_ in self.calls if isinstance(n, Launch))
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #f01070c6
@@ -289,6 +290,25 @@ def timed_again(self:MeasuredKernels, odd, rows)->tuple: # as of `Measured`
     return set().union(*(modules.get(n, {n}) for n in odd)), {*self.everything}
 
 
+# %% ../../nbs/sources/compiled_kernels.ipynb #45bed5c6
+def with_unseen(
+    costs:Costs,
+    forwards, # `Forwards` that were timed
+    names, # of the modules that may have such a row
+    met=None, # `Rendezvous` of all ranks, which agree
+)->Costs:
+    "The costs, with what is not known of modules that took time, though no operation was seen in them"
+    found = noticed(costs, forwards, names)
+    if met: found = dict.fromkeys(k for told in met.exchange(found, 'rows without operations') for k in told)
+    rows = {k: costs.by_module.get(k, ModuleCost()) for k in found if phase_and_name(k)[1] in names}
+    for row in rows.values():
+        if not row.worked: row.unknown[unseen] += row.calls or 1
+    if not rows: return costs
+    costs.by_module.update(rows)
+    unbounded(costs.by_module, costs.callers)
+    return replace(costs, moves=None)
+
+
 # %% ../../nbs/sources/compiled_kernels.ipynb #ad50e427
 def kernels_measured(
     run, # a `Program`, or a `Step`, of a model with compiled regions
@@ -306,7 +326,8 @@ def kernels_measured(
         launches, costs = o.launches(), count_run(run, everything, mode)
         taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
-    of = run, device, modules, costs, taken
+    beside = [n for n in modules if all(inside(n, region) is None for region in regions)]
+    of = run, device, modules, with_unseen(costs, taken, beside), taken
     return MeasuredKernels(*of, by_name=mode.by_name, rec=rec, launches=launches, regions=regions)
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #aa41c321
@@ -318,14 +339,14 @@ def regions_of(model)->dict: # name → module
     return regions
 
 def measuring(model, kernels:bool=False):
-    "What measures a model: by its modules, or by its kernels, with an error where none can be told apart"
+    "What measures a model: by its modules, or by its kernels, with an error where none can be distinguished"
     if not kernels: return measured
     regions_of(model)
     return kernels_measured
 
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #3ab3fe21
-def other_phases(place)->list: # of `Place`; of a forward alone none
+def other_phases(place)->list: # of `Place`; of a forward pass alone none
     "Where else a module's work may be done"
     of, name = phase_and_name(place)
     return [Place(phase, name) for phase in ('forward', 'backward') if phase!=of] if of else []
@@ -352,7 +373,7 @@ def compiled_in(
     "Did modules that were counted run in compiled code, where no call is seen?"
     if 'torch._dynamo' not in sys.modules or not [n for n,c in costs.calls.items() if n not in timed]: return False
     with eager(), o.marks, o.backward(): o.forward()
-    return o.path()==costs.calls   # if not, the timed forward takes another path for another reason
+    return o.path()==costs.calls   # if not, the timed forward pass takes another path for another reason
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #6ab7a42c
 def merged(
@@ -387,7 +408,7 @@ def joined_edges(joined:Costs, costs:Costs)->Costs:
 def join_compiled(
     costs:Costs, # of the model as it was written
     o:Observer, # of the model
-    timed:Counter, # key of a row → its calls in a timed forward or step
+    timed:Counter, # key of a row → its calls in a timed forward pass or step
     modules:dict, # name → module
 )->Costs:
     "Move work to the rows that have its time, in a step phase by phase, and mark rows of compiled code"
@@ -403,17 +424,29 @@ def join_compiled(
     return joined_edges(joined, costs) if getattr(costs, 'moves', None) else joined
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0821f804
-def measured(
-    run, # a `Program`, or a `Step`
-    device:torch.device, # where it is
-    warmup:int, steps:int, # untimed and timed runs
-    met=None, # `Rendezvous` of all ranks
-)->Measured:
-    "Count one run of a model, and time others"
-    modules, seen = visible(run.model), []   # as they are now; a forward may change that
+def _observed(run, device, met):
+    "The observer of a run, what counts it, and what makes a `Measured` of its `Forwards`"
+    modules, seen = visible(run.model), []   # as they are now; a forward pass may change that
     o = Observer(run.model, run, device, modules, met)
     run.warm_up_once()
     def count(): seen.append(count_run(run, modules, CostMode(tf32=tf32_on(device))))
-    taken = time_forwards(o, device, warmup, steps, warm=count)
-    return Measured(run, device, modules, join_compiled(seen[0], o, taken.calls, modules), taken)
+    def of(taken):
+        costs = with_unseen(join_compiled(seen[0], o, taken.calls, modules), taken, modules, met)
+        return Measured(run, device, modules, costs, taken)
+    return o, count, of
+
+def measured_in_turns(
+    runs:list, # of `Program` or `Step`
+    device:torch.device, # where they are
+    warmup:int, steps:int, # untimed and timed runs of each
+    met=None, # `Rendezvous` of all ranks
+)->list: # of `Measured`
+    "Count one run of each model, and time others, of several models in turns"
+    sides = [_observed(run, device, met) for run in runs]
+    taken = time_in_turns([(o, count) for o,count,_ in sides], device, warmup, steps)
+    return [of(t) for (_,_,of),t in zip(sides, taken)]
+
+def measured(run, device:torch.device, warmup:int, steps:int, met=None)->Measured: # as of `measured_in_turns`
+    "Count one run of a model, and time others"
+    return measured_in_turns([run], device, warmup, steps, met)[0]
 

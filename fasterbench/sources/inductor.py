@@ -56,7 +56,7 @@ def inductor_options(
     if getattr(backend, 'compiler_name', None)=='inductor': return backend.config
     f = getattr(backend, 'compiler_fn', backend)
     raise ValueError(f"{name or 'the model'} is compiled by {getattr(f, '__name__', type(f).__name__)!r}: "
-        "the kernels that can be told apart are Inductor's")
+        "the kernels that can be distinguished are Inductor's")
 
 # %% ../../nbs/sources/inductor.ipynb #bb3f37f7
 class Operation(NamedTuple):
@@ -321,7 +321,7 @@ def _part(module, owner, name):
     found = getattr(import_module(f'torch._inductor.{module}'), owner, None)
     if found is not None and name in vars(found): return found
     raise RuntimeError(f"torch {torch.__version__} has no {owner}.{name} in torch._inductor.{module}, "
-        "by which the kernels of compiled code are told apart")
+        "by which the kernels of compiled code are distinguished")
 
 @contextmanager
 def noting_kernels(rec:Recorder):

@@ -340,13 +340,13 @@ def _calls_on_paper(model, sample):
 def _by_calls(calls, model, sample):
     "Path of a module in a trace → its name, by the order of calls"
     names, modules = _calls_on_paper(model, sample), dict(model.named_modules())
-    mine = [o for o in calls if calls[0] in o.chain()]   # of the first forward
+    mine = [o for o in calls if calls[0] in o.chain()]   # of the first forward pass
     for i,(o,name) in enumerate(zip(mine, names)):
         if module_class(o)==module_kind(modules[name]): continue
         raise ValueError(f"call {i+1} of a module is one of {module_class(o)} in the trace, and in the model one of "
             f"{module_kind(modules[name])} ({quoted(name)})")
     if len(mine)==len(names): return {o.path: name for o,name in zip(mine, names)}
-    raise ValueError(f"the trace has {plural(len(mine), 'call')} of modules in a forward, "
+    raise ValueError(f"the trace has {plural(len(mine), 'call')} of modules in a forward pass, "
         f"and with this sample the model makes {len(names)}")
 
 # %% ../../nbs/sources/traced.ipynb #f5c5ceab
@@ -399,7 +399,7 @@ def trace_peaks(
     peaks, # as `peaks_of` takes it; `None`: the datasheet of the trace's device
     costs:list, # of `ModuleCost`
 )->HardwarePeaks:
-    "The peaks that the rows of a trace stand under"
+    "The peaks that the rows of a trace are compared with"
     dtype = main_dtype(costs)
     if peaks is not None: return peaks_of(peaks, dtype)
     sheet = known_sheet(t)

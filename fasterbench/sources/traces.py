@@ -166,7 +166,7 @@ def recomputes(self:Span)->bool:
 accumulates = 'torch::autograd::AccumulateGrad' # a node without a number
 
 def _numbered(operations):
-    "Number of a node → the last operation of a forward that began with it"
+    "Number of a node → the last operation of a forward pass that began with it"
     found = {}
     for o in operations:
         if o.args is None or o.args.sequence is None or o.node: continue

@@ -4,21 +4,23 @@
 
 # %% auto #0
 __all__ = ['shapes', 'strip', 'bar_height', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size', 'share', 'quartiles',
-           'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block', 'spread',
-           'block_hover', 'standing', 'roof_lines', 'subtitle', 'said_of', 'said_of_blocks', 'noise', 'strip_line',
-           'name_strip', 'mark_traces', 'link_traces', 'legend_traces', 'legend_height', 'legend', 'add_button',
-           'largest', 'placer_of', 'names_of_marks', 'name_marks', 'bar_text', 'bar_traces', 'bar_names', 'time_ticks',
-           'bar_axes']
+           'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block', 'short_labels',
+           'block_labels', 'spread', 'block_hover', 'standing', 'roof_lines', 'subtitle', 'said_of', 'said_of_blocks',
+           'noise', 'strip_line', 'name_strip', 'mark_traces', 'link_traces', 'legend_traces', 'legend_height',
+           'legend', 'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names',
+           'time_ticks', 'bar_axes']
 
 # %% ../../nbs/views/marks.ipynb #9b527480
 import math, statistics
+from collections import Counter
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from .tables import columns, row_seconds, html_text
 from ..operations import as_text, plain, si, plural
-from .layout import colours, in_css, rate_unit, rest, Line, Placer, Sheet, Spot, ceiling_line, clear
+from .layout import colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear
+from .labels import Placer, Spot, cut, place, spots_around, text_size
 from .layout import grid
-from .layout import narrowest, on_wide, place, roof_line, slope_line, spots_around, text_size, write
+from .layout import left, narrowest, right, roof_line, slope_line, write
 from ..records.rows import beside_kernels
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
@@ -87,7 +89,7 @@ def _sent(row):
     if row.waiting_s is not None:
         whom = f", mostly for {cell('waits_for')}" if row.waits_for else ''
         moving = '' if row.moving_s is None else f", {cell('moving_s')} moving"
-        said.append(f"{cell('waiting_s')} waiting{whom}{moving}, {cell('hidden_s')} more beside other work")
+        said.append(f"{cell('waiting_s')} waiting{whom}{moving}, {cell('hidden_s')} more overlapped with other work")
     return said + ([f"{cell('rank_s')} on ranks"] if row.known_rank_s else [])
 
 # %% ../../nbs/views/marks.ipynb #c64288ee
@@ -95,10 +97,10 @@ def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return html_text(columns[key].text(row))
     times = f" ×{cell('calls')}" if row.calls>1 else ''
-    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward'})"
-    over = '' if row.over_s is None else f", over {cell('over_s')}"
+    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward pass'})"
+    over = '' if row.over_s is None else f", above it by {cell('over_s')}"
     head = f"<b>{html_text(row.label) or '(the model)'}</b> {cell('type')}{times}"
-    took = f"{cell('time_s')}{share}, roof {cell('roof_time_s')}{over}"
+    took = f"{cell('time_s')}{share}, roofline-limited time {cell('roof_time_s')}{over}"
     if row.exchanges: return '<br>'.join([head, *_sent(row), took])
     return '<br>'.join([head, *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
@@ -166,9 +168,10 @@ def name_shapes(text:str, spot:Spot, group:str, radius:float=0.)->list: # of the
     name = dict(path=_path((x-wide/2, y-high/2), (x+wide/2, y+high/2)), line=dict(width=0), label=label, **at)
     return [name, *([_edge_to_edge(x, y, wide/2, high/2, radius) | at] if spot.led else [])]
 
-def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float)->list: # as `name_shapes`
-    "A name beside its mark, at `x` and `y` in units of the data; empty: there is no room that is clear"
-    spot = place(placer, text, spots_around(x, y, radius, text_size(text)), radius, clear=True)
+def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float, must=False)->list: # as `name_shapes`
+    "A name beside its mark, at `x` and `y` in units of the data; empty: no room is clear, nor free where it `must` be"
+    spots = spots_around(x, y, radius, text_size(text))
+    spot = place(placer, text, spots, radius, clear=True) or (must and place(placer, text, spots, radius))
     return name_shapes(text, spot, group, radius) if spot else []
 
 # %% ../../nbs/views/marks.ipynb #c6ecf34a
@@ -178,11 +181,29 @@ class Block:
     row:object # the `RooflinePoint` that they are together
     members:list # of `RooflinePoint`
     @property
-    def label(self)->str: return (f'×{len(self.members)} ' if self.members[1:] else '') + short_label(self.row)
+    def label(self)->str: return block_labels([self])[0]
     @property
     def names(self)->list: return [r.label for r in self.members]
     @property
     def others(self)->bool: return self.row.name==f'{len(self.members)} other rows' # is it of all without a bar?
+
+# %% ../../nbs/views/marks.ipynb #a0cce719
+def short_labels(
+    rows:list, # as of `short_label`
+    most:int=20, # characters; more where it takes more to tell two rows apart
+)->list[str]:
+    "The ends of names, no two of which are alike"
+    found = [short_label(r, most) for r in rows]
+    for n in range(most+4, 100, 4):
+        twice = {k for k,c in Counter(found).items() if c>1}
+        if not twice: break
+        found = [short_label(r, n) if k in twice else k for r,k in zip(rows, found)]
+    return found
+
+def block_labels(blocks:list)->list[str]: # of `Block`
+    "What blocks are called in a figure"
+    names = short_labels([b.row for b in blocks])
+    return [f'×{len(b.members)} {name}' if b.members[1:] else name for b,name in zip(blocks, names)]
 
 # %% ../../nbs/views/marks.ipynb #bf768b58
 def _place(r): return bandwidth(r) if without_flops(r) else rate(r)
@@ -240,7 +261,7 @@ def _without_mark(r)->str|None: # `None`: there is one
 
 # %% ../../nbs/views/marks.ipynb #d7a721b5
 _whys = dict( # why rows have no mark → what is said of so many of them, with their share of the time
-    cost='{rows} of unknown cost{share}', kernels='compiled code beside its kernels: {percent}',
+    cost='{rows} of unknown cost{share}', kernels='compiled code outside of its kernels: {percent}',
     link='{rows} of collectives, which have no place here{share}', work='{rows} without work')
 
 def _left_out(rows, paper):
@@ -341,19 +362,21 @@ def legend_traces(go, named:dict)->list: # group → colour; of traces
         for k,c in named.items()]
 
 # %% ../../nbs/views/marks.ipynb #c757bdab
-def legend_height(named)->float: # names of its entries; pixels
-    "The room that a legend takes on the narrowest page"
+def legend_height(named, page:float=narrowest)->float: # names of its entries; pixels
+    "The room that a legend takes on a page of that width"
     lines, wide = 1, 0.
     for k in named:
         entry = text_size(k)[0] + 48
-        if wide and wide+entry>narrowest-20: lines, wide = lines+1, 0.
+        if wide and wide+entry>page-20: lines, wide = lines+1, 0.
         wide += entry
     return 18 + 20*lines if named else 0
 
 def legend(s:Sheet, part:str='legend')->dict: # of plotly's layout; empty: there is no such part
     "Where a legend is"
-    return dict(orientation='h', x=0.02, xref='container', y=s.domain(part)[1], yanchor='top', font=dict(size=11),
-        tracegroupgap=0) if part in s.parts else {}
+    if part not in s.column(part): return {}
+    x = (left + s.span(part)[0]*(s.wide - left - right))/s.wide if part in s.beside else 0.02
+    return dict(orientation='v' if part in s.beside else 'h', x=x, xref='container',
+        xanchor='left', y=s.domain(part)[1], yanchor='top', font=dict(size=11), tracegroupgap=0)
 
 # %% ../../nbs/views/marks.ipynb #35b195fb
 def add_button(fig, kinds:list, first:int, y:float): # as of `mark_traces`; number of the first; part of the height
@@ -373,14 +396,14 @@ def largest(blocks:list, total:float)->list: # of `Block`; seconds of all rows
     return sorted((b for b in blocks if drawable(b.row)), key=lambda b: -share(b.row, total))
 
 def _at_one_place(frame, blocks, near=5):
-    "The blocks with those that lie within `near` pixels of them on the widest figure"
-    widest, groups = replace(frame, widths=frame.widths[-1:]), []
-    for b in blocks:
+    "The blocks and what each is called, with how many smaller ones lie near it; the three largest stay apart"
+    widest, groups, called = replace(frame, widths=frame.widths[-1:]), [], block_labels(blocks)
+    for i,(b,name) in enumerate(zip(blocks, called)):
         at = widest.pixels(b.row.arithmetic_intensity, rate(b.row))[0]
-        own = next((bs for p,bs in groups if math.dist(p, at)<near), None)
-        if own: own.append(b)
-        else: groups.append((at, [b]))
-    return [bs for _,bs in groups]
+        own = next((o for o in groups if i>2 and math.dist(o['at'], at)<near), None)
+        if own: own['under'] += 1
+        else: groups.append(dict(at=at, block=b, name=name, under=0))
+    return [(o['block'], o['name'] + (f" +{o['under']}" if o['under'] else '')) for o in groups]
 
 # %% ../../nbs/views/marks.ipynb #49eb101d
 def placer_of(frame, lines:list, ridge, blocks:list, total:float, most:int=300)->Placer: # of `Line`; `ridge_line`
@@ -392,32 +415,31 @@ def placer_of(frame, lines:list, ridge, blocks:list, total:float, most:int=300)-
     return Placer(frame, marks, [ridge, *((o.xs, o.ys) for o in lines)], bars)
 
 # %% ../../nbs/views/marks.ipynb #424f3bd5
-def names_of_marks(placer, blocks:list, group, total:float, most:int=12)->list: # `Placer`; as `mark_traces`; names
-    "Names of the largest marks, as far as there is room that is clear, as plotly's shapes"
-    res = []
-    for b,*under in _at_one_place(placer.frame, largest(blocks, total)[:40]):
-        if len(res)==most: break
-        radius, text = marker_size(share(b.row, total))/2, b.label + (f' +{len(under)}' if under else '')
-        shapes = name_mark(placer, text, b.row.arithmetic_intensity, rate(b.row), group(b.members[0]), radius)
-        if shapes: res.append(shapes)
-    return [o for shapes in res for o in shapes]
-
-# %% ../../nbs/views/marks.ipynb #590be663
-def name_marks(fig, placer, blocks, group, total): # a plotly `Figure`; as `names_of_marks`
-    "Name the largest marks so that it fits any width, and keep the names for wide figures, for a page to show"
-    wide = on_wide(placer)
-    more = names_of_marks(wide, blocks, group, total, most=20)
-    for o in names_of_marks(placer, blocks, group, total): fig.add_shape(**o)
-    fig.update_layout(meta=dict(wide=wide.frame.widths[0], names=more))
+def name_marks(
+    fig, placer:Placer, # a plotly `Figure`, which is changed
+    blocks:list, group, total:float, # as of `mark_traces`
+    name_roofs, # function that names the lines
+    most:int=12, # names
+):
+    "Name the three largest marks in any case, then the lines, then other marks as far as there is room that is clear"
+    named, groups = 0, _at_one_place(placer.frame, largest(blocks, total)[:40])
+    for i,(b,text) in enumerate([*groups[:3], (None, None), *groups[3:]]):
+        if b is None: name_roofs()
+        elif named<most:
+            at, radius = (b.row.arithmetic_intensity, rate(b.row)), marker_size(share(b.row, total))/2
+            shapes = name_mark(placer, text, *at, group(b.members[0]), radius, must=i<3)
+            named += bool(shapes)
+            for o in shapes: fig.add_shape(**o)
 
 # %% ../../nbs/views/marks.ipynb #57819e58
-def bar_text(block:Block)->str: # HTML
-    "Name and numbers of a bar"
+def bar_text(block:Block, label:str|None=None, room:float=math.inf)->str: # `None`: its own; pixels; HTML
+    "Name and numbers of a bar, of a kernel with as many of its modules as there is room for"
     r = block.row
-    name = f'and {r.name}' if block.others else block.label
+    name = f'and {r.name}' if block.others else label or block.label
     roof = 'no roof is known' if r.roof_time_s is None else f"roof {si(r.roof_time_s, 's')}"
     whose = '' if block.others or not r.modules else f"; {columns['modules'].text(r)}"
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, "
+    whose = cut(whose, 11, room - 1.1*text_size(f'{name} {took}{roof}')[0])
     return f'<b>{html_text(name)}</b> {took}{roof}{html_text(whose)}'
 
 # %% ../../nbs/views/marks.ipynb #0cbc5a21

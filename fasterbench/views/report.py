@@ -5,25 +5,23 @@
 # %% auto #0
 __all__ = ['name_column', 'quantities', 'phase_columns', 'rank_columns', 'rank_orders', 'ceiling_lines', 'unfit', 'unfit_result',
            'whole_s', 'in_phases', 'by_phase', 'phase_lines', 'result_answer', 'rank_facts', 'fact_lines', 'note_lines',
-           'print_summary', 'result_text', 'ModulePhases', 'Phases', 'side_by_side', 'RankedRow', 'OverRanks',
-           'rank_lines']
+           'summary_lines', 'print_summary', 'result_text', 'Phases', 'side_by_side', 'OverRanks', 'rank_lines']
 
 # %% ../../nbs/views/report.ipynb #4ff4eaf6
 from collections import Counter
 from statistics import median
 from dataclasses import dataclass, replace
-from functools import cached_property
 from ..session.scope import Place, quoted, phases
-from ..operations import any_console, as_text, si, per_pass, plural, check_count
+from ..operations import any_console, as_text, si, pass_name, per_pass, plural, check_count
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
-from ..records.grouping import group_key, joined, joined_in_parts
+from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted, RooflinePoint
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
 def _rows_at_roof(rows):
-    "Which rows a sum of times at the roof is over, in words"
+    "Which rows a sum of roofline-limited times is over, in words"
     n = sum(r.roof_time_s is not None for r in rows)
     return 'all rows' if n==len(rows) else f'{n} of {len(rows)} rows'
 
@@ -31,8 +29,8 @@ def _rows_at_roof(rows):
 def ceiling_lines(
     rows:list, # of `RooflinePoint` or `Projection`
 )->list[str]: # a line for each dtype
-    "What a sum of times at the roof leaves out, since products have no ceiling"
-    total = sum(r.flops for r in rows)
+    "What a sum of roofline-limited times leaves out, since products have no ceiling"
+    total = sum(r.flops or 0 for r in rows)
     def line(dtype, odd):
         share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
         return (f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, "
@@ -73,15 +71,18 @@ def _memory_lines(r):
     return [f"memory       {si(weights, 'B')} of weights, without activations; {there}"]
 
 # %% ../../nbs/views/report.ipynb #3a05e752
+def _overhead_known(t): return (t.overhead_interval or (t.overhead_pct,))[0]>0 # is it above the noise?
+
 def _overhead_line(t):
     "What the timestamps add to a forward pass, or that the noise hides it"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
-    beside = f"{plural(n, t.what)} without it beside, median {si(t.plain.median, 's')}"
-    if lo==hi: return f"overhead     of the instrumentation {t.overhead_pct:.1f} %, of unknown noise ({beside})"
-    hidden = f"overhead     instrumentation overhead not measurable: within noise, {lo:.1f} to {hi:.1f} % ({beside})"
-    if lo<=0<=hi: return hidden
-    known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {lo:.1f} to {hi:.1f} %"
+    beside = f"{plural(n, pass_name(t.what))} without instrumentation, median {si(t.plain.median, 's')}"
+    why, pct = 'within noise' if hi>=0 else 'below 0, which is noise of too few', f'{lo:.1f} to {hi:.1f} %'
+    if lo==hi: pct = f'{lo:.1f} %'
+    if not _overhead_known(t): return f"overhead     instrumentation overhead not measurable: {why}, {pct} ({beside})"
+    if lo==hi: return f"overhead     of the instrumentation {pct}, of unknown noise ({beside})"
+    known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {pct}"
     # no timestamp takes a tenth of a millisecond
     if t.overhead_pct<=5 or t.plain.median>1e-4*t.module_calls: return f'{known} ({beside})'
     each = si(t.plain.median/t.module_calls, 's')
@@ -89,27 +90,27 @@ def _overhead_line(t):
 
 # %% ../../nbs/views/report.ipynb #1baa5bc4
 def whole_s(r)->float|None: # of a `Roofline`: seconds; `None`: nothing was run as a whole
-    "What its rows are a part of: a timed forward or step, or in a trace all that the device did"
+    "What its rows are a part of: a timed forward pass or step, or in a trace all that the device did"
     return r.totals.mean_s if r.totals else r.time_s if r.kind=='traced' else None
 
 def _part_of(whole, seconds): return f"{si(seconds, 's')} ({100*seconds/whole:.1f} %)"
 def _timed(t, seconds): return _part_of(t.mean_s, seconds) # and part of the whole
 
 def _time_lines(t, unknown):
-    "How long a forward or a step takes, and what that is made of"
+    "How long a forward pass or a step takes, and what that is made of"
     undefined = (f"undefined    {_timed(t, t.undefined_s)} in rows with operations of unknown cost: "
         f"{', '.join(unknown)}")
-    whole = f"{t.what:13}{si(t.mean_s, 's')}, interquartile mean; {t.forward!r}"
+    whole = f"{pass_name(t.what):13}{si(t.mean_s, 's')}, interquartile mean; {t.forward!r}"
     remainder = f"remainder    {_timed(t, t.remainder_s)} outside of the rows (Python, dispatch)"
     lines = [whole, f"rows         {_timed(t, t.rows_s)}"]
     lines += [undefined]*(not t.complete) + [remainder, _overhead_line(t)]
-    if t.launch: lines.append(f"device       idle for {t.device_idle_pct:.1f} % of a {t.what}; "
+    if t.launch: lines.append(f"device       idle for {t.device_idle_pct:.1f} % of a {pass_name(t.what)}; "
         f"the host takes {si(t.launch.median, 's')} to launch one")
     return lines
 
 # %% ../../nbs/views/report.ipynb #197037fb
 def _work_line(o):
-    "The work of a forward or a step; `o`: `Totals` or `Costs`"
+    "The work of a forward pass or a step; `o`: `Totals` or `Costs`"
     flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
     eager = getattr(o, 'eager_bytes', None)
     of = '' if eager is None else f" (compiled code's are those at its boundary; one by one {si(eager, 'B')})"
@@ -135,7 +136,7 @@ def _phase_line(o, r):
 def phase_lines(r)->list[str]: # of a `Roofline`
     "What is to be said of the phases of a training step"
     again = sum(o.recomputed for o in r)
-    more = f"recomputed   {si(again, 'FLOP')} in the backward, the forward's work again (checkpoints)"
+    more = f"recomputed   {si(again, 'FLOP')} in the backward, the forward pass's work again (checkpoints)"
     return [_phase_line(o, r) for o in by_phase(r)] + [more]*bool(again)
 
 # %% ../../nbs/views/report.ipynb #7356e37e
@@ -150,13 +151,13 @@ def _row_lines(rows, t):
     "What is to be said of some of the rows; `t`: the totals, or `None`"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
     above = [r for r in rows if r.above and r.bound=='memory' and not r.impossible and not r.exchanges]
-    what, share = 'forward', ''
-    if t: what, share = t.what, f" ({100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time)"
+    what, share = 'forward pass', ''
+    if t: what, share = pass_name(t.what), f" ({100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time)"
     said = [
         (noisy, f"~            noisy: in {plural(len(noisy), 'row')}{share} the IQR of the samples is more than "
                 "a tenth of their median"),
         (some,  f"paths        {plural(len(some), 'row')} not called in every {what} as often as counted; "
-                f"the utilization is that of the {what}s with all calls"),
+                f"the utilization is that of those with all calls"),
         (above, f"↑            above the memory's roof: {_caches_of(above)}")]
     return [line for rows,line in said if rows]
 
@@ -182,6 +183,21 @@ def _side(r, bound):
     spent, least = sum(o.time_s for o in rows), sum(o.time_s*o.utilization_pct for o in rows)
     return [f"{bound}-bound rows: {100*spent/whole_s(r):.0f} % of the time at {least/spent:.0f} % of their roof"]
 
+# %% ../../nbs/views/report.ipynb #450baf5b
+def _partial(r): return any(o.roof_time_s is None and (o.flops or o.bytes_moved or o.unknown) for o in r)
+
+def _disturbed(t): return bool(t and t.disturbance and t.disturbance.notable) # `Totals`, or `None`
+
+def _noise_said(t): # `Totals`, or `None`
+    "That a time was disturbed or is noisy, with the shortest"
+    if not t or not (_disturbed(t) or t.forward.noisy): return ''
+    return f" ({'disturbed' if _disturbed(t) else 'noisy'}: {t.forward.spread})"
+
+def _disturbed_said(r):
+    "What other processes used meanwhile, if that is notable"
+    fewer = '; a run with one thread is disturbed less' if r.about.get('threads', 1)>1 else ''
+    return [f'{r.totals.disturbance}{fewer}'] if _disturbed(r.totals) else []
+
 # %% ../../nbs/views/report.ipynb #5b1e9196
 def _phases_said(r):
     "How long each phase of a step takes, in words; without times, what its roof allows"
@@ -189,20 +205,34 @@ def _phases_said(r):
     outside = [f"{si(r.totals.remainder_s, 's')} outside of them"] if r.totals else []
     return f": {', '.join(each + outside)}" if each else ''
 
-def result_answer(r)->str: # of a `Roofline`
-    "What a result says, in a sentence or two"
-    name, roof, took = as_text(r.about.get('model', 'the model')), r.roof_time_s, whole_s(r)
-    if not took:
-        share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if roof else ''
-        return f"{name}: at least {si(roof, 's')} {per_pass(r.what)} under this roof{share}{_phases_said(r)}."
-    each = _phases_said(r)
-    allowed = f"{'; of it' if each else ', of which'} this roof allows {si(roof, 's')} ({100*roof/took:.0f} %)"
-    if any(o.roof_time_s is None and (o.flops or o.bytes_moved or o.unknown) for o in r):
-        allowed = f"; the roof of {_rows_at_roof(r)} allows {si(roof, 's')}, that of the others is not known"
+
+# %% ../../nbs/views/report.ipynb #7e2299de
+def _least_said(r):
+    "What the roof allows at least; of rows that were run what they took"
+    some = f' for {_rows_at_roof(r)}' if _partial(r) else ''
+    share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if r.roof_time_s else ''
+    took = [] if r.time_s is None or r.kind=='estimated' else [f"measured, the rows took {si(r.time_s, 's')}"]
+    least = f"at least {si(r.roof_time_s, 's')} {per_pass(r.what)}{some}"
+    return [f'{least} under this roof{share}{_phases_said(r)}', *took]
+
+def _run_said(r, took):
+    "What a run took, how disturbed that is, what of it the roof allows, and on which side of the ridge the time is"
+    each, roof = _phases_said(r), si(r.roof_time_s, 's')
+    allowed = f"{'; of it' if each else ', of which'} this roof allows {roof} ({100*r.roof_time_s/took:.0f} %)"
+    if _partial(r): allowed = f"; the roof of {_rows_at_roof(r)} allows {roof}, that of the others is not known"
     where = per_pass(r.what) if r.totals else 'on the device' if 'busy_s' in r.about else 'in operations'
-    said = [f"{name}: {si(took, 's')} {where}{each}{allowed}"]
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
-    return '. '.join(said + [sides[:1].upper() + sides[1:]]*bool(sides)) + '.'
+    first = f"{si(took, 's')} {where}{_noise_said(r.totals)}{each}{allowed}"
+    return [first, *_disturbed_said(r), *([sides] if sides else [])]
+
+
+# %% ../../nbs/views/report.ipynb #ab45aa96
+def result_answer(r)->str: # of a `Roofline`
+    "What a result says, in a few sentences"
+    if not r: return 'There are no rows.'
+    first, *more = _run_said(r, whole_s(r)) if whole_s(r) else _least_said(r)
+    name = as_text(r.about.get('model', 'the model'))
+    return '. '.join([f'{name}: {first}', *(o[:1].upper() + o[1:] for o in more)]) + '.'
 
 # %% ../../nbs/views/report.ipynb #ac6f4025
 def _edge_said(r):
@@ -224,24 +254,24 @@ def _fused_lines(r):
 
 # %% ../../nbs/views/report.ipynb #996c18ba
 def _rank_lines(r):
-    "How many ranks there are, and how long a forward or step takes on each if they were timed"
+    "How many ranks there are, and how long a forward pass or step takes on each if they were timed"
     if not r.ranks: return []
     own = f"; this is rank {r.about['rank']}" if 'rank' in r.about else ''
     if any(o.totals is None for o in r.ranks): return [f"ranks        {len(r.ranks)}{own}"]
     times = [o.totals.mean_s for o in r.ranks]
     def on(s): return f"{si(s, 's')} on rank {times.index(s)}"
-    each = f"a {r.what} takes {si(median(times), 's')} (median), {on(min(times))} to {on(max(times))}"
+    each = f"a {pass_name(r.what)} takes {si(median(times), 's')} (median), {on(min(times))} to {on(max(times))}"
     return [f"ranks        {len(times)}: {each}{own}"]
 
 def _exchange_lines(r):
-    "What collectives take of a forward or step"
+    "What collectives take of a forward pass or step"
     sent = [o for o in r if o.exchanges]
     if not sent: return []
     all_ = joined('', sent)
     whom = f", mostly for rank {all_.mostly_for}" if all_.waits_for else ''
     took = f"collectives  {_timed(r.totals, all_.time_s)}"
     if all_.waiting_s is None: return [took]
-    moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more beside other work"
+    moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more overlapped with other work"
     return [f"{took}: {si(all_.waiting_s, 's')} waiting{whom}, {moving}"]
 
 # %% ../../nbs/views/report.ipynb #62ff185b
@@ -292,12 +322,11 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     if r.kind=='traced': return _trace_lines(r)
     t = r.totals
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
-        f"{100*t.roof_time_s/t.mean_s:.1f} % of the {t.what}")
-    disturbed = [f'disturbed    {t.disturbance}'] if t.disturbance and t.disturbance.notable else []
+        f"{100*t.roof_time_s/t.mean_s:.1f} % of the {pass_name(t.what)}")
     lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_exchange_lines(r), *phase_lines(r), _work_line(r)]
     lines += [*_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
-    return [*lines, *_kernel_lines(r), *disturbed]
+    return [*lines, *_kernel_lines(r)]
 
 def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characters, and words
     "What is to be said of some of the rows, and what marks mean"
@@ -312,7 +341,13 @@ def _paper_lines(r):
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
     return [total, *likely_lines(r), *float32_lines(r), *_fused_lines(r), *known, *undefined]
 
-def _lines(r): return [r.answer, '', *fact_lines(r), *note_lines(r)] if whole_s(r) else _paper_lines(r)
+_answered = 'roof', 'rows', *phases   # names of lines that repeat the answer's numbers
+
+def summary_lines(r)->list[str]: # of a `Roofline`: as of `fact_lines`
+    "What a summary says below its table: what the answer, which stands above, does not"
+    hidden = [*_answered, *(['overhead'] if r.totals and not _overhead_known(r.totals) else [])]
+    lines = fact_lines(r) if whole_s(r) else _paper_lines(r)
+    return [o for o in lines if o[:13].strip() not in hidden] + note_lines(r)*bool(whole_s(r))
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _where(r):
@@ -324,32 +359,34 @@ def _where(r):
     device = [f"on {a['device']}{name}"] if 'device' in a else []
     return ', '.join([*device, *dtype, *([plural(a['threads'], 'thread')] if 'threads' in a else [])])
 
-def _table(r, top, sort, by, columns):
-    "The table of a summary"
-    if by!='module' or not by_phase(r):
-        return row_table(r if by is None else r.by(group_key(by))).text(top, sort, width=terminal_width(), keys=columns)
-    if columns is not None: raise ValueError(f"columns={columns!r}: phases side by side have columns of their own")
-    return r.phases().table(top, sort, width=terminal_width())
+def _table(r, by, columns, every):
+    "The table of a summary; `every`: what shows all of its lines"
+    side_by_side = by=='module' and bool(by_phase(r))
+    if side_by_side and columns is not None:
+        raise ValueError(f"columns={columns!r}: phases side by side have columns of their own")
+    table = r.phases().as_table() if side_by_side else row_table(r if by is None else r.by(group_key(by)))
+    def more(rest, sort): return f'{table.more(rest, sort)}: {every} shows all' if rest else ''
+    return replace(table, more=more)
 
 # %% ../../nbs/views/report.ipynb #17f3dfff
 def print_summary(
     r, # `Roofline`
-    top:int|None=None, # print only the first rows
+    top:int|None=20, # print only the first rows; `None`: all
     sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
     # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names; `'module'`: the
     # phases of a training step side by side
     by:str|int|None=None,
     columns:str|list|None=None, # keys, such as `'name time_s bound'`; `None`: those of its kind
+    every:str='summary(top=None)', # what shows all rows, in words
 ):
-    "Print the rows, slowest first, and the totals"
-    if top is not None: check_count('top', top, 1)
-    table = _table(r, top, sort, by, columns)   # first: it may refuse
-    large = unfit_result(r)
-    named = as_text(f"{r.about['model']} {_where(r)}".rstrip()) if 'model' in r.about else r.kind
+    "Print what the result says, the rows, slowest first, and the totals"
+    table = _table(r, by, columns, every).text(top, sort, width=terminal_width(), keys=columns)   # it may refuse
+    named = f"{r.about['model']} {_where(r)}".rstrip() if 'model' in r.about else r.kind
+    above = [r.answer, unfit_result(r), named, '' if r.peaks is None else repr(r.peaks)]
     with any_console():
-        print(*filter(None, [named, large, r.peaks]), end='\n\n', sep='\n')
+        print(*map(as_text, filter(None, above)), sep='\n', end='\n\n')
         print(table, end='\n\n')
-        print(*map(as_text, _lines(r)), sep='\n')
+        print(*map(as_text, summary_lines(r)), sep='\n')
 
 # %% ../../nbs/views/report.ipynb #5cb5408a
 def result_text(r, top:int=30)->str: # `Roofline`, rows
@@ -357,16 +394,6 @@ def result_text(r, top:int=30)->str: # `Roofline`, rows
     return f"{r!r}\n\n{row_table(r).text(top, width=terminal_width())}"
 
 # %% ../../nbs/views/report.ipynb #47743721
-@dataclass
-class ModulePhases:
-    "A module's rows in a training step"
-    name:str  # of the module, or of a group of them
-    rows:dict # phase → `RooflinePoint`
-    @cached_property
-    def sum(self)->RooflinePoint: return joined(self.name, [*self.rows.values()]) # all phases as one
-    def of(self, phase:str)->RooflinePoint|None: # phase, or `'sum'`; `None`: nothing is done in it
-        return self.sum if phase=='sum' else self.rows.get(phase)
-
 def _line_name(o): return columns['name'].text(replace(next(iter(o.rows.values())), name=o.name))
 name_column = replace(columns['name'], cell=_line_name, of=lambda o: o.name) # of a line of several rows, as that of one
 
@@ -433,23 +460,6 @@ def side_by_side(
         raise ValueError(f"{r!r}: not every row has a phase, as the rows of a training step have")
     found = joined_in_parts(((o.phase, o) for o in rows), group_key(by, depth))
     return Phases((ModulePhases(n, of) for n,of in found.items()), kind_of(r))
-
-# %% ../../nbs/views/report.ipynb #8b6b0b1d
-@dataclass
-class RankedRow:
-    "The same row on several ranks: seconds on each, and what they are together"
-    name:str  # its label, or the name of a group of rows
-    rows:dict # rank → `RooflinePoint`
-    ranks:int # that there are
-    kind:str = 'measured' # of the results
-    def __post_init__(self):
-        self.type = next(iter(self.rows.values())).type
-        self.times = {i: row_seconds(r, self.kind) for i,r in self.rows.items()} # rank → seconds
-        self.median_s, self.least_s, self.most_s = (f(self.times.values()) for f in (median, min, max)) # seconds
-        self.spread_s = self.most_s - self.least_s # seconds
-        self.slowest = max(self.times, key=self.times.get) # rank
-        waits = [r.waiting_s for r in self.rows.values() if r.waiting_s is not None]
-        self.waiting_s = max(waits, default=None) # seconds that a rank waits in it; `None`: no collective, or not known
 
 # %% ../../nbs/views/report.ipynb #f97b00fc
 def _slowest(o): return f'rank {o.slowest}'
