@@ -30,6 +30,7 @@ from ..records.compare import Comparison
 from ..records.gate import check_percent, gate
 from .models import check_model, own_object
 from ..session.program import undisturbed, optimizer_class
+from ..sources.observe import named_optimizer
 from ..results import Roofline, heading
 from ..records.swept import Crossings, Sweep, checked_prices
 from ..plot import text_roofline
@@ -224,8 +225,7 @@ def swept_values(
 # %% ../../nbs/commands/options.ipynb #8c3b47ee
 def _make_optimizer(name, model, lr):
     "An optimizer of the parameters that are trained; `lr`: `None` is the optimizer's own"
-    own = [p for p in model.parameters() if p.requires_grad]
-    return optimizer_class(name)(own, **({} if lr is None else dict(lr=lr)))
+    return named_optimizer(name, model, **({} if lr is None else dict(lr=lr)))
 
 # %% ../../nbs/commands/options.ipynb #c61a14e1
 def cross_entropy_of(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['repeats', 'own_times', 'Observer', 'PlaceWithoutCall', 'without_call', 'Forwards', 'warm_up', 'time_marked',
            'time_plain', 'time_block', 'time_turns', 'time_in_turns', 'time_forwards', 'other_paths', 'warn_other_path',
-           'timed_as_part', 'kinds_of', 'row_at', 'rows_of', 'Measured', 'step_memory', 'step_facts']
+           'timed_as_part', 'kinds_of', 'row_at', 'rows_of', 'Measured', 'step_memory', 'named_optimizer', 'step_facts']
 
 # %% ../../nbs/sources/observe.ipynb #6e54cd90
 import time, numpy as np, torch
@@ -23,7 +23,7 @@ from ..session.scope import phase_and_name
 from ..machine.links import ExchangeTimer
 from ..base.system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of
 from ..base.system import median_interval, middle_half
-from ..session.program import loss_of
+from ..session.program import loss_of, optimizer_class
 from ..counting.utilization import allocator_of, measured_footprint, step_footprint, Footprint, language_facts
 from ..records.rows import RooflinePoint, roofline_point
 from ..counting.places import Costs, row_kind
@@ -467,6 +467,15 @@ def step_memory(
         if 'saved tensor hooks' not in str(e): raise
         warn(f"what the step holds is not known: {first_line(e)}")
 
+
+# %% ../../nbs/sources/observe.ipynb #b52062af
+def named_optimizer(
+    name:str, # of `optimizer_class`
+    model,
+    **options # of the optimizer; without them its own
+)->torch.optim.Optimizer:
+    "An optimizer of the parameters that are trained"
+    return optimizer_class(name)([p for p in model.parameters() if p.requires_grad], **options)
 
 # %% ../../nbs/sources/observe.ipynb #7264fda6
 def step_facts(
