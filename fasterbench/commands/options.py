@@ -28,6 +28,7 @@ from ..records.grouping import group_key
 from ..base.codec import check_ending, check_kind, file_kinds, saved_kind
 from ..records.compare import Comparison
 from .models import check_model, own_object
+from .parser import count
 from ..session.program import undisturbed, optimizer_class
 from ..results import Roofline, heading
 from ..records.swept import Crossings, Sweep, checked_prices
@@ -203,7 +204,7 @@ def profile_options(
 # %% ../../nbs/commands/options.ipynb #2fc1e5df
 def _whole_numbers(name, text):
     "Numbers as they are written on a command line"
-    try: found = [int(o) for o in text.split(',')]
+    try: found = [count(o) for o in text.split(',')]
     except ValueError: raise ValueError(f"{name}={text!r}: these are no whole numbers such as 1,2,4") from None
     return [check_count(name, o, 1) for o in found]
 
