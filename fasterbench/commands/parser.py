@@ -83,6 +83,11 @@ shared |= dict(   # of training, and of what is printed
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
 
+_ends = 'end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told'
+shared |= dict(   # of comparisons
+    fail_slower=option(_ends.format('b takes longer'), float),
+    fail_flops=option(_ends.format('b has more FLOPs'), float))
+
 def in_common(names:str)->dict: # names: of `shared`, with spaces between
     "Options that several commands have"
     return {k: shared[k] for k in names.split()}
@@ -113,7 +118,9 @@ described['roofline'] = Command(
     **in_common('threads'),
     peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)',
         some_roofs),
-    **in_common('html out')))
+    against=option('compare with this result, from before: a file that --out FILE.json wrote', a_file),
+    beside=option('measure this model, from before, in turns with it, and compare', a_model),
+    **in_common('fail_slower fail_flops html out')))
 
 # %% ../../nbs/commands/parser.ipynb #f51c592a
 described['peaks'] = Command(
@@ -170,7 +177,7 @@ described['compare'] = Command(
     by=option('compare groups: block, type, bound, dtype, roof, or the first N parts of names'),
     top=option('pairs to print (default: 20)', int),
     sort=option('or order: as in the model; or a column of numbers: ratio, time_a, over_s, … (default: difference)'),
-    **in_common('out')))
+    **in_common('fail_slower fail_flops out')))
 
 described['show'] = Command(
     "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison",

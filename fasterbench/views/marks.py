@@ -18,7 +18,7 @@ from textwrap import wrap
 from .tables import columns, row_seconds, html_text
 from ..operations import as_text, plain, si, plural
 from .layout import colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear
-from .labels import Placer, Spot, place, spots_around, text_size
+from .labels import Placer, Spot, cut, place, spots_around, text_size
 from .layout import grid
 from .layout import left, narrowest, right, roof_line, slope_line, write
 from ..records.rows import beside_kernels
@@ -375,8 +375,8 @@ def legend(s:Sheet, part:str='legend')->dict: # of plotly's layout; empty: there
     "Where a legend is"
     if part not in s.column(part): return {}
     x = (left + s.span(part)[0]*(s.wide - left - right))/s.wide if part in s.beside else 0.02
-    return dict(orientation='h', x=x, xref='container', y=s.domain(part)[1], yanchor='top', font=dict(size=11),
-        tracegroupgap=0)
+    return dict(orientation='v' if part in s.beside else 'h', x=x, xref='container',
+        xanchor='left', y=s.domain(part)[1], yanchor='top', font=dict(size=11), tracegroupgap=0)
 
 # %% ../../nbs/views/marks.ipynb #35b195fb
 def add_button(fig, kinds:list, first:int, y:float): # as of `mark_traces`; number of the first; part of the height
@@ -396,17 +396,14 @@ def largest(blocks:list, total:float)->list: # of `Block`; seconds of all rows
     return sorted((b for b in blocks if drawable(b.row)), key=lambda b: -share(b.row, total))
 
 def _at_one_place(frame, blocks, near=5):
-    "The blocks, each with those within `near` pixels of it on the widest figure, and what they are called together"
+    "The blocks and what each is called, with how many smaller ones lie near it; the three largest stay apart"
     widest, groups, called = replace(frame, widths=frame.widths[-1:]), [], block_labels(blocks)
-    for b,name in zip(blocks, called):
+    for i,(b,name) in enumerate(zip(blocks, called)):
         at = widest.pixels(b.row.arithmetic_intensity, rate(b.row))[0]
-        own = next((bs for p,bs in groups if math.dist(p, at)<near), None)
-        if own: own.append((b, name))
-        else: groups.append((at, [(b, name)]))
-    def text(own): # those of the three largest by name, others by number
-        names = [own[0][1], *(name for b,name in own[1:] if any(b is o for o in blocks[:3]))]
-        return ', '.join(names) + (f' +{len(own)-len(names)}' if own[len(names):] else '')
-    return [(own[0][0], text(own)) for _,own in groups]
+        own = next((o for o in groups if i>2 and math.dist(o['at'], at)<near), None)
+        if own: own['under'] += 1
+        else: groups.append(dict(at=at, block=b, name=name, under=0))
+    return [(o['block'], o['name'] + (f" +{o['under']}" if o['under'] else '')) for o in groups]
 
 # %% ../../nbs/views/marks.ipynb #49eb101d
 def placer_of(frame, lines:list, ridge, blocks:list, total:float, most:int=300)->Placer: # of `Line`; `ridge_line`
@@ -435,13 +432,14 @@ def name_marks(
             for o in shapes: fig.add_shape(**o)
 
 # %% ../../nbs/views/marks.ipynb #57819e58
-def bar_text(block:Block, label:str|None=None)->str: # `None`: its own; HTML
-    "Name and numbers of a bar"
+def bar_text(block:Block, label:str|None=None, room:float=math.inf)->str: # `None`: its own; pixels; HTML
+    "Name and numbers of a bar, of a kernel with as many of its modules as there is room for"
     r = block.row
     name = f'and {r.name}' if block.others else label or block.label
     roof = 'no roof is known' if r.roof_time_s is None else f"roof {si(r.roof_time_s, 's')}"
     whose = '' if block.others or not r.modules else f"; {columns['modules'].text(r)}"
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, "
+    whose = cut(whose, 11, room - 1.1*text_size(f'{name} {took}{roof}')[0])
     return f'<b>{html_text(name)}</b> {took}{roof}{html_text(whose)}'
 
 # %% ../../nbs/views/marks.ipynb #0cbc5a21
