@@ -17,7 +17,8 @@ __all__ = list(_home)
 
 def __getattr__(name):
     if name not in _home: raise AttributeError(f"module 'fasterbench' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f'.{_home[name]}', __name__), name)
+    documented = import_module('.base.docstrings', __name__).documented   # help() shows what stands beside parameters
+    value = globals()[name] = documented(getattr(import_module(f'.{_home[name]}', __name__), name))
     return value
 
 def __dir__(): return sorted({*globals(), *__all__})

@@ -91,6 +91,11 @@ from fasterbench.{home} import {kind} as kind
 print({{*{names}}}<={{*dir(kind)}}, all(getdoc(getattr(kind, o)) for o in {names}))"""
     assert fresh(code)=='True True'
 
+def test_help_has_the_words_of_parameters():
+    "Once, where names are asked of the package; the reference has them from the source"
+    said = fresh("import fasterbench, pydoc; print(pydoc.plain(pydoc.render_doc(fasterbench.RooflineAnalyzer.profile)))")
+    assert said.count('Args:')==1 and 'steps: ' in said.partition('Args:')[2]
+
 @pytest.mark.parametrize('code, shown', [
     ('from fasterbench.results import Roofline; print(Roofline([]).table().split()[0])', 'name'),
     ("from inspect import signature; from fasterbench.roofline import RooflineAnalyzer as A; "

@@ -7,8 +7,8 @@ __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types',
            'many', 'pictures', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
            'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_format', 'part', 'kept_as',
            'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as',
-           'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'as_number', 'as_count', 'matching',
-           'or_none', 'read_rows', 'package_rows']
+           'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number', 'as_count',
+           'matching', 'or_none', 'read_rows', 'package_rows']
 
 # %% ../../nbs/base/codec.ipynb #6f5a33e7
 import csv, io, json, math, re, shlex
@@ -403,6 +403,12 @@ def check_kind(
     if found in (None, wanted): return
     raise ValueError(f"{str(path)!r} holds {found}, not {wanted}: "
         f"`fasterbench show {shlex.quote(str(path))}` prints what a file holds")
+
+# %% ../../nbs/base/codec.ipynb #ce6aa682
+def config_in(path:str|Path)->str|Path:
+    "The config in a folder that holds one; anything else is returned as it is"
+    inside = Path(path)/'config.json'
+    return str(inside) if inside.is_file() else path
 
 # %% ../../nbs/base/codec.ipynb #7d6fc7a1
 def as_number(text:str)->float: # an `int` where it is written as one

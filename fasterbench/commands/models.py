@@ -21,7 +21,8 @@ from ..operations import as_text, first_line, plural, check_count
 from ..base.core import Call, held, model_dtype, named_dtype, resolve_dtype, tensors, to_dtype
 from ..base.core import is_strided, mapped
 from ..session.program import own_error
-from ..base.codec import check_kind
+from ..base.codec import check_kind, config_in
+from .parser import a_file, count
 from ..session.packages import drawn, known_sample, load_file
 from ..session.paper import loaded_in
 from ..sources.architectures import config_sample, id_range, the_transformers, load_config
@@ -271,7 +272,7 @@ def resized(
 # %% ../../nbs/commands/models.ipynb #3f641dae
 def parse_shape(text:str)->tuple[int]:
     "A shape as it is written on a command line, such as `1,3,224,224`"
-    try: shape = tuple(int(o) for o in text.split(','))
+    try: shape = tuple(count(o) for o in text.split(','))
     except ValueError: shape = ()
     if not shape or min(shape)<1: raise ValueError(f"input={text!r} is not a shape such as 1,3,224,224")
     return shape
@@ -336,8 +337,7 @@ def _config_path(name):
 def _config_model(name, device=None):
     "The model of `config.json` or `config.json:Class`"
     path, cls = _config_path(name)
-    if not Path(path).is_file(): raise ValueError(f"{path!r}: there is no such file")
-    config = load_config(path)
+    config = load_config(a_file(path))
     made = _class_of(config, cls or None)
     build = made.from_config if hasattr(made, 'from_config') else made
     with torch.device(device) if device else nullcontext(): return run_model_code(f'building {name}', build, config)
@@ -379,7 +379,7 @@ model_sources = dict(
 
 def source_of(name:str)->tuple[str, str]: # name: as in the table above; one of `model_sources`, and the name there
     "Where a model comes from"
-    first, colon, rest = name.partition(':')
+    first, colon, rest = (name := config_in(name)).partition(':')
     if name.endswith('.json') or '.json:' in name: return 'config', name
     if name.endswith('.pt2'): return 'pt2', name
     if not colon: return library_of(name), name
@@ -467,7 +467,7 @@ def load_model(
 def is_language(name:str)->bool: # name: as for `load_model`
     "Is `name` the config of a language model that writes one token after the other?"
     if source_of(name)[0]!='config': return False
-    path, cls = _config_path(name)
+    path, cls = _config_path(source_of(name)[1])
     config = load_config(path)
     auto = the_transformers().AutoModelForCausalLM
     if not _takes(auto, config): return False

@@ -29,6 +29,7 @@ from ..base.codec import check_ending, check_kind, drawn_endings, file_kinds, sa
 from ..records.compare import Comparison
 from ..records.gate import check_percent, gate
 from .models import check_model, own_object
+from .parser import count
 from ..session.program import undisturbed, optimizer_class
 from ..sources.observe import named_optimizer
 from ..results import Roofline, heading
@@ -206,7 +207,7 @@ def profile_options(
 # %% ../../nbs/commands/options.ipynb #2fc1e5df
 def _whole_numbers(name, text):
     "Numbers as they are written on a command line"
-    try: found = [int(o) for o in text.split(',')]
+    try: found = [count(o) for o in text.split(',')]
     except ValueError: raise ValueError(f"{name}={text!r}: these are no whole numbers such as 1,2,4") from None
     return [check_count(name, o, 1) for o in found]
 

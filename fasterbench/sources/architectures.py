@@ -23,6 +23,7 @@ from ..counting.rules import register_cost
 from ..counting.traffic import element_size, weight_sizes
 from ..machine.datasheets import PlannedExchange, Layout
 from ..base.core import walk
+from ..base.codec import config_in
 from ..session.packages import drawn
 from ..session.scope import inside
 
@@ -92,7 +93,7 @@ def the_transformers():
 
 def _values(path):
     "What a JSON file holds"
-    try: return json.loads(Path(path).read_text())
+    try: return json.loads(Path(config_in(path)).read_text())
     except ValueError as e: raise ValueError(f"{str(path)!r} is no JSON: {e}") from e
 
 # %% ../../nbs/sources/architectures.ipynb #08090ddb
