@@ -265,7 +265,7 @@ def interval(t:Took, chance:float=usual)->tuple|None: # seconds, from and to; `N
     "Where a time lies, with a probability whose square is `chance`"
     return (t.seconds, t.seconds) if t.exact else _around(t.samples, math.sqrt(chance), t.seconds)
 
-# %% ../../nbs/records/grouping.ipynb #59f5ab73
+# %% ../../nbs/records/grouping.ipynb #66cd8f89
 def _of_turns(a, b):
     "The ratio of each sample of `b` to that of `a` beside it; none where one of these did not run"
     return [y/x for x,y in zip(a.samples, b.samples)] if len(a.samples)==len(b.samples) and all(a.samples) else []
@@ -286,6 +286,7 @@ def ratio_interval(
     of_a, of_b = interval(a, chance), interval(b, chance)
     return of_a and of_b and (of_b[0]/of_a[1], of_b[1]/of_a[0] if of_a[0] else math.inf)
 
+# %% ../../nbs/records/grouping.ipynb #59f5ab73
 # Is the time of a, of b, what a roof allows? → what changed where b is less, and where it is more
 changes_of = {(False, False): ('faster', 'slower'), (True, True): ('shorter', 'longer'),
     (False, True): ('over', 'under'), (True, False): ('under', 'over')}
