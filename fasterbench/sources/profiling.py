@@ -27,7 +27,7 @@ from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, rai
 from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
-from .observe import Measured, named_optimizer, warn_other_path, repeats
+from .observe import Measured, named_optimizer, warn_other_path
 from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
@@ -197,7 +197,7 @@ def compare_interleaved(self:Subject,
         runs = [stack.enter_context(undisturbed(o.model, o.sample, device, grad)) for o in both]
         found = self.measuring_both(runs, device, warmup, steps)
         made = [o._result_of(of) for o,of in zip(both, found)]
-    for o,_ in made: o.about['turns'] = f'the fastest of {repeats} forward passes each'
+    for (o,_),of in zip(made, found): o.about['turns'] = f'the fastest of {of.forwards.each} forward passes each'
     return compared(*(o._kept(*m, of) for o,m,of in zip(both, made, found)), by, depth, turns=True)
 
 # %% ../../nbs/sources/profiling.ipynb #457a51ef
