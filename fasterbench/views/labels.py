@@ -189,7 +189,7 @@ def _reaches(p, s, wide):
 def _cost(p, b):
     "Of the markers and bars that a box covers, and of the lines that it lies across"
     markers, bars = (overlapping(o, b).sum() if len(o) else 0 for o in p.things)
-    return min(1.5*markers + 0.5*bars, 6) + 4*sum(bool(covered(b, o).any()) for o in p.dots)
+    return min(3*markers + 0.5*bars, 9) + 4*sum(bool(covered(b, o).any()) for o in p.dots)
 
 def _across(a, b):
     "Do two lines cross, at any width? Each: its ends, at each width"
@@ -214,7 +214,7 @@ def _cheapest(p, spots, size, own, clear): # `Spot`, its box; `None`: none is fr
         if s.cost>=least: break   # nor is a later one cheaper
         b = box(p.frame, s, (wide+4, high))
         if not (_inside(p, b) and _free(p, b, own) and _reaches(p, s, wide)): continue
-        cost = _cost(p, b) + _crossed(p, s, wide)
+        cost = _cost(p, b) + 0.25*_crossed(p, s, wide)
         if clear and cost: continue
         cost += s.cost
         if cost<least: least, best = cost, (s, b)
