@@ -14,7 +14,7 @@ from dataclasses import replace
 from .views.labels import Frame, Placer, classes
 from .views.layout import axis_ranges, draw_ridge, lay_out, name_lines, name_rate, name_ridge, note
 from .views.layout import ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line
-from .views.layout import left, right, roof_axes, roof_line
+from .views.layout import left, right, roof_axes, roof_line, Names
 from .views.marks import bar_axes, bar_height, legend_height, roof_lines, Block, bandwidth, bar_names
 from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_traces, link_places
 from .views.marks import link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button
@@ -111,16 +111,14 @@ def _axes(s, frame, peaks, beside):
 
 # %% ../nbs/plot.ipynb #1f46a146
 def _name_roofs(fig, placer, ceilings, slopes, peaks, beside):
-    "The names of all lines"
+    "Write the names of all lines"
     name_lines(fig, placer, ceilings, slopes, peaks.peak_flops)
     name_ridge(fig, placer, peaks)
     if beside: name_strip(fig, placer, peaks)
 
-def _for_pages(go, name_all):
+def _for_pages(names):
     "The names for each class of widths, which a page puts in the place of those for any width"
-    each = [(o[0], name_all(go.Figure(), o, most).layout) for o,most in zip(classes, (8, 12, 20, 20))]
-    return [dict(start=k, shapes=[o.to_plotly_json() for o in l.shapes],
-        annotations=[o.to_plotly_json() for o in l.annotations]) for k,l in each]
+    return [dict(start=o[0]) | vars(names(o, most)) for o,most in zip(classes, (8, 10, 12, 16, 20))]
 
 # %% ../nbs/plot.ipynb #4000b493
 def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
@@ -135,13 +133,14 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
     if 'button' in s.parts: add_button(fig, [k for k,_ in marks], len(roofs), s.domain('button')[1])
     draw_ridge(fig, peaks, frame)
     name_rate(fig, s, rate_unit(peaks.name))
-    def name_all(fig, widths, most):
-        placer = placer_of(replace(frame, widths=widths), lines, ridge_line(peaks, frame), blocks, total)
-        def name_roofs(): _name_roofs(fig, placer, ceilings, slopes, peaks, beside)
-        name_marks(fig, placer, blocks, group, total, name_roofs, most)
-        return fig
-    name_all(fig, frame.widths, 20 if s.size else 12)
-    if not s.size: fig.update_layout(meta=dict(names=_for_pages(go, name_all)))
+    def names(widths, most):
+        at, found = replace(frame, widths=widths), Names()
+        placer = placer_of(at, lines, ridge_line(peaks, frame), blocks, total)
+        def name_roofs(): _name_roofs(found, placer, ceilings, slopes, peaks, beside)
+        name_marks(found, placer, blocks, group, total, name_roofs, most)
+        return found
+    names(frame.widths, 20 if s.size else 12).add_to(fig)
+    if not s.size: fig.update_layout(meta=dict(names=_for_pages(names)))
 
 # %% ../nbs/plot.ipynb #03987b6f
 def _draw_bars(fig, go, s, blocks, group, named, paper):

@@ -9,12 +9,13 @@ __all__ = ['widths', 'classes', 'Frame', 'text_size', 'cut', 'wrapped', 'Spot', 
 # %% ../../nbs/views/labels.ipynb #fa7a71cc
 import math, numpy as np
 from dataclasses import dataclass, field
+from itertools import product
 from fastcore.basics import patch
 
 # %% ../../nbs/views/labels.ipynb #07eb5ec4
 widths = 350, 390, 440, 520, 620, 700, 850, 1000, 1200, 1400 # pixels, of any page
 # Widths of pages that share their names: those from the first of one class up to the first of the next
-classes = (350, 390, 440, 520, 620), (620, 700, 850, 1000), (1000, 1100, 1200, 1400), (1400, 1650, 1920)
+classes = (350, 390, 440), (440, 520, 620), (620, 700, 850), (850, 1000, 1200), (1200, 1400, 1650, 1920)
 
 @dataclass
 class Frame:
@@ -180,13 +181,15 @@ def _leader(p, s, wide):
 
 def _reaches(p, s, wide):
     "Is the way from a label to what it names free of other labels?"
-    return not (s.led and p.boxes) or not any(covered(o, _leader(p, s, wide)).any() for o in p.boxes)
+    if not (s.led and p.boxes): return True
+    boxes, way = np.array(p.boxes)[:, None], _leader(p, s, wide)
+    return not ((boxes[..., :2]<=way) & (way<=boxes[..., 2:])).all(-1).any()
 
 # %% ../../nbs/views/labels.ipynb #53dcab22
 def _cost(p, b):
     "Of the markers and bars that a box covers, and of the lines that it lies across"
     markers, bars = (overlapping(o, b).sum() if len(o) else 0 for o in p.things)
-    return min(1.5*markers + 0.5*bars, 6) + 4*sum(bool(covered(b, o).any()) for o in p.dots)
+    return min(3*markers + 0.5*bars, 9) + 4*sum(bool(covered(b, o).any()) for o in p.dots)
 
 def _across(a, b):
     "Do two lines cross, at any width? Each: its ends, at each width"
@@ -211,7 +214,7 @@ def _cheapest(p, spots, size, own, clear): # `Spot`, its box; `None`: none is fr
         if s.cost>=least: break   # nor is a later one cheaper
         b = box(p.frame, s, (wide+4, high))
         if not (_inside(p, b) and _free(p, b, own) and _reaches(p, s, wide)): continue
-        cost = _cost(p, b) + _crossed(p, s, wide)
+        cost = _cost(p, b) + 0.25*_crossed(p, s, wide)
         if clear and cost: continue
         cost += s.cost
         if cost<least: least, best = cost, (s, b)
@@ -263,5 +266,11 @@ def spots_of_slope(
     beside = [Spot(at(t), at(t)*bandwidth, side*(wide/2 + 5), side*high/2, abs(t-0.6) + (side>0))
         for t in (0.6, 0.7, 0.5, 0.8, 0.4, 0.9, 0.3, 0.2) for side in (-1, 1)]
     hangs = {1: 'left', 0: 'center', -1: 'right'}
-    return beside + [Spot(at(1), top, side*(wide/2 + 2), -(high/2 + 2 + k*(high + 1)), 1.2 + 0.3*k + 0.5*(1-side), k>0,
-        hangs[side]) for k in range(8) for side in hangs]
+    def led(t, far, side):
+        cost = 0.8 + far/60 + abs(t-0.6) + (side>0)/2
+        return Spot(at(t), at(t)*bandwidth, side*(wide + far)/2, side*(high/2 + far), cost, True, hangs[side])
+    def above(k, side):
+        cost = 1.2 + 0.3*k + 0.5*(1-side)
+        return Spot(at(1), top, side*(wide/2 + 2), -(high/2 + 2 + k*(high + 1)), cost, k>0, hangs[side])
+    away = [led(*o) for o in product((0.6, 0.8, 0.4, 0.95, 0.2), (14, 28, 44, 62), (-1, 1))]
+    return beside + away + [above(*o) for o in product(range(8), hangs)]
