@@ -86,7 +86,7 @@ def roofline(
     size=None,
     tokens:int=None, # of a sequence (default: 128, or as many as there are positions, or as in one's own sample)
     input=None, counts=None,
-    warmup=None, steps=None,
+    warmup=None, steps=None, operations=False,
     compile:store_true=False, # compile the model with torch.compile: one row for all of it
     kernels:store_true=False, # the same, with a row for each of Inductor's kernels
     train:store_true=False, # measure training steps: forward, loss, backward and the optimizer's step
@@ -103,7 +103,7 @@ def roofline(
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
     if own_rank()==0: check_targets([peaks, counts], Roofline.formats, html=html, out=out)
-    check_threads(threads); how = profile_options(device, warmup, steps)
+    check_threads(threads); how = profile_options(device, warmup, steps) | dict(operations=operations)
     given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")

@@ -226,6 +226,7 @@ shared = dict(   # option → annotation of a parameter
     threads=option('of the CPU (default: as torch finds)', int),
     warmup=option('forwards, or steps, before the timed ones (default: 5)', int),
     steps=option('timed forwards, or steps (default: 20)', int),
+    operations=option('time the operations of each row, too', script.store_true),
     top=option('rows to print (default: 20, of an estimate 12)', int),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
