@@ -359,7 +359,7 @@ def warn_unknown(costs):
     unknown = {k: n for k,n in costs.unknown.items() if k!=unseen}
     hidden = [quoted(with_phase(*phase_and_name(k)[::-1])) for k,c in costs.by_module.items() if unseen in c.unknown]
     if hidden: warn(f"time was spent in {', '.join(hidden)}, where no operation was seen: what NumPy, ctypes or a "
-        "kernel that torch does not dispatch do is not counted; these rows are undefined")
+        "kernel that torch does not dispatch do, or freeing memory, is not counted; these rows are undefined")
     which = ', '.join(f'{k} (×{n})' for k,n in unknown.items())
     replays = [k for k in unknown if k.endswith('.replay')]
     rules = ["`fasterbench.register_cost` takes their FLOPs and bytes"]*(len(replays)<len(unknown))
