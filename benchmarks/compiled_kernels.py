@@ -35,7 +35,7 @@ def measured(name, threads):
     model, sample = models[name]()
     r = RooflineAnalyzer(torch.compile(model.eval()), sample).profile(kernels=True)
     eager = RooflineAnalyzer(model, sample, r.peaks).estimate()
-    kernels, rest = [o for o in r if o.operations], [o for o in r if o.type==beside_kernels]
+    kernels, rest = [o for o in r if o.parts], [o for o in r if o.type==beside_kernels]
     in_kernels, others = (sum(o.time_s for o in rows) for rows in (kernels, rest))
     t, held = r.totals, [o.cache_pct if o.above else o.utilization_pct for o in kernels]
     disturbance = t.disturbance if t.disturbance and t.disturbance.notable else 'no others'

@@ -648,7 +648,7 @@ def of_kernels(b, name, model, sample, **how):
     a = RooflineAnalyzer(torch.compile(model, **how), sample, b.roof)
     with torch.no_grad(): before = model(sample)
     region, r = a.profile(), a.profile(kernels=True)
-    kernels = [o for o in r if o.operations]
+    kernels = [o for o in r if o.parts]
     eager = count_costs(model, sample)
     b.equal(f'{name}: FLOPs', r.flops, eager.flops)
     b.equal(f'{name}: products', r.matmul_flops, eager.matmul_flops)

@@ -117,16 +117,17 @@ def _in_turns(name, beside, input, of, peaks, by, device, compile, warmup, steps
 def roofline(
     model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None,
     warmup=None, steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None,
-    top=None, sort=None, by=None, columns=None, isolate=False, parallel=None, threads=None, peaks=None,
-    against=None, beside=None, fail_slower=None, fail_flops=None, html=None, out=None,
+    top=None, sort=None, by=None, columns=None, isolate=False, operations=False, parallel=None, threads=None,
+    peaks=None, against=None, beside=None, fail_slower=None, fail_flops=None, html=None, out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
-    unused = dict(html=html, columns=columns, sort=sort, parallel=parallel), dict(isolate=isolate, kernels=kernels)
+    more = dict(isolate=isolate, operations=operations, kernels=kernels)
+    unused = dict(html=html, columns=columns, sort=sort, parallel=parallel), more
     kind, limits = _asked_comparison(against, beside, fail_slower, fail_flops, *unused)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, html=html, out=out)
-    how = profile_options(device, warmup, steps) | dict(compile=compile or kernels, isolate=isolate, kernels=kernels)
+    how = profile_options(device, warmup, steps) | more | dict(compile=compile or kernels)
     check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")

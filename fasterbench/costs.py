@@ -136,6 +136,7 @@ def count(self:CostMode, func, rule, args, kwargs, out):
     row = self.row(self.at)
     with noting() as moves: cost = rule.cost(func, args, kwargs, out)
     self.bounds.add(moves)
+    row.note(func._schema.name, self.times, cost.flops and self.times*cost.flops, self.times*cost.bytes)
     if cost.flops is None:
         row.unknown[str(func)] += self.times
         cost = cost._replace(flops=0)
@@ -355,10 +356,9 @@ def counted_on_paper(
 def warn_unknown(costs):
     "A warning that names the operations without a rule, and one with the modules in which none was seen"
     unknown = {k: n for k,n in costs.unknown.items() if k!=unseen}
-    places = [phase_and_name(k) for k,c in costs.by_module.items() if unseen in c.unknown]
-    where = ', '.join(quoted(with_phase(name, phase)) for phase,name in places)
-    if where: warn(f"time was spent in {where}, where no operation was seen: what NumPy, ctypes or a kernel that torch "
-        "does not dispatch do is not counted; these rows are undefined")
+    hidden = [quoted(with_phase(*phase_and_name(k)[::-1])) for k,c in costs.by_module.items() if unseen in c.unknown]
+    if hidden: warn(f"time was spent in {', '.join(hidden)}, where no operation was seen: what NumPy, ctypes or a "
+        "kernel that torch does not dispatch do, or freeing memory, is not counted; these rows are undefined")
     which = ', '.join(f'{k} (×{n})' for k,n in unknown.items())
     replays = [k for k in unknown if k.endswith('.replay')]
     rules = ["`fasterbench.register_cost` takes their FLOPs and bytes"]*(len(replays)<len(unknown))

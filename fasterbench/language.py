@@ -50,7 +50,7 @@ def _causal(costs, modules, noted, cache):
     "`costs` with causal attention; `None` where a layer's attention was not seen"
     if len(noted)<len(cache.layers): return None
     masked = _masked_flops(noted, cache)
-    def less(c, n): return replace(c, flops=c.flops - n, matmul_flops=c.matmul_flops - n)
+    def less(c, n): return replace(c, flops=c.flops - n, matmul_flops=c.matmul_flops - n, operations={})
     return Costs({name: less(c, masked[modules[name]]) if name in modules else c
         for name,c in costs.by_module.items()}, costs.callers)
 

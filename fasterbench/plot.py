@@ -247,7 +247,7 @@ def _entries(points):
     "What a cell holds, a line each, with the letter that is drawn there"
     def said(c, r):
         at_roof = '' if r.time_s is not None else ' at the roof'
-        label = columns['name'].text(r) if r.operations else as_text(r.label) or '(the model)'   # of a kernel, its ends
+        label = columns['name'].text(r) if r.parts else as_text(r.label) or '(the model)'   # of a kernel, its ends
         name = f"{label}, {as_text(r.type)}"
         return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}"
     return [said(points[0][0], r) for *_,r in points]

@@ -113,7 +113,7 @@ described['roofline'] = Command(
     kernels=flag("the same, with a row for each of Inductor's kernels"),
     train=flag("measure training steps: forward, loss, backward and the optimizer's step"),
     **in_common('loss optimizer lr clip top sort by columns'),
-    isolate=flag('time each layer by itself, too'),
+    isolate=flag('time each layer by itself, too'), operations=flag('time the operations of each row, too'),
     parallel=option('how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp'),
     **in_common('threads'),
     peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)',

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['least_bytes', 'crossing_bytes', 'address', 'keeping_address', 'alive', 'plain_tensors', 'held_tensors', 'only_new',
-           'passed', 'PlacedMoves', 'ModuleCall', 'CallMoves', 'sets_of', 'ModuleCost', 'row_kind', 'Costs']
+           'passed', 'PlacedMoves', 'ModuleCall', 'CallMoves', 'sets_of', 'ModuleCost', 'operations_of', 'row_kind',
+           'Costs']
 
 # %% ../../nbs/counting/places.ipynb #f13215a0
 import gc, torch
@@ -21,7 +22,7 @@ from typing import NamedTuple
 from dataclasses import dataclass, field, replace
 from ..base.core import is_strided, tensors, strided_parts, unwrapped
 from ..session.scope import Place, above, bus_bytes, unseen
-from .traffic import flat, in_a_row, span, united_bytes, Cost
+from .traffic import flat, in_a_row, span, united_bytes, Cost, Operations, RowOperation
 
 # %% ../../nbs/counting/places.ipynb #f9465ba8
 def least_bytes(
@@ -329,6 +330,7 @@ class ModuleCost:
     alike:Counter = field(default_factory=Counter) # name of a group → FLOP that each of its ranks does, all the same
     collectives:Counter = field(default_factory=Counter) # `Collective` → how often; their row has nothing else
     tf32_flops:int|None = None # FLOP of float32 products that may run in TF32; `None`: not known
+    operations:dict = field(default_factory=dict, repr=False) # name → [calls, FLOP or `None`: unknown, bytes]
 
 # %% ../../nbs/counting/places.ipynb #06156b30
 @patch(as_prop=True)
@@ -364,11 +366,20 @@ def add(self:ModuleCost,
 
 # %% ../../nbs/counting/places.ipynb #4afca5fb
 @patch
+def note(self:ModuleCost, name:str, calls:int, flops:int|None, nbytes:int): # of all these calls
+    "Note calls of an operation, by its name"
+    o = self.operations.get(name) or self.operations.setdefault(name, [0, 0, 0])
+    o[0] += calls
+    o[1] = None if flops is None or o[1] is None else o[1] + flops
+    o[2] += nbytes
+
+@patch
 def merge(self:ModuleCost, other:ModuleCost):
     "Add the work that `other` did; the calls stay this module's own"
     self.flops += other.flops; self.matmul_flops += other.matmul_flops; self.bytes_moved += other.bytes_moved
     self.unknown += other.unknown; self.sizes += other.sizes; self.recomputed += other.recomputed
     self.alike += other.alike; self.collectives += other.collectives
+    for k,v in other.operations.items(): self.note(k, *v)
     if other.tf32_flops is not None: self.tf32_flops = (self.tf32_flops or 0) + other.tf32_flops
     for k,(flops,nbytes) in other.work.items():
         w = self.work.setdefault(k, [0, 0])
@@ -385,6 +396,22 @@ def as_run(self:ModuleCost)->ModuleCost:
     share = self.own_boundary/self.bytes_moved if self.bytes_moved else 1
     sizes = Counter({size: n*share for size,n in self.sizes.items()})
     return replace(self, bytes_moved=self.own_boundary, eager_bytes=self.bytes_moved, sizes=sizes)
+
+# %% ../../nbs/counting/places.ipynb #04b1f038
+@patch(as_prop=True)
+def listed(self:ModuleCost)->Operations:
+    "Its operations, each name once"
+    return Operations(RowOperation(name, *o) for name,o in self.operations.items())
+
+def operations_of(rows, field:str='operations')->Operations: # of rows
+    "The operations of several rows, each name once; what one of them does not know is not known of all"
+    found = {}
+    for o in (o for r in rows for o in getattr(r, field)): found.setdefault(o, []).append(o)
+    def total(values): return None if None in values else sum(values)
+    def joined(name, of):
+        amounts = (total([getattr(o, k) for o in of]) for k in ('calls', 'flops', 'bytes_moved', 'time_s'))
+        return RowOperation(name, *amounts, dict.fromkeys(k for o in of for k in o.kernels))
+    return Operations(joined(*o) for o in found.items())
 
 # %% ../../nbs/counting/places.ipynb #8794db0d
 @patch(as_prop=True)

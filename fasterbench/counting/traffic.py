@@ -8,9 +8,9 @@ __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'produ
            'numel', 'Move', 'noting', 'noted', 'added_up', 'io_moves', 'io_bytes', 'lookup_bytes', 'output_bytes',
            'no_bytes', 'beta_bytes', 'template_bytes', 'target_bytes', 'arguments', 'bytes_in_windows', 'per_dimension',
            'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes',
-           'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'is_float', 'is_complex', 'op_dtype', 'Rule', 'none',
-           'rule', 'named_rule', 'stored', 'by_output', 'by_input', 'read_rules', 'op_cost', 'accumulated',
-           'in_the_open']
+           'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'RowOperation', 'Operations', 'is_float', 'is_complex',
+           'op_dtype', 'Rule', 'none', 'rule', 'named_rule', 'stored', 'by_output', 'by_input', 'read_rules', 'op_cost',
+           'accumulated', 'in_the_open']
 
 # %% ../../nbs/counting/traffic.ipynb #f53c35c4
 import csv
@@ -22,7 +22,7 @@ from math import prod
 from typing import NamedTuple
 import numpy as np, torch
 from ..base.core import home, is_strided, without_data
-from ..operations import positions
+from ..operations import positions, si
 
 # %% ../../nbs/counting/traffic.ipynb #bc751e35
 def dims(shape, strides)->list: # (size, stride) of each dimension
@@ -344,6 +344,24 @@ class Cost(NamedTuple):
     flops:int|None = 0   # FLOP; `None`: unknown
     bytes:int = 0        # bytes read and written
     matmul_flops:int = 0 # the part of `flops` done in matrix products
+
+# %% ../../nbs/counting/traffic.ipynb #d7f00dd2
+class RowOperation(str):
+    "An operation of a row: its name as torch spells it, and what is known of it; `None`: not known"
+    def __new__(cls, name, calls=None, flops=None, bytes_moved=None, time_s=None, kernels=()):
+        self = super().__new__(cls, name)
+        self.calls, self.flops, self.bytes_moved = calls, flops, bytes_moved # in a forward: a number, FLOP, bytes
+        self.time_s, self.kernels = time_s, tuple(kernels) # seconds of a forward; names, what took longest first
+        return self
+    @property
+    def said(self)->str: # its name, with its time and what ran for it if these are known
+        time = '' if self.time_s is None else f" {si(self.time_s, 's')}"
+        return f"{str(self)}{time}" + f" ({' + '.join(self.kernels)})"*bool(self.kernels)
+
+class Operations(tuple):
+    "The operations of a row, each name once: `RowOperation`"
+    def __new__(cls, of=()): # `RowOperation`s, or names
+        return super().__new__(cls, (o if isinstance(o, RowOperation) else RowOperation(o) for o in of))
 
 # %% ../../nbs/counting/traffic.ipynb #701489ae
 def is_float(*xs)->bool:

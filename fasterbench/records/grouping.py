@@ -23,6 +23,7 @@ from ..operations import check_count, arithmetic_intensity, utilization_pct
 from .matching import drafted
 from .rows import RooflinePoint, ceiling_for, fused_s
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
+from ..counting.places import operations_of
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
 from ..views.tables import kind_of, row_seconds, run_kinds
 
@@ -64,11 +65,11 @@ def _largest(rows, field):
     return shares.most_common(1)[0][0]
 
 # What is made of a field of several rows → fields
-_joins = {sum_of: 'calls params recomputed link_bytes',
+_joins = {sum_of: 'calls params recomputed link_bytes', _listed: 'modules', operations_of: 'operations',
     known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s tf32_flops',
     whole_sum: '''time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
         likely_s''', whole_interval: 'likely_interval',
-    counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof', _listed: 'modules operations'}
+    counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof'}
 
 # %% ../../nbs/records/grouping.ipynb #c3f0b44d
 def eager_sum(rows)->float|None: # bytes; `None`: nothing runs as compiled code

@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['beside_kernels', 'not_counted', 'RooflinePoint', 'arithmetic', 'ceiling_for', 'cache_times', 'roof_name', 'link_of',
            'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'warn_no_ceiling',
-           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'projected', 'check_scalable', 'Sent',
-           'row_record', 'read_row']
+           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'projected', 'Sent', 'row_record', 'read_row']
 
 # %% ../../nbs/records/rows.ipynb #cce7f1e9
 import re, torch
@@ -19,6 +18,7 @@ from ..session.scope import Collective, Place, bus_bytes, collective_kinds, quot
 from ..operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from ..base.core import module_kind, measurable, arithmetic_dtype, dtype_name
 from ..base.system import Times, Timing
+from ..counting.traffic import Operations
 from ..base.codec import Amount, Quotient, decoded, encoded, field_types, optional_fields, refuse
 
 # %% ../../nbs/records/rows.ipynb #9c9584b9
@@ -55,7 +55,7 @@ class RooflinePoint:
     fused_roof_time_s:float|None = field(default=None, repr=False) # seconds that the roof allows for that
     eager_bytes:float|None = field(default=None, repr=False) # bytes of compiled code's operations, one by one
     modules:tuple = field(default=(), repr=False)    # of a kernel: names of the modules that it came from
-    operations:tuple = field(default=(), repr=False) # of a kernel: the operations of which it does a part
+    operations:tuple = field(default=(), repr=False) # `RowOperation`s; of a kernel those of which it does a part
     link_bytes:float = field(default=0, repr=False)       # of collectives: bytes on this rank's link, at least
     link_time_s:float|None = field(default=None, repr=False) # seconds that the link allows for them; `None`: not known
     waiting_s:float|None = field(default=None, repr=False)   # of collectives: seconds of waiting for another rank
@@ -67,6 +67,7 @@ class RooflinePoint:
     launches:int|None = field(default=None, repr=False) # operations that are launched one by one; `None`: not known
     likely_s:float|None = field(default=None, repr=False) # seconds that it is likely to take; `None`: no forecast
     likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
+    def __post_init__(self): self.operations = Operations(self.operations)
 
 # %% ../../nbs/records/rows.ipynb #14381520
 beside_kernels = 'compiled code' # the type of such a row
@@ -79,6 +80,11 @@ def label(self:RooflinePoint)->str:
     return with_phase(self.name, self.phase)
 
 # %% ../../nbs/records/rows.ipynb #4b40d316
+@patch(as_prop=True)
+def parts(self:RooflinePoint)->list: # of names
+    "Of a kernel, or in a trace: the operations of which it does a part"
+    return [o for o in self.operations if o.calls is None]
+
 @patch(as_prop=True)
 def exchanges(self:RooflinePoint)->bool:
     "Is it of collectives alone?"
@@ -288,7 +294,8 @@ def roofline_point(
         ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=[*t.samples], unknown=work.unknown,
         boundary_bytes=work.own_boundary, eager_bytes=work.eager_bytes, link_bytes=work.link_bytes,
         launches=None if work.compiled or work.flops is None else work.sizes.total(), collectives=work.collectives,
-        tf32_flops=work.tf32_flops, **under_roof(work, peaks, time_s if called_s is None else called_s))
+        tf32_flops=work.tf32_flops, operations=work.listed,
+        **under_roof(work, peaks, time_s if called_s is None else called_s))
 
 # %% ../../nbs/records/rows.ipynb #16ef8b87
 def no_ceiling(
@@ -403,15 +410,6 @@ def projected(
     if dtype is not None: told['boundaries'] = None
     return rows, told
 
-# %% ../../nbs/records/rows.ipynb #e827061f
-def check_scalable(rows, dtype):
-    "Refuse rows of which a row does not tell what size its elements would have"
-    odd = [quoted(r.name) for r in rows if r.dtype is None and (r.bytes_moved or r.link_bytes)]
-    if not odd: return
-    named = ', '.join(odd[:3]) + (', …' if odd[3:] else '')
-    raise ValueError(f"dtype={str(dtype).removeprefix('torch.')}: what the bytes of {len(odd)} rows ({named}) "
-        "are of is not known, so they can't be scaled; estimate(peaks, dtype=…) counts them")
-
 # %% ../../nbs/records/rows.ipynb #3c96c074
 class Sent(NamedTuple):
     "Equal collectives of a row, as a file has them"
@@ -438,7 +436,7 @@ field_types[RooflinePoint] = dict(
     **dict.fromkeys('boundary_bytes eager_bytes tf32_flops'.split(), Amount|None),
     bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
     likely_s=Amount|None, likely_interval=tuple[Amount, Amount]|None,
-    operations=tuple[str, ...], waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
+    operations=Operations, waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
     collectives=Annotated[Counter, _collectives, list[Sent]])
 # What earlier versions did not write
 optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations

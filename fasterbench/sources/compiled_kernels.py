@@ -26,6 +26,7 @@ from .inductor import recompiled
 from .observe import Observer, time_forwards, time_in_turns, Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
 from .behind import noticed
+from ..counting.traffic import Operations
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
 amounts = 'flops', 'matmul_flops', 'recomputed', 'tf32_flops'   # of a `ModuleCost`, in FLOP
@@ -255,7 +256,7 @@ def of_kernel(self:MeasuredKernels, k, launch, peaks)->RooflinePoint:
     row = roofline_point(self.names[k.number], k.kind, cost, peaks, self.forwards.of(launch))
     row.phase, row.recomputed = launch.phase, done['recomputed']
     row.modules = tuple(dict.fromkeys(bare(module) for module,_ in k.sources))
-    row.operations = tuple(dict.fromkeys(operation for _,operation in k.sources))
+    row.operations = Operations(dict.fromkeys(operation for _,operation in k.sources))
     return row
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #212fef84

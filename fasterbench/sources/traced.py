@@ -21,7 +21,7 @@ from ..base.core import arithmetic_dtype, dtype_name, module_kind, visible
 from ..base.system import Times
 from ..counting.places import ModuleCost
 from ..counting.rules import rule_for
-from ..counting.traffic import free_rule, named_rule
+from ..counting.traffic import Operations, free_rule, named_rule
 from ..costs import CostMode
 from ..machine.datasheets import find_sheet
 from ..machine.roof import HardwarePeaks, datasheet_peaks, peaks_of
@@ -300,7 +300,7 @@ def _row(key, o:PlacedWork, peaks, whole_s, params):
     "The row of a place"
     o.cost.calls = o.called(phase_and_name(key)[0])
     row = roofline_point(key, o.thing, o.cost, peaks, Times([o.time_s], whole_s), params)
-    row.operations = tuple(o.operations)
+    row.operations = Operations(o.operations)
     if o.thing!=not_counted: return row
     where = tuple(dict.fromkeys(m.path for m,_ in o.modules))
     unknown = 'roof', 'roof_time_s', 'cache_time_s', 'fused_roof_time_s', 'utilization_pct'

@@ -108,7 +108,7 @@ def span_kind(e:TraceEvent)->str|None: # of `span_kinds`; `None`: of no interest
     cat = e.cat or ''
     if cat=='cpu_op': return 'operation'
     if cat=='python_function': return 'module' if isinstance(e.name, str) and e.name.startswith(module_mark) else None
-    if cat=='user_annotation': return 'annotation'
+    if cat=='user_annotation': return 'module' if str(e.name).startswith(module_mark) else 'annotation'
     return 'launch' if cat.endswith(('_runtime', '_driver')) else None
 
 def nest(

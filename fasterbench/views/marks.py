@@ -104,7 +104,7 @@ def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     if row.exchanges: return '<br>'.join([head, *_sent(row), took])
     return '<br>'.join([head, *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
-        f"{cell('bytes_moved')} moved" + ('' if row.operations else f", {cell('params')} parameters"), *_sent(row),
+        f"{cell('bytes_moved')} moved" + ('' if row.parts else f", {cell('params')} parameters"), *_sent(row),
         f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row), took])
 
 # %% ../../nbs/views/marks.ipynb #0d34320f
@@ -143,7 +143,7 @@ def short_label(
     if getattr(row, 'exchanges', False): most += 12   # the kind and the group
     region, dot, own = row.name.rpartition('.')
     room = most - len(region) - 2
-    kernel = getattr(row, 'operations', ()) and dot and room>=8   # a pair of rows has none
+    kernel = getattr(row, 'parts', ()) and dot and room>=8   # a pair of rows has none
     if kernel and len(row.name)>most: return as_text(f'{region}.…{own[-room:]}')
     if row.label==row.name: return short_name(row.name, most)
     return f"{short_name(row.name, most-4)} {dict(forward='fwd', backward='bwd').get(row.phase, 'opt')}"

@@ -297,7 +297,7 @@ def _kernel_lines(r):
     "What is to be said of kernels of compiled code"
     rest = [o for o in r if o.type==beside_kernels]
     if not rest: return []
-    n, in_kernels = sum(bool(o.operations) for o in r), sum(o.time_s for o in r if o.operations)
+    n, in_kernels = sum(bool(o.parts) for o in r), sum(o.time_s for o in r if o.parts)
     region_s = in_kernels + sum(o.time_s for o in rest)
     said = f"kernels      {n} kernels take {100*in_kernels/region_s:.1f} % of the {si(region_s, 's')} in compiled code"
     breaks = [f"graph break  {o}" for o in r.about.get('graph_breaks', ())]

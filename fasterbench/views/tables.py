@@ -54,7 +54,7 @@ class Column:
 # %% ../../nbs/views/tables.ipynb #39e4a4f4
 def _name_cell(r):
     "The name; a kernel's, which may list all of its operations, shortened in the middle"
-    name = r.name if len(r.name)<=40 or not r.operations else f'{r.name[:24]}…{r.name[-12:]}'
+    name = r.name if len(r.name)<=40 or not r.parts else f'{r.name[:24]}…{r.name[-12:]}'
     return as_text(name) or '(the model)'
 
 def _flops_cell(r): return ('≥' if r.unknown and r.flops is not None else '') + si(r.flops)
@@ -95,7 +95,8 @@ def _rank_s(r):
     return (si(s[0], 's') if len(s)==1 else f"{si(min(s), 's')} to {si(max(s), 's')}") + some
 
 # %% ../../nbs/views/tables.ipynb #5e1fce13
-def _names(key): return lambda r: ', '.join(o or '(the model)' for o in getattr(r, key)) or None
+def _told(o): return o or '(the model)' if getattr(o, 'calls', None) is None else o.said*(o.time_s is not None)
+def _names(key): return lambda r: ', '.join(filter(None, map(_told, getattr(r, key)))) or None
 
 def _names_cell(key):
     "The first names, as far as there is room"
@@ -142,7 +143,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('recomputed', 'recomputed', 'FLOP',
         'work of the forward pass that is done again in the backward pass', of=_recomputed),
     _listed('modules', 'of a kernel: the modules that it came from'),
-    _listed('operations', 'of a kernel: the operations of which it does a part'),
+    _listed('operations', 'where they were timed, its operations and what ran for them; of a kernel its parts'),
     Column('link_bytes', 'link bytes', 'B', "bytes of collectives on this rank's link, at least", of=_link_bytes),
     Column('link_time_s', 'time on the link', 's', 'time that the link allows for them'),
     Column('waiting_s', 'waiting', 's', 'of the time: waiting for another rank'),
@@ -158,7 +159,7 @@ _work = 'name phase type flops bytes_moved eager_bytes link_bytes arithmetic_int
 _rate = 'achieved_gflops bound utilization_pct roof time_s over_s time_pct'.split()
 _ranks = 'waiting_s moving_s hidden_s waits_for rank_s'.split()
 shown = dict(   # kind of result → keys of columns
-    measured  = [*_work, *_rate, *_ranks, 'warm_s', 'cold_s'],
+    measured  = [*_work, *_rate, 'operations', *_ranks, 'warm_s', 'cold_s'],
     estimated = [*_work, 'bound', 'roof', 'roof_time_s', 'likely_s'],
     projected = [*_work, 'bound', 'roof', 'roof_time_s', 'likely_s'],
     kernels   = ['name', 'phase', 'modules', 'operations', 'calls', *_work[3:], *_rate, *_ranks],
