@@ -259,8 +259,9 @@ def worked_in()->bool:
 class _Bar(tqdm): monitor_interval = 0   # no thread that stays
 
 def progress(items, label:str): # label: what stands before the bar
-    "`items`, with a progress bar where somebody watches"
-    disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
+    "`items`, with a progress bar where somebody watches, unless the variable `TQDM_DISABLE` is set, as tqdm has it"
+    # `None`: unless it is a terminal
+    disable = True if sys.stderr is None or os.environ.get('TQDM_DISABLE') else False if worked_in() else None
     return _Bar(items, desc=label, leave=False, disable=disable)
 
 # %% ../nbs/operations.ipynb #5e485a65

@@ -285,7 +285,7 @@ def time_forwards(
     with Others() as others:
         with o.marks: res.warmup = bool(warmup) + warm_up(o.settling, max(warmup-1, 0))
         blocks = np.array_split(range(steps), max(steps//block, 1))
-        for b in progress(blocks, 'forward passes'): time_block(o, res, len(b), feeder)
+        for b in progress(blocks, 'measuring the model'): time_block(o, res, len(b), feeder)
     res.disturbance = others.disturbance if device.type=='cpu' else None
     return res
 

@@ -347,7 +347,8 @@ def summary_lines(r)->list[str]: # of a `Roofline`: as of `fact_lines`
     "What a summary says below its table: what the answer, which stands above, does not"
     hidden = [*_answered, *(['overhead'] if r.totals and not _overhead_known(r.totals) else [])]
     lines = fact_lines(r) if whole_s(r) else _paper_lines(r)
-    return [o for o in lines if o[:13].strip() not in hidden] + note_lines(r)*bool(whole_s(r))
+    padding = [f"padding      {r.about['padding']}"] if 'padding' in r.about else []
+    return [o for o in lines if o[:13].strip() not in hidden] + padding + note_lines(r)*bool(whole_s(r))
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _where(r):
