@@ -132,7 +132,7 @@ def plural(
     return f"{n:,} {what if n==1 else _in_plural(what)}"
 
 # %% ../nbs/operations.ipynb #e3ce33f1
-def pass_name(what:str)->str: return 'forward pass' if what=='forward' else what # of `'forward'` or `'step'`
+def pass_name(what:str)->str: return f'{what} pass' if what.endswith('ward') else what # of a phase, or `'step'`
 def passes(what:str)->str: return _in_plural(pass_name(what)) # several, in words
 def per_pass(what:str)->str: return f'per {pass_name(what)}' # what a number is per, in words
 

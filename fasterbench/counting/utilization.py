@@ -20,7 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from ..base.precision import of_float32
-from ..operations import as_text, si
+from ..operations import as_text, pass_name, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
 from .traffic import in_the_open
@@ -215,7 +215,7 @@ def table(self:Footprint,
 @patch
 def heading(self:Footprint)->str:
     "The peak in a line"
-    return f'{si(self.peak, "B")} at most, in the {self.peak_phase}; {self.source}'
+    return f'{si(self.peak, "B")} at most, in the {pass_name(self.peak_phase)}; {self.source}'
 
 # %% ../../nbs/counting/utilization.ipynb #0ed7fff3
 @patch
