@@ -64,6 +64,7 @@ def _loaded(name, input, of, compile):
 
 def _profiled(name, input, of, recipe, peaks, plan, device, compile, isolate, kernels, **how):
     "The profile of forward passes of a model, or of training steps, on this rank or divided by a plan"
+    if plan and plan_named(plan).own_batch: of = of | dict(seed=own_rank())
     model, sample, made = _loaded(name, input, of, compile)
     recipe, divide = recipe and recipe._replace(made=made), _divider(name, model, sample, plan, device)
     if recipe: sample = with_labels(model, sample)
@@ -133,7 +134,6 @@ def roofline(
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype); torch.manual_seed(0)
-        if parallel and plan_named(parallel).own_batch: of['seed'] = own_rank()
         if beside: rows = _in_turns(model, beside, input, of, given, view.by, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows, view.by)

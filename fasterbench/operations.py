@@ -132,7 +132,7 @@ def plural(
     return f"{n:,} {what if n==1 else _in_plural(what)}"
 
 # %% ../nbs/operations.ipynb #e3ce33f1
-def pass_name(what:str)->str: return 'forward pass' if what=='forward' else what # of `'forward'` or `'step'`
+def pass_name(what:str)->str: return f'{what} pass' if what.endswith('ward') else what # of a phase, or `'step'`
 def passes(what:str)->str: return _in_plural(pass_name(what)) # several, in words
 def per_pass(what:str)->str: return f'per {pass_name(what)}' # what a number is per, in words
 
@@ -259,8 +259,9 @@ def worked_in()->bool:
 class _Bar(tqdm): monitor_interval = 0   # no thread that stays
 
 def progress(items, label:str): # label: what stands before the bar
-    "`items`, with a progress bar where somebody watches"
-    disable = True if sys.stderr is None else False if worked_in() else None   # `None`: unless it is a terminal
+    "`items`, with a progress bar where somebody watches, unless the variable `TQDM_DISABLE` is set, as tqdm has it"
+    # `None`: unless it is a terminal
+    disable = True if sys.stderr is None or os.environ.get('TQDM_DISABLE') else False if worked_in() else None
     return _Bar(items, desc=label, leave=False, disable=disable)
 
 # %% ../nbs/operations.ipynb #5e485a65

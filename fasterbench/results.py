@@ -317,7 +317,7 @@ def rows_table(
 )->str: # HTML
     "The rows as a table that its page can sort"
     used = {k: c for k,c in page_columns.items() if any(c.value(r) is not None for r in rows)}
-    heads = ''.join(f'<th{" class=n" if c.unit else ""} title="sort by {k}">{k}' for k,c in used.items())
+    heads = ''.join(f'<th{" class=n" if c.unit else ""} title="{html_text(c.help)}">{k}' for k,c in used.items())
     def value(c, r): return c.value(r) if c.unit else c.value(r) or ''
     lines = ('<tr>' + ''.join(_cell(value(c, r), c.text(r)) for c in used.values()) for r in rows)
     return f'<table id="rows"><thead><tr>{heads}</thead><tbody>\n' + '\n'.join(lines) + '\n</tbody></table>'
@@ -381,7 +381,7 @@ def _known(row): return [c for c in columns.values() if c.value(row) is not None
 
 @patch
 def _repr_html_(self:RooflinePoint)->str:
-    cells = [map(html_text, (c.what, c.name, c.text(self))) for c in _known(self)]
+    cells = [map(html_text, (c.help, c.name, c.text(self))) for c in _known(self)]
     return framed('<table>', *('<tr title="{}"><th>{}<td>{}'.format(*o) for o in cells), '</table>')
 
 @patch

@@ -20,7 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from ..base.precision import of_float32
-from ..operations import as_text, si
+from ..operations import as_text, pass_name, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
 from .traffic import in_the_open
@@ -113,7 +113,7 @@ def model_flops(self:TokenRates,
 def mfu(self:TokenRates,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
     attention:tuple|None=None, # of `model_flops`
-)->float: # percent
+)->float: # percent of the peak, `ceiling_of`: that in the dtype of most of the arithmetic
     "Model FLOPs utilization of a training step"
     rate = self.tokens_per_s() if tokens_per_s is None else tokens_per_s
     return 100*self.model_flops(attention)/_tokens(self)*rate/ceiling_of(self)
@@ -121,7 +121,7 @@ def mfu(self:TokenRates,
 @patch
 def hfu(self:TokenRates,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
-)->float: # percent
+)->float: # percent of the peak, `ceiling_of`: that in the dtype of most of the arithmetic
     "Hardware FLOPs utilization of a training step: of matrix products, with what is done again"
     rate = self.tokens_per_s() if tokens_per_s is None else tokens_per_s
     return 100*self.matmul_flops/_tokens(self)*rate/ceiling_of(self)
@@ -132,7 +132,8 @@ def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens
     if 'tokens' not in r.about or not (r.totals or r.roof_time_s) or not all(o.phase for o in r): return []
     known = bool(r.peaks.ceiling(main_dtype(r)))
     mfu = f'MFU {r.mfu():.1f} %, ' if known and 'attention' in r.about else ''
-    used = f"; {mfu}HFU {r.hfu():.1f} %" if known else ''
+    peak = f"{si(ceiling_of(r), 'FLOP/s')} in {dtype_name(main_dtype(r))}" if known else ''
+    used = f"; {mfu}HFU {r.hfu():.1f} % of {peak}" if known else ''
     rate = f"{r.tokens_per_s():,.0f} per second{'' if r.totals else ' at most'}"
     return [f"tokens       {rate}, {r.about['tokens']:,} per step{used}"]
 
@@ -214,7 +215,7 @@ def table(self:Footprint,
 @patch
 def heading(self:Footprint)->str:
     "The peak in a line"
-    return f'{si(self.peak, "B")} at most, in the {self.peak_phase}; {self.source}'
+    return f'{si(self.peak, "B")} at most, in the {pass_name(self.peak_phase)}; {self.source}'
 
 # %% ../../nbs/counting/utilization.ipynb #0ed7fff3
 @patch

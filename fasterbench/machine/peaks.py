@@ -193,7 +193,7 @@ def ceilings(
 )->tuple[dict, dict]: # name → `Ceiling`; name → why there is none
     "Measure the ceilings of arithmetic"
     found, lacking = {}, {}
-    for name in progress(names, 'arithmetic'):
+    for name in progress(names, 'measuring the machine: arithmetic'):
         reference = _reference(name, found, device) if name!=names[0] else None
         try: c = _ceiling(name, device, reference, size, warmup, steps)
         except torch.OutOfMemoryError: raise
@@ -266,7 +266,8 @@ def look(
     threads, nbytes = torch.get_num_threads(), int(bandwidth_mb*10**6) if bandwidth_mb else None
     with Others() as others:
         found, lacking = ceilings(names, device, matmul_size, warmup, steps)
-        with closing(iter(progress(range(3 + bool(hierarchy)), 'memory'))) as part:   # each `next` begins one
+        # each `next` begins one
+        with closing(iter(progress(range(3 + bool(hierarchy)), 'measuring the machine: memory'))) as part:
             next(part); memory, growth = memory_for(device, threads, nbytes)
             next(part); rates, samples = bandwidths(memory, warmup=warmup, steps=steps)
             next(part); found = {k: once_more(k, c, device) for k,c in found.items()}   # a second or more later

@@ -307,14 +307,14 @@ def time_in_turns(
             with o.marks: res.warmup = bool(warmup) + warm_up(o.settling, max(warmup-1, 0))
         each = in_a_turn(min(o.forward() for o,_ in found*3)) if found[1:] else 1
         for _,res in found: res.each = each
-        for b in progress(np.array_split(range(steps), max(steps//block, 1)), 'forward passes'):
+        for b in progress(np.array_split(range(steps), max(steps//block, 1)), 'measuring the model'):
             time_turns(found, len(b), feeder) if found[1:] else time_block(*found[0], len(b), feeder)
     for _,res in found: res.disturbance = others.disturbance if device.type=='cpu' else None
     return [res for _,res in found]
 
 # %% ../../nbs/sources/observe.ipynb #94d28492
 def time_forwards(o:Observer, device, warmup, steps, block=4, warm=lambda: None)->Forwards: # as of `time_in_turns`
-    "Time `steps` forwards of a model with marks around every module's call, and some without"
+    "Time `steps` forward passes of a model with marks around every module's call, and some without"
     return time_in_turns([(o, warm)], device, warmup, steps, block)[0]
 
 # %% ../../nbs/sources/observe.ipynb #eacd44f1

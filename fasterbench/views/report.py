@@ -51,7 +51,7 @@ def unfit(
 def _held(memory):
     "What is held at the peak of a step, in words"
     kinds = sorted(memory.at_peak.items(), key=lambda o: -o[1])
-    when = f"{si(memory.peak, 'B')} in the {memory.peak_phase}"
+    when = f"{si(memory.peak, 'B')} in the {pass_name(memory.peak_phase)}"
     return when, ', '.join(f"{si(n, 'B')} {k}" for k,n in kinds if n)
 
 def unfit_result(r)->str: # of a `Roofline`; empty: it does, or that is not known
@@ -136,7 +136,7 @@ def _phase_line(o, r):
 def phase_lines(r)->list[str]: # of a `Roofline`
     "What is to be said of the phases of a training step"
     again = sum(o.recomputed for o in r)
-    more = f"recomputed   {si(again, 'FLOP')} in the backward, the forward pass's work again (checkpoints)"
+    more = f"recomputed   {si(again, 'FLOP')} in the backward pass, the forward pass's work again (checkpoints)"
     return [_phase_line(o, r) for o in by_phase(r)] + [more]*bool(again)
 
 # %% ../../nbs/views/report.ipynb #7356e37e
@@ -347,7 +347,8 @@ def summary_lines(r)->list[str]: # of a `Roofline`: as of `fact_lines`
     "What a summary says below its table: what the answer, which stands above, does not"
     hidden = [*_answered, *(['overhead'] if r.totals and not _overhead_known(r.totals) else [])]
     lines = fact_lines(r) if whole_s(r) else _paper_lines(r)
-    return [o for o in lines if o[:13].strip() not in hidden] + note_lines(r)*bool(whole_s(r))
+    padding = [f"padding      {r.about['padding']}"] if 'padding' in r.about else []
+    return [o for o in lines if o[:13].strip() not in hidden] + padding + note_lines(r)*bool(whole_s(r))
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _where(r):
@@ -403,7 +404,7 @@ def _phase_column(key, phase):
     c = columns[key]
     def value(p): return c.value(p.of(phase)) if p.of(phase) else None
     def text(p): return c.text(p.of(phase)) if p.of(phase) else ''
-    where = 'in all phases' if phase=='sum' else f'of the {phase}'
+    where = 'in all phases' if phase=='sum' else f'of the {pass_name(phase)}'
     return Column(f'{key}_{phase}', f'{c.name} {phase}', c.unit, f'{c.name} {where}', text, value)
 
 def _type(p): return p.sum.type

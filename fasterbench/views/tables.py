@@ -44,6 +44,8 @@ class Column:
     of:Callable|None = None   # row → value; `None`: the field
     def value(self, row): # of a `RooflinePoint`: number or word; `None`: not known
         return self.of(row) if self.of else getattr(row, self.key)
+    @property
+    def help(self)->str: return f'{self.what} ({self.unit})' if self.unit else self.what # of its heading
     def text(self, row)->str:
         if self.cell: return self.cell(row)
         value = self.value(row)
@@ -110,46 +112,43 @@ def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _nam
 
 # %% ../../nbs/views/tables.ipynb #dee1e034
 columns = {c.key: c for c in (   # key, heading, unit, what it means
-    Column('name', 'name', '', 'qualified name of the module; empty: the model itself', _name_cell),
-    Column('phase', 'phase', '', 'of a training step: forward, backward or optimizer'),
+    Column('name', 'name', '', 'qualified name of the module, empty for the model itself', _name_cell),
+    Column('phase', 'phase', '', 'part of a training step: forward, backward or optimizer'),
     Column('type', 'type', '', 'class of the module'),
-    Column('calls', 'calls', 'calls', 'calls per forward pass, launches of a kernel'),
-    Column('flops', 'FLOPs', 'FLOP', 'work per forward pass; a multiply-add is two', _flops_cell),
-    Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'the part of the FLOPs in matrix products'),
+    Column('calls', 'calls', 'calls', 'calls per forward pass; of a kernel, launches'),
+    Column('flops', 'FLOPs', 'FLOP', 'floating-point operations per forward pass; a multiply-add is two', _flops_cell),
+    Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'FLOPs in matrix products'),
     Column('bytes_moved', 'bytes', 'B', 'inputs read and outputs written per forward pass, each once per operation',
         _bytes_cell),
-    Column('eager_bytes', 'eager bytes', 'B', 'bytes of the operations of compiled code, one by one'),
-    Column('boundary_bytes', 'boundary', 'B', 'the least that the work can move if its operations are joined'),
-    Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
-    Column('achieved_gflops', 'GFLOP/s', 'GFLOP/s', '10⁹ FLOP/s that were measured'),
-    Column('bound', 'bound', '', 'side of the ridge: memory or compute; undefined: not known'),
-    Column('utilization_pct', 'util %', '%',
-        'time that the roof allows, with all data from memory, of that measured; not clipped', _util_cell),
-    Column('roof', 'roof', '', 'what sets the roof: a dtype or a level of memory', roof_cell),
-    Column('roof_time_s', 'roofline-limited time', 's', 'time that the roof allows, with all data from memory'),
-    Column('fused_roof_time_s', 'fused roofline-limited time', 's',
-        'time that the roof allows for the bytes at the boundary'),
-    Column('likely_s', 'likely', 's', 'time that a forecast says'),
-    Column('likely_interval', 'likely within', '', 'where 80 % of runs that were left out lay', of=_likely_within),
+    Column('eager_bytes', 'eager bytes', 'B', 'bytes that the operations of compiled code would move one by one'),
+    Column('boundary_bytes', 'boundary', 'B', 'bytes that cross the boundary of the module, each element once'),
+    Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs done for each byte moved'),
+    Column('achieved_gflops', 'GFLOP/s', 'GFLOP/s', '10⁹ floating-point operations per second, as measured'),
+    Column('bound', 'bound', '', 'side of the ridge point: memory or compute; undefined: not known'),
+    Column('utilization_pct', 'util %', '%', 'roofline-limited time over time measured, never clipped', _util_cell),
+    Column('roof', 'roof', '', 'what a row is compared with: a ceiling or a level of memory', roof_cell),
+    Column('roof_time_s', 'roofline-limited time', 's', 'least time that the roof allows, with all data from memory'),
+    Column('fused_roof_time_s', 'fused roofline-limited time', 's', 'roofline-limited time for boundary bytes'),
+    Column('likely_s', 'likely', 's', 'time that a forecast expects'),
+    Column('likely_interval', 'likely within', '', 'interval with 80 % of runs it was tested on', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
-    Column('over_s', 'above the roof', 's', 'time above the roof; negative: faster than the memory allows'),
-    Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold them'),
+    Column('over_s', 'above the roof', 's', 'time measured minus roofline-limited time'),
+    Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
-    Column('dtype', 'dtype', '', 'dtype that most of the arithmetic ran in', of=_dtype),
-    Column('warm_s', 'warm', 's', 'time by itself, right after the same call'),
-    Column('cold_s', 'cold', 's', 'time by itself, after other data went through the caches'),
-    Column('working_set', 'working set', 'B', 'bytes that the largest operation moves'),
-    Column('recomputed', 'recomputed', 'FLOP',
-        'work of the forward pass that is done again in the backward pass', of=_recomputed),
+    Column('dtype', 'dtype', '', 'number format that most of the arithmetic ran in', of=_dtype),
+    Column('warm_s', 'warm', 's', 'time of the layer alone, right after the same call'),
+    Column('cold_s', 'cold', 's', 'time of the layer alone, after other data went through the caches'),
+    Column('working_set', 'working set', 'B', 'bytes that the largest operation of a row moves'),
+    Column('recomputed', 'recomputed', 'FLOP', 'work of the forward pass that the backward does again', of=_recomputed),
     _listed('modules', 'of a kernel: the modules that it came from'),
     _listed('operations', 'where they were timed, its operations and what ran for them; of a kernel its parts'),
     Column('link_bytes', 'link bytes', 'B', "bytes of collectives on this rank's link, at least", of=_link_bytes),
-    Column('link_time_s', 'time on the link', 's', 'time that the link allows for them'),
-    Column('waiting_s', 'waiting', 's', 'of the time: waiting for another rank'),
-    Column('moving_s', 'moving', 's', 'of the time of collectives: the rest, in which data moves'),
-    Column('hidden_s', 'hidden', 's', 'time that collectives overlapped with other work, not in the time'),
-    Column('waits_for', 'waits for', '', 'the rank that was waited for most', of=_waits_for),
+    Column('link_time_s', 'time on the link', 's', 'least time that the link allows for these bytes'),
+    Column('waiting_s', 'waiting', 's', 'part of the time that is spent waiting for another rank'),
+    Column('moving_s', 'moving', 's', 'part of the time of collectives in which data moves'),
+    Column('hidden_s', 'hidden', 's', 'time of collectives that overlapped with other work, not in the time'),
+    Column('waits_for', 'waits for', '', 'rank that was waited for most', of=_waits_for),
     Column('rank_s', 'on ranks', '', 'time per forward pass on the fastest and the slowest rank', of=_rank_s),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes', of=_noise),
 )}
@@ -302,7 +301,7 @@ def html_cell(
 # %% ../../nbs/views/tables.ipynb #79bc4c54
 def _in_columns(lines, shown, cell):
     "Lines as a table, with what each column means as its heading's title"
-    heads = ''.join(f'<th{" class=n" if c.unit else ""} title="{html_text(c.what)}">{html_text(c.name)}' for c in shown)
+    heads = ''.join(f'<th{" class=n" if c.unit else ""} title="{html_text(c.help)}">{html_text(c.name)}' for c in shown)
     body = '\n'.join('<tr>' + ''.join(cell(c, o) for c in shown) for o in lines)
     return f'<div class="wide"><table><thead><tr>{heads}</thead><tbody>\n{body}\n</tbody></table></div>'
 
