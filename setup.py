@@ -36,7 +36,7 @@ setup(
     package_dir={'': '.'},   # so `pip install -e` puts this folder on the path: notebooks import from `scripts`
     package_data={'fasterbench': ['data/*']}, zip_safe=False,
     install_requires=words('requirements'), extras_require=extras,
-    entry_points={'console_scripts': words('console_scripts'), 'nbdev': [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"]},
+    entry_points={'console_scripts': words('console_scripts'), 'pytest11': words('pytest11'), 'nbdev': [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"]},
     classifiers=[f"Development Status :: {statuses[cfg['status']]}", 'Intended Audience :: Developers',
                  *(f'Programming Language :: Python :: 3.{v}' for v in range(minor, 14))],
 )

@@ -8,7 +8,7 @@ __all__ = ['varying', 'commands', 'roofline', 'peaks', 'estimate', 'sweep_comman
 
 # %% ../nbs/cli.ipynb #8f05811c
 import inspect, sys, tempfile, traceback, torch
-from contextlib import nullcontext, redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout, contextmanager
 from pathlib import Path
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .base.core import dtype_name
@@ -23,11 +23,10 @@ from .commands.models import ModelError, check_model, is_language, load_parts, r
 from .commands.models import load_varied
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
-from .commands.options import forward_text, named_peaks, roofs, with_labels
-from .commands.options import checked_view, mesh_options, number_or_name, swept_values, print_figure
-from .commands.options import print_peaks, print_result, write_out, print_sweep
-from .commands.options import warnings_as_lines, check_divided, profile_options, saved_in, show_result
-from .commands.options import asked_prices, either
+from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
+from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
+from .commands.options import write_out, print_sweep, warnings_as_lines, check_divided, profile_options
+from .commands.options import saved_in, show_result, asked_prices, either, asked_limits, print_comparison
 from .commands.parser import parsed, though_unread
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
@@ -55,12 +54,18 @@ def _divider(name, built, sample, plan, device):
     return lambda model: run_model_code(what, divided, model.to(device), plan, device)
 
 # %% ../nbs/cli.ipynb #c3d20003
-def _profiled(name, model, sample, recipe, peaks, plan, device, compile, isolate, kernels, **how):
-    "The profile of forward passes of a model, or of training steps, on this rank or divided by a plan"
+def _loaded(name, input, of, compile):
+    "The model, compiled if that is asked for, a sample, and the loss and optimizer that come with it"
+    model, sample, *made = load_parts(name, input or (), **of)
     if compile:
         if isinstance(model, Package): check_unused(f'to {name}, which is compiled already', compile=True)
         model.compile()
-    divide = _divider(name, model, sample, plan, device)
+    return model, sample, made
+
+def _profiled(name, input, of, recipe, peaks, plan, device, compile, isolate, kernels, **how):
+    "The profile of forward passes of a model, or of training steps, on this rank or divided by a plan"
+    model, sample, made = _loaded(name, input, of, compile)
+    recipe, divide = recipe and recipe._replace(made=made), _divider(name, model, sample, plan, device)
     if recipe: sample = with_labels(model, sample)
     what = forward_text(name, sample, bool(recipe))
     if recipe: model, made = run_model_code(what, recipe, model.to(device), sample, device, divide)
@@ -72,34 +77,66 @@ def _profiled(name, model, sample, recipe, peaks, plan, device, compile, isolate
     return rows
 
 # %% ../nbs/cli.ipynb #42927572
-def _check_compiled(train, isolate, compile, kernels):
-    "Refuse what does not go with compiled code"
+def _check_compiled(train, isolate, compile, kernels, beside):
+    "Refuse what does not go with training, compiled code or turns"
+    if beside: check_unused('with --beside', train=train)
     if train: check_unused('with --train', isolate=isolate, compile=compile, kernels=kernels)
     if kernels: check_unused('with --kernels', isolate=isolate)
+
+# %% ../nbs/cli.ipynb #772a7fbd
+def _asked_comparison(against, beside, fail_slower, fail_flops, unused, alone): # options: of neither, not of `beside`
+    "What a profile is made for, a comparison or not, and the limits of that"
+    limits = dict(fail_slower=fail_slower, fail_flops=fail_flops)
+    if not (against or beside): check_unused('without --against or --beside', **limits)
+    else: check_unused('to a comparison', **unused)
+    if beside: check_unused('with --beside', against=against, **alone)
+    if against: check_kind(against, 'a result')
+    return Comparison if against or beside else Roofline, asked_limits(**limits)
+
+@contextmanager
+def _apart(name):
+    "What a file of one's own imports from its folder is imported anew by what is loaded after the block"
+    before, where = {*sys.modules}, name.rpartition(':')[0]
+    yield
+    folder = Path(where).resolve().parent if where.endswith('.py') else None
+    def own(m): return folder and getattr(m, '__file__', None) and Path(m.__file__).resolve().is_relative_to(folder)
+    for k in [k for k,m in sys.modules.items() if k not in before and own(m)]: del sys.modules[k]
+
+# %% ../nbs/cli.ipynb #e1ef3fff
+def _in_turns(name, beside, input, of, peaks, by, device, compile, warmup, steps, **alone):
+    "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
+    both = []
+    for o in (beside, name):
+        torch.manual_seed(0)
+        with _apart(o): model, sample, _ = _loaded(o, input, of, compile)
+        both.append(RooflineAnalyzer(model, sample, peaks))
+    what = f'{name} in turns with {beside}, {forward_text(name, sample)}'
+    return run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps, by=by)
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
     model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None,
     warmup=None, steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None,
     top=None, sort=None, by=None, columns=None, isolate=False, parallel=None, threads=None, peaks=None,
-    html=None, out=None,
+    against=None, beside=None, fail_slower=None, fail_flops=None, html=None, out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
+    unused = dict(html=html, columns=columns, sort=sort, parallel=parallel), dict(isolate=isolate, kernels=kernels)
+    kind, limits = _asked_comparison(against, beside, fail_slower, fail_flops, *unused)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
-    if own_rank()==0: check_targets([peaks, counts], Roofline.formats, html=html, out=out)
-    check_threads(threads); how = profile_options(device, warmup, steps)
-    given = named_peaks(peaks, dtype or torch.float32) if peaks else None
-    recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels)
+    if own_rank()==0: check_targets([peaks, counts, against], kind.formats, html=html, out=out)
+    how = profile_options(device, warmup, steps) | dict(compile=compile or kernels, isolate=isolate, kernels=kernels)
+    check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
+    recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
-        torch.manual_seed(0)
-        of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype)
+        of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype); torch.manual_seed(0)
         if parallel and plan_named(parallel).own_batch: of['seed'] = own_rank()
-        built, sample, *made = load_parts(model, input or (), **of)
-        how |= dict(compile=compile or kernels, isolate=isolate, kernels=kernels)
-        recipe = recipe and recipe._replace(made=made)
-        rows = _profiled(model, built, sample, recipe, given, parallel, **how)
+        if beside: rows = _in_turns(model, beside, input, of, given, view.by, **how | dict(steps=either(steps, 40)))
+        else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
+    if against: rows = Roofline.load(against).compare(rows, view.by)
+    if kind is Comparison: return print_comparison(rows, out, top, None, limits)
     title = f'{model} on {device_name(device)}' + (f', {parallel} on {launched()} ranks' if parallel else '')
     if own_rank()==0: print_result(rows, view, title, html, out)
 
@@ -155,7 +192,7 @@ def _estimate_language(model, names, dtype, view, html, out, batch, context, wei
     if names[1:] or prices: return _language_devices(found, names, out, prices)
     if options['mesh'] is None:
         title = f'{Path(model).stem} under the roof of {names[0]}'
-        return print_figure(_language_rows(found[0], view), view.by, title, html, out)
+        return print_figure(_language_rows(found[0], view), view, title, html, out)
     print(*head_lines(found[0], unfit_ranks(found[0]), f'; {found[0].layout}, each '), sep='\n')
     print('', mesh_table(found[0]), '', *mesh_lines(found[0]), sep='\n')
 
@@ -253,18 +290,18 @@ def ncu(file, peaks=None, dtype=None, launches=False, top=None, html=None, out=N
     if collect:
         check_unused('with --collect', peaks=peaks, dtype=dtype, launches=launches, top=top, html=html, out=out)
         return print(ncu_command(file))
-    check_targets([file, peaks], Roofline.formats, html=html, out=out); top = check_count('top', either(top, 20), 1)
+    check_targets([file, peaks], Roofline.formats, html=html, out=out); view = checked_view(top, None)
     if not peaks: check_unused('without --peaks, as in --peaks H100-SXM', dtype=dtype, html=html, out=out)
     roof = named_peaks(peaks, dtype or 'float32') if peaks else None
     kernels = (list if launches else by_kernel)(read_ncu(file))
-    print(kernel_table(kernels[:top]) + (f'\n… and {len(kernels)-top} more' if len(kernels)>top else ''))
-    for k in kernels[:top]:
-        if k.missing: print(f'missing      {as_text(k.name)[:48]}: {", ".join(k.missing[:5])}')
+    shown, more = kernels[:view.top], len(kernels) - view.top
+    print(kernel_table(shown) + (f'\n… and {more} more' if more>0 else ''))
+    for k in (k for k in shown if k.missing): print(f'missing      {as_text(k.name)[:48]}: {", ".join(k.missing[:5])}')
     if roof is None: return
     rows = kernel_rows(kernels, roof, levels=bool(roof.memory_levels))
     if not rows: raise ValueError(f"{file!r} has no counters of FLOPs and bytes, so its kernels have no point under a "
         "roof; `fasterbench ncu --collect \"PROGRAM\"` prints how to collect them")
-    print_figure(rows, None, f'{Path(file).name} under the roof of {peaks}', html, out)
+    print_figure(rows, view, f'{Path(file).name} under the roof of {peaks}', html, out)
 
 # %% ../nbs/cli.ipynb #2d2d4458
 def trace(
@@ -280,14 +317,12 @@ def trace(
     show_result(read_trace(file, peaks, built, sample, step, capture), html, out, top, sort, by, columns)
 
 # %% ../nbs/cli.ipynb #bf24c2e7
-def compare(a, b, by=None, top=20, sort='difference', out=None):
+def compare(a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, out=None):
     "Compare two results row by row: what changed, and is it more than noise?"
-    check_targets([a, b], Comparison.formats, out=out)
+    check_targets([a, b], Comparison.formats, out=out); limits = asked_limits(fail_slower, fail_flops)
     by = checked_view(top, 'time', by).by; Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
-    found = Roofline.load(a).compare(Roofline.load(b), by)
-    found.summary(top, sort)
-    write_out(found, out)
+    print_comparison(Roofline.load(a).compare(Roofline.load(b), by), out, top, sort, limits)
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, html=None, out=None):

@@ -18,18 +18,17 @@ from pathlib import Path
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
-from .counting.traffic import in_the_open
+from .counting.traffic import in_the_open, free_rule, is_complex, flat, noting, weight_sizes, op_dtype
+from .counting.traffic import named_rule, Move, Rule, io_bytes, none, noted, covered_bytes
 from .counting.places import only_new, CallMoves, PlacedMoves, Costs, ModuleCost
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
 from .session.scope import told_groups, Place, phase_and_name, quoted, unseen, with_phase
 from .base.core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor, own_part
-from .base.core import written_by, before_graphs, capturing, eager, visible, optimizer_parameters
+from .base.core import unwrapped, written_by, before_graphs, capturing, eager, visible, optimizer_parameters
 from .operations import warn
 from .session.program import explain, undisturbed, Program
 from .session.paper import on_paper
-from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule, Move
-from .counting.traffic import Rule, io_bytes, none, noted, covered_bytes
 from .counting.recurrent import equal_steps, matrices_flops, recurrent_ops
 from .counting.rules import functional_libraries, register_cost, unregister_cost, rule_for, aten, is_fused
 from .base.precision import Tf32, tf32_flops
@@ -402,7 +401,7 @@ def weight_bytes(
     model:nn.Module, # of this rank
 )->float: # bytes
     "What its parameters and buffers take; inside of `weights_in` in that format"
-    return sum(covered_bytes(own_part(t)) for t in held(model) if not nn.parameter.is_lazy(t))
+    return sum(covered_bytes(o) for t in held(model) if not nn.parameter.is_lazy(t) for o in unwrapped(t))
 
 # %% ../nbs/costs.ipynb #e5646aca
 @patch

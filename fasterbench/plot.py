@@ -14,7 +14,7 @@ from dataclasses import replace
 from .views.labels import Frame, Placer, classes
 from .views.layout import axis_ranges, draw_ridge, lay_out, name_lines, name_rate, name_ridge, note
 from .views.layout import ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line
-from .views.layout import roof_axes, roof_line
+from .views.layout import left, right, roof_axes, roof_line, Names
 from .views.marks import bar_axes, bar_height, legend_height, roof_lines, Block, bandwidth, bar_names
 from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_traces, link_places
 from .views.marks import link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button
@@ -65,9 +65,10 @@ def _usual_colour(rows, paper):
     return 'bound' if paper else 'type'
 
 # %% ../nbs/plot.ipynb #4a8759dd
-def bar_blocks(rows:list, most:int=10, sort:str='time')->list: # with the others; as of `Roofline.summary`
+# of `Roofline.summary`; as of `equal_blocks`
+def bar_blocks(rows:list, most:int=10, sort:str='time', group=lambda r: None)->list:
     "The first rows, equal ones together, then the others as one `Block`"
-    found = {id(b.row): b for b in equal_blocks(rows)}
+    found = {id(b.row): b for b in equal_blocks(rows, group)}
     blocks = [found[id(r)] for r in row_table([b.row for b in found.values()]).in_order(sort) if row_seconds(r)]
     if len(blocks)<=most: return blocks
     left = [r for b in blocks[most-1:] for r in b.members]
@@ -110,16 +111,14 @@ def _axes(s, frame, peaks, beside):
 
 # %% ../nbs/plot.ipynb #1f46a146
 def _name_roofs(fig, placer, ceilings, slopes, peaks, beside):
-    "The names of all lines"
+    "Write the names of all lines"
     name_lines(fig, placer, ceilings, slopes, peaks.peak_flops)
     name_ridge(fig, placer, peaks)
     if beside: name_strip(fig, placer, peaks)
 
-def _for_pages(go, name_all):
+def _for_pages(names):
     "The names for each class of widths, which a page puts in the place of those for any width"
-    each = [(o[0], name_all(go.Figure(), o, most).layout) for o,most in zip(classes, (8, 12, 20, 20))]
-    return [dict(start=k, shapes=[o.to_plotly_json() for o in l.shapes],
-        annotations=[o.to_plotly_json() for o in l.annotations]) for k,l in each]
+    return [dict(start=o[0]) | vars(names(o, most)) for o,most in zip(classes, (8, 10, 12, 16, 20))]
 
 # %% ../nbs/plot.ipynb #4000b493
 def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
@@ -134,13 +133,14 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
     if 'button' in s.parts: add_button(fig, [k for k,_ in marks], len(roofs), s.domain('button')[1])
     draw_ridge(fig, peaks, frame)
     name_rate(fig, s, rate_unit(peaks.name))
-    def name_all(fig, widths, most):
-        placer = placer_of(replace(frame, widths=widths), lines, ridge_line(peaks, frame), blocks, total)
-        def name_roofs(): _name_roofs(fig, placer, ceilings, slopes, peaks, beside)
-        name_marks(fig, placer, blocks, group, total, name_roofs, most)
-        return fig
-    name_all(fig, frame.widths, 20 if s.size else 12)
-    if not s.size: fig.update_layout(meta=dict(names=_for_pages(go, name_all)))
+    def names(widths, most):
+        at, found = replace(frame, widths=widths), Names()
+        placer = placer_of(at, lines, ridge_line(peaks, frame), blocks, total)
+        def name_roofs(): _name_roofs(found, placer, ceilings, slopes, peaks, beside)
+        name_marks(found, placer, blocks, group, total, name_roofs, most)
+        return found
+    names(frame.widths, 20 if s.size else 12).add_to(fig)
+    if not s.size: fig.update_layout(meta=dict(names=_for_pages(names)))
 
 # %% ../nbs/plot.ipynb #03987b6f
 def _draw_bars(fig, go, s, blocks, group, named, paper):
@@ -149,7 +149,10 @@ def _draw_bars(fig, go, s, blocks, group, named, paper):
     across, down = bar_axes(len(blocks), max(end(b) for b in blocks if not b.others or len(blocks)==1))
     own = dict(xaxis='x3', yaxis='y3')
     fig.add_traces(bar_traces(go, blocks, group, named, **own))
-    fig.add_trace(bar_names(go, [*map(bar_text, blocks, block_labels(blocks))], **own))
+    a, b = s.span('bars')
+    room = (b - a)*(s.wide - left - right) if s.size else math.inf   # a page may be wide
+    texts = [bar_text(b, label, room) for b,label in zip(blocks, block_labels(blocks))]
+    fig.add_trace(bar_names(go, texts, **own))
     fig.update_layout(xaxis3=dict(anchor='y3', domain=s.span('bars'), **across),
         yaxis3=dict(anchor='x3', domain=s.domain('bars'), **down))
     said = 'Roofline-limited time' if paper else 'Time (pale) and roofline-limited time (solid)'
@@ -174,9 +177,11 @@ def plot_roofline(
     if kind_of(rows)=='projected': rows = [replace(r, time_s=None) for r in rows]   # times under another roof
     known, total = [r for r in rows if drawable(r) or without_flops(r) or row_seconds(r)], sum(map(row_seconds, rows))
     paper = bool(rows) and all(r.time_s is None for r in rows)
-    group, named = colour_groups(known, colour or _usual_colour(known, paper))
+    colour = colour or _usual_colour(known, paper)
+    group, named = colour_groups(known, colour)
+    together = by_name if colour is by_name else group   # groups stay as they were asked for
     if size: bars = min(bars, size[1]//45)   # as many as there is room for
-    blocks, longest = equal_blocks(known, group), bar_blocks(known, bars, sort) if bars else []
+    blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
     s = Sheet(title, subtitle(rows, peaks, paper), *_parts(paper, len(longest), opens, named, size), size)
     fig = go.Figure()

@@ -340,7 +340,8 @@ def as_html(
     about = ''.join(f'<tr><th>{html_text(k)}<td>{html_text(v)}\n' for k,v in facts(r).items())
     style = Template(data_text('page.css')).substitute(dark=dark_css('#roofline'))
     parts = dict(title=html_text(heading(r)), opening=html_text(r.answer), style=style, facts=about,
-        figure=figure, rows=rows_table(rows), notes=notes(groups) + html_text(more),
+        figure=figure, rows=rows_table(rows),
+        notes='<br>'.join(filter(None, [notes(groups), html_text(more)])),
         names=in_script([o.label for o in rows]), script=data_text('page.js'))
     return Template(data_text('page.html')).substitute(parts)
 

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit',
-           'many', 'pictures', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields', 'typed_fields',
-           'decoded', 'check_fields', 'encoded', 'plain_number', 'check_format', 'part', 'kept_as', 'paired',
-           'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as', 'as_json',
-           'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number', 'as_count', 'matching',
-           'or_none', 'read_rows', 'package_rows']
+           'many', 'pictures', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
+           'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_format', 'part', 'kept_as',
+           'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as',
+           'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number', 'as_count',
+           'matching', 'or_none', 'read_rows', 'package_rows']
 
 # %% ../../nbs/base/codec.ipynb #6f5a33e7
 import csv, io, json, math, re, shlex
@@ -313,6 +313,7 @@ def load_json(
 
 # %% ../../nbs/base/codec.ipynb #903ae315
 pictures = '.png', '.svg', '.pdf' # endings of files that hold a picture
+drawn_endings = *pictures, '.html', '.htm' # and of those that show a part, as it is asked for
 
 def check_ending(
     path:str|Path, # of a file that is to be written
@@ -333,7 +334,7 @@ def write_as(
 )->Path:
     "Write an object in the format that the file's ending says, all of it or nothing"
     end = check_ending(path, formats)
-    if shown and end not in (*pictures, '.html'): raise ValueError(f"path={str(path)!r}: {next(iter(shown))} is of "
+    if shown and end not in drawn_endings: raise ValueError(f"path={str(path)!r}: {next(iter(shown))} is of "
         f"pictures and pages, and {f'a {end} file' if end else 'such a file'} holds everything")
     return write_file(path, formats[end](o, **shown))
 

@@ -7,7 +7,7 @@ __all__ = ['labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_t
            'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options', 'either',
            'floating', 'forward_text', 'profile_options', 'swept_values', 'cross_entropy_of', 'with_labels', 'Recipe',
            'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'print_peaks', 'print_sweep',
-           'show_result', 'saved_in', 'warnings_as_lines']
+           'show_result', 'print_comparison', 'asked_limits', 'saved_in', 'warnings_as_lines']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
 import inspect, os, sys, tempfile, torch, warnings
@@ -25,14 +25,16 @@ from ..operations import as_text, check_count, is_number, write_file
 from ..machine.datasheets import sheet_named
 from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
-from ..base.codec import check_ending, check_kind, file_kinds, saved_kind
+from ..base.codec import check_ending, check_kind, drawn_endings, file_kinds, saved_kind
 from ..records.compare import Comparison
+from ..records.gate import check_percent, gate
 from .models import check_model, own_object
 from .parser import count
 from ..session.program import undisturbed, optimizer_class
+from ..sources.observe import named_optimizer
 from ..results import Roofline, heading
 from ..records.swept import Crossings, Sweep, checked_prices
-from ..plot import plot_roofline, text_roofline
+from ..plot import text_roofline
 from ..session.launch import check_parallel, first_to_say, plan_named
 
 # %% ../../nbs/commands/options.ipynb #48e01d84
@@ -97,10 +99,11 @@ def check_divided(
 # %% ../../nbs/commands/options.ipynb #f8f2b98d
 class View(NamedTuple):
     "What is printed of rows, as `Roofline.summary` takes it"
-    top:int|None           # rows; `None`: all
+    top:int|None           # rows to print; `None`: all
     sort:str               # a key of `columns`, or `'time'`, `'over'`, `'roof'`, `'order'`
     by:str|int|None=None   # as of `group_key`; `None`: each row by itself
     columns:str|None=None  # keys with commas between; `None`: not given
+    drawn:int|None=None    # bars of a figure and rows of a page, where `top` was asked for
 
 def rows_asked(top:str|int|None, usual:int)->int|None: # `None`, or of the result: not given, all rows
     "How many rows are printed, as `--top` says it"
@@ -116,12 +119,12 @@ def checked_view(
 )->View:
     "A view that was asked for; one that there is not is refused"
     by = check_count('by', int(by), 1) if by and by.isdecimal() else by
-    top, sort = rows_asked(top, usual), either(sort, 'time')
+    drawn, top, sort = rows_asked(top, None) if top else None, rows_asked(top, usual), either(sort, 'time')
     row_table([]).in_order(sort)
     if by is not None: group_key(by)
     if columns is not None: picked(columns)
     if train and by=='module': check_unused('with --by module, which has columns of its own', columns=columns)
-    return View(top, sort, by, columns)
+    return View(top, sort, by, columns, drawn)
 
 # %% ../../nbs/commands/options.ipynb #53d4aedb
 def named_peaks(
@@ -223,8 +226,7 @@ def swept_values(
 # %% ../../nbs/commands/options.ipynb #8c3b47ee
 def _make_optimizer(name, model, lr):
     "An optimizer of the parameters that are trained; `lr`: `None` is the optimizer's own"
-    own = [p for p in model.parameters() if p.requires_grad]
-    return optimizer_class(name)(own, **({} if lr is None else dict(lr=lr)))
+    return named_optimizer(name, model, **({} if lr is None else dict(lr=lr)))
 
 # %% ../../nbs/commands/options.ipynb #c61a14e1
 def cross_entropy_of(
@@ -332,25 +334,25 @@ def write_page(fig, path): # a plotly `Figure`; of the file
     print(f'plot         {path}')
 
 # %% ../../nbs/commands/options.ipynb #7d5f8f21
-def write_out(o, paths:list|None): # what has a `save`: a result, peaks, a sweep or a comparison; of files
-    "Write to each file, in the format of its ending"
+def write_out(o, paths:list|None, **shown): # what has a `save`: a result, peaks, a sweep or a comparison; of files
+    "Write to each file, in the format of its ending; `shown`: of pictures and pages"
     for path in paths or ():
-        o.save(path)
+        o.save(path, **(shown if check_ending(path, o.formats) in drawn_endings else {}))
         print(f'saved        {path}')
 
 # %% ../../nbs/commands/options.ipynb #f3f5b19f
 def print_figure(
     rows:Roofline,
-    by:str|int|None, # of `View`
+    view:View, # of which `top` is for what is printed
     title:str, # of the page
     html:str|None, # path of the page; `None`: none
     out:list|None, # paths of further files
 ):
     "Draw rows as text, and write them to files"
-    groups = rows if by is None else rows.by(by)
-    if rows.peaks: print(f'\n{text_roofline(groups, rows.peaks)}')
-    if html: write_page(plot_roofline(rows, rows.peaks, as_text(title, markup=True)), html)
-    for path in out or (): write_out(groups if check_ending(path, rows.formats) in ('.csv', '.md') else rows, [path])
+    by, shown = rows if view.by is None else rows.by(view.by), dict(by=view.by, top=view.drawn, sort=view.sort)
+    if rows.peaks: print(f'\n{text_roofline(by, rows.peaks)}')
+    if html: write_page(rows.plot(as_text(title, markup=True), **shown), html)
+    for o in out or (): write_out(by if check_ending(o, rows.formats) in ('.csv', '.md') else rows, [o], **shown)
 
 # %% ../../nbs/commands/options.ipynb #7edc6072
 def print_result(
@@ -363,9 +365,9 @@ def print_result(
     staged = rows.about.get('parallel')=='pp'
     for i,o in enumerate(rows.ranks if staged else [rows]):
         if staged: print(f'\nstage {i}\n')
-        print_summary(o, *view, every='--top all')
+        print_summary(o, *view[:4], every='--top all')
     for line in lines: print(line)
-    print_figure(rows, view.by, title, html, out)
+    print_figure(rows, view, title, html, out)
 
 # %% ../../nbs/commands/options.ipynb #6ac0e031
 def print_peaks(
@@ -393,14 +395,25 @@ def show_result(r:Roofline, html, out, top, sort, by, columns): # as of `print_f
     if r.peaks is None: check_unused('to a result without peaks', html=html)
     print_result(r, view, heading(r), html, out)
 
-def _show_comparison(c, out, top, sort):
+def print_comparison(c:Comparison, out, top=None, sort=None, limits:dict|None=None): # limits: of `gate`
+    "Print a comparison, and write it to files; the command ends with the status of what is decided about limits"
+    verdicts = gate(c, **limits) if limits else ()
     c.summary(rows_asked(top, 20), either(sort, 'difference'))
-    write_out(c, out)
+    drawn = rows_asked(top, None) if top else None
+    write_out(c, out, sort=sort, **(dict(top=drawn) if drawn else {}))
+    for v in verdicts:
+        if v.decided!='passed': print('fasterbench:', *str(v).split(), file=sys.stderr)
+    if verdicts and verdicts.status: sys.exit(verdicts.status)
+
+def asked_limits(fail_slower:float|None, fail_flops:float|None)->dict: # percent; `None`: not given
+    "The limits that a comparison is held against, as `gate` takes them"
+    given = dict(fail_slower=fail_slower, fail_flops=fail_flops)
+    return {k.removeprefix('fail_'): check_percent(k, v) for k,v in given.items() if v is not None}
 
 # %% ../../nbs/commands/options.ipynb #7bfd27a9
 # What a file holds → its class, and what prints it, writes it to files, and takes the options that apply to it
 saved_kinds = {'a result': (Roofline, show_result), 'peaks': (HardwarePeaks, print_peaks),
-    'a sweep': (Sweep, print_sweep), 'a comparison': (Comparison, _show_comparison)}
+    'a sweep': (Sweep, print_sweep), 'a comparison': (Comparison, print_comparison)}
 
 def saved_in(
     path:str, # of a file

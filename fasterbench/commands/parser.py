@@ -78,10 +78,15 @@ shared |= dict(   # of training, and of what is printed
     optimizer=option('adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)'),
     lr=option('its learning rate (default: its own)', float),
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
-    top=option('rows to print, or all (default: 20, of an estimate 12)'),
+    top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
+
+_ends = 'end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told'
+shared |= dict(   # of comparisons
+    fail_slower=option(_ends.format('b takes longer'), float),
+    fail_flops=option(_ends.format('b has more FLOPs'), float))
 
 def in_common(names:str)->dict: # names: of `shared`, with spaces between
     "Options that several commands have"
@@ -113,7 +118,9 @@ described['roofline'] = Command(
     **in_common('threads'),
     peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)',
         some_roofs),
-    **in_common('html out')))
+    against=option('compare with this result, from before: a file that --out FILE.json wrote', a_file),
+    beside=option('measure this model, from before, in turns with it, and compare', a_model),
+    **in_common('fail_slower fail_flops html out')))
 
 # %% ../../nbs/commands/parser.ipynb #f51c592a
 described['peaks'] = Command(
@@ -168,9 +175,9 @@ described['compare'] = Command(
     a=option('the result before: a file that `fasterbench roofline --out FILE.json` wrote', a_file),
     b=option('the result after: another such file', a_file)), dict(
     by=option('compare groups: block, type, bound, dtype, roof, or the first N parts of names'),
-    top=option('pairs to print (default: 20)', int),
+    top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('or order: as in the model; or a column of numbers: ratio, time_a, over_s, … (default: difference)'),
-    **in_common('out')))
+    **in_common('fail_slower fail_flops out')))
 
 described['show'] = Command(
     "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison",

@@ -295,10 +295,15 @@ def interval(t:Took, chance:float=usual)->tuple|None: # seconds, from and to; `N
     "Where a time lies, with a probability whose square is `chance`"
     return (t.seconds, t.seconds) if t.exact else _around(t.samples, math.sqrt(chance), t.seconds)
 
-# %% ../../nbs/records/grouping.ipynb #59f5ab73
-def ratio(a:Took, b:Took)->float|None: # `None`: not known of all rows
-    "The time of `b` divided by that of `a`"
-    return b.seconds/a.seconds if a.whole and b.whole and a.seconds and b.seconds is not None else None
+# %% ../../nbs/records/grouping.ipynb #66cd8f89
+def _of_turns(a, b):
+    "The ratio of each sample of `b` to that of `a` beside it; none where one of these did not run"
+    return [y/x for x,y in zip(a.samples, b.samples)] if len(a.samples)==len(b.samples) and all(a.samples) else []
+
+def ratio(a:Took, b:Took, turns:bool=False)->float|None: # `None`: not known of all rows
+    "The time of `b` divided by that of `a`; in turns the median of what each has beside the other"
+    if not (a.whole and b.whole and a.seconds and b.seconds is not None): return None
+    return Timing(each).median if turns and (each := _of_turns(a, b)) else b.seconds/a.seconds
 
 def ratio_interval(
     a:Took, b:Took,
@@ -306,12 +311,12 @@ def ratio_interval(
     turns:bool=False,   # was each sample of `b` taken beside the one of `a` at its position?
 )->tuple|None: # from and to; `None`: not known
     "Where the ratio lies"
-    if (whole := ratio(a, b)) is None: return None
-    if turns and len(a.samples)==len(b.samples) and all(a.samples):
-        return _around([y/x for x,y in zip(a.samples, b.samples)], chance, whole)
+    if (whole := ratio(a, b, turns)) is None: return None
+    if turns and (each := _of_turns(a, b)): return _around(each, chance, whole)
     of_a, of_b = interval(a, chance), interval(b, chance)
     return of_a and of_b and (of_b[0]/of_a[1], of_b[1]/of_a[0] if of_a[0] else math.inf)
 
+# %% ../../nbs/records/grouping.ipynb #59f5ab73
 # Is the time of a, of b, what a roof allows? → what changed where b is less, and where it is more
 changes_of = {(False, False): ('faster', 'slower'), (True, True): ('shorter', 'longer'),
     (False, True): ('over', 'under'), (True, False): ('under', 'over')}
@@ -341,7 +346,7 @@ class Compared:
     @property
     def difference_s(self)->float: return (self.took_b.seconds or 0.) - (self.took_a.seconds or 0.) # below 0: faster
     @property
-    def ratio(self)->float|None: return ratio(self.took_a, self.took_b)
+    def ratio(self)->float|None: return ratio(self.took_a, self.took_b, self.turns)
     @property
     def ratio_interval(self)->tuple|None: return self.ratio_within(usual)
     def ratio_within(self, chance:float)->tuple|None: # where the ratio lies with this probability

@@ -25,7 +25,7 @@ from ..operations import as_text
 
 # %% ../../nbs/session/scope.ipynb #4e57b3d8
 phases = 'forward', 'backward', 'optimizer' # of a training step, in their order
-unseen = 'work that is not dispatched' # what is unknown of a module that takes time, and runs no operation with a cost
+unseen = 'work without a counted operation' # unknown of a module that takes time and ran no operation
 
 class Place(NamedTuple):
     "Where in a training step something is done"

@@ -13,13 +13,12 @@ from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
 from datetime import datetime, timezone
 from numbers import Number
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext, ExitStack
 from torch import distributed as dist
 from ..session.scope import Scope, above, watching, process_group_name, key_of
 from ..operations import progress, check_count, check_seconds, utilization_pct
 from ..base.core import model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype, capturing
-from ..base.core import named_dtype
-from ..base.core import call_args, call_words, distributed, measurable, model_device, module_kind
+from ..base.core import named_dtype, call_args, call_words, distributed, measurable, model_device, module_kind
 from ..base.core import resolve_device
 from ..costs import CostMode, count_run, warn_unknown
 from ..counting.places import Costs
@@ -28,16 +27,16 @@ from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, rai
 from ..session.snapshot import Snapshot, putting_back
 from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
-from .observe import Measured, repeats, warn_other_path
+from .observe import Measured, named_optimizer, warn_other_path
 from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
 from ..base.settings import one_at_a_time
-from ..records.compare import Comparison, compared
 from ..records.grouping import sum_rows
 from ..session.launch import rendezvous
 from ..machine.links import waited, offsets, waits
 from ..session.packages import as_model
+from ..records.compare import Comparison, compared
 
 # %% ../../nbs/sources/profiling.ipynb #35026929
 class Subject:
@@ -198,14 +197,15 @@ def compare_interleaved(self:Subject,
         runs = [stack.enter_context(undisturbed(o.model, o.sample, device, grad)) for o in both]
         found = self.measuring_both(runs, device, warmup, steps)
         made = [o._result_of(of) for o,of in zip(both, found)]
-    for o,_ in made: o.about['turns'] = f'the fastest of {repeats} forward passes each'
+    for (o,_),of in zip(made, found): o.about['turns'] = f'the fastest of {of.forwards.each} forward passes each'
     return compared(*(o._kept(*m, of) for o,m,of in zip(both, made, found)), by, depth, turns=True)
 
 # %% ../../nbs/sources/profiling.ipynb #457a51ef
 @patch
 def profile_step(self:Subject,
     loss=None, # a function of the output that gives a scalar; `None`: the output's own `loss`
-    optimizer:torch.optim.Optimizer|None=None, # of the model's parameters; `None`: forward and backward only
+    # of the model's parameters, or a name (`"adamw"`); `None`: forward and backward only
+    optimizer:torch.optim.Optimizer|str|None=None,
     *,
     device:str|torch.device|None=None, # `None`: where the model is
     clip=None, # the norm that gradients have at most, or a function of parameters that clips their gradients
@@ -218,6 +218,7 @@ def profile_step(self:Subject,
 ): # a `Roofline` # with a `phase` for each row
     "Measure every module and the optimizer in a training step; all of them, and all settings, are left as they were"
     check_request('loss', loss, 'steps', warmup, steps, kernels=kernels, ranks=ranks)
+    if isinstance(optimizer, str): optimizer = named_optimizer(optimizer, self.model)
     def runs(device): return training(self.model, self.sample, loss, optimizer, device, clip, scaler)
     return self._measured(runs, device, warmup, steps, kernels, ranks, timeout)
 

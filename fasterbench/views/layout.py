@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'left', 'right', 'bottom', 'narrowest', 'grid',
-           'clear', 'axis_ticks', 'in_css', 'dark_css', 'write', 'log_range', 'log_ticks', 'rate_unit', 'Sheet', 'note',
-           'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line', 'ceiling_line', 'slope_line',
-           'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'draw_peaks']
+           'clear', 'axis_ticks', 'in_css', 'dark_css', 'Names', 'write', 'log_range', 'log_ticks', 'time_ticks',
+           'rate_unit', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line',
+           'ceiling_line', 'slope_line', 'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge',
+           'name_rate', 'roof_axes', 'draw_peaks']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -49,7 +50,19 @@ def dark_css(
     return '\n'.join([*rules, f'{where} .updatemenu-item-rect {{ fill: transparent !important; }}'])
 
 # %% ../../nbs/views/layout.ipynb #bbdfc19d
-def write(fig, placer:Placer, text:str, spots:list, colour:str): # a plotly `Figure`, which is changed; of `colours`
+@dataclass
+class Names:
+    "What a figure takes as names: written one by one, and added to it together, since each addition costs plotly time"
+    shapes:list=field(default_factory=list)
+    annotations:list=field(default_factory=list)
+    def add_shape(self, **kw): self.shapes.append(kw)
+    def add_annotation(self, **kw): self.annotations.append(kw)
+    def add_to(self, fig): # a plotly `Figure`, which is changed
+        l = fig.layout
+        fig.update_layout(shapes=[*l.shapes, *self.shapes], annotations=[*l.annotations, *self.annotations])
+
+# a plotly `Figure`, which is changed, or `Names`; of `colours`
+def write(fig, placer:Placer, text:str, spots:list, colour:str):
     "Write a text at the best of its places, with a line to what it names if that is far"
     spot = place(placer, text, spots)
     if spot is None: return
@@ -75,6 +88,15 @@ def log_ticks(exponents:list, unit:str='')->dict: # of ten, both ends; of plotly
     def text(v): return si(v, unit, digits=1) if v>=1 or unit else f'{v:.{-round(math.log10(v))}f}'
     values = [10.**k for k in range(math.ceil(exponents[0]-1e-9), math.floor(exponents[1]+1e-9)+1)]
     return dict(tickmode='array', tickvals=values, ticktext=[*map(text, values)])
+
+# %% ../../nbs/views/layout.ipynb #65ff5a81
+def time_ticks(most:float)->dict: # seconds, the largest value; of plotly's axis
+    "Some five round numbers of seconds from 0 on"
+    raw = most/5
+    power = 10.**math.floor(math.log10(raw))
+    step = next(k*power for k in (1, 2, 2.5, 5, 10) if k*power>=raw*0.999)
+    values = [i*step for i in range(int(most/step + 1e-9)+1)]
+    return dict(tickmode='array', tickvals=values, ticktext=['0'] + [si(v, 's', 2) for v in values[1:]])
 
 # %% ../../nbs/views/layout.ipynb #6c27e8d9
 def rate_unit(dtype)->str: # a `torch.dtype`, its name, or `None`

@@ -6,9 +6,9 @@
 __all__ = ['shapes', 'strip', 'bar_height', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size', 'share', 'quartiles',
            'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block', 'short_labels',
            'block_labels', 'spread', 'block_hover', 'standing', 'roof_lines', 'subtitle', 'said_of', 'said_of_blocks',
-           'noise', 'strip_line', 'name_strip', 'mark_traces', 'link_traces', 'legend_traces', 'legend_height',
-           'legend', 'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names',
-           'time_ticks', 'bar_axes']
+           'noise', 'strip_line', 'name_strip', 'name_in_strip', 'mark_traces', 'link_traces', 'legend_traces',
+           'legend_height', 'legend', 'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces',
+           'bar_names', 'bar_axes']
 
 # %% ../../nbs/views/marks.ipynb #9b527480
 import math, statistics
@@ -18,9 +18,9 @@ from textwrap import wrap
 from .tables import columns, row_seconds, html_text
 from ..operations import as_text, plain, si, plural
 from .layout import colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear
-from .labels import Placer, Spot, place, spots_around, text_size
+from .labels import Placer, Spot, cut, place, spots_around, text_size
 from .layout import grid
-from .layout import left, narrowest, right, roof_line, slope_line, write
+from .layout import left, narrowest, right, roof_line, slope_line, time_ticks, write
 from ..records.rows import beside_kernels
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
@@ -326,10 +326,20 @@ def strip_line(go, peaks): # `HardwarePeaks`; a trace
     bw = peaks.peak_bandwidth
     return Line(peaks.memory.name, bw, 'B/s', [-1.2, 1.2], [bw]*2, 'roof', dict(width=2.5)).trace(go, xaxis='x2')
 
+def _right_of_strip(placer, text, y):
+    "Places of a text at a height in the strip, or near it"
+    x, wide = 10**placer.frame.xr[0], text_size(text)[0]
+    return [Spot(x, y, wide/2 + 4, dy, abs(dy)/40) for dy in (0, -8, 8, -16, 16, -24, 24)]
+
 def name_strip(fig, placer:Placer, peaks): # a plotly `Figure`; `HardwarePeaks`
     "The bandwidth, right of the strip"
-    text, x, bw = si(peaks.peak_bandwidth, 'B/s'), 10**placer.frame.xr[0], peaks.peak_bandwidth
-    write(fig, placer, text, [Spot(x, bw, text_size(text)[0]/2 + 4, dy) for dy in (0, -8, 8, -16, 16)], 'roof')
+    text = si(peaks.peak_bandwidth, 'B/s')
+    write(fig, placer, text, _right_of_strip(placer, text, peaks.peak_bandwidth), 'roof')
+
+def name_in_strip(fig, placer:Placer, block:Block, group:str): # a plotly `Figure`; as `name_shapes`
+    "The name of a mark in the strip, right of it"
+    spot = place(placer, block.label, _right_of_strip(placer, block.label, bandwidth(block.row)))
+    for o in name_shapes(block.label, spot, group) if spot else (): fig.add_shape(**o)
 
 # %% ../../nbs/views/marks.ipynb #2a0be535
 def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of `colour_groups`; seconds of all rows
@@ -375,8 +385,8 @@ def legend(s:Sheet, part:str='legend')->dict: # of plotly's layout; empty: there
     "Where a legend is"
     if part not in s.column(part): return {}
     x = (left + s.span(part)[0]*(s.wide - left - right))/s.wide if part in s.beside else 0.02
-    return dict(orientation='h', x=x, xref='container', y=s.domain(part)[1], yanchor='top', font=dict(size=11),
-        tracegroupgap=0)
+    return dict(orientation='v' if part in s.beside else 'h', x=x, xref='container',
+        xanchor='left', y=s.domain(part)[1], yanchor='top', font=dict(size=11), tracegroupgap=0)
 
 # %% ../../nbs/views/marks.ipynb #35b195fb
 def add_button(fig, kinds:list, first:int, y:float): # as of `mark_traces`; number of the first; part of the height
@@ -391,22 +401,19 @@ def add_button(fig, kinds:list, first:int, y:float): # as of `mark_traces`; numb
         x=1, xanchor='right', y=y, yanchor='top', **look)])
 
 # %% ../../nbs/views/marks.ipynb #a6d78274
-def largest(blocks:list, total:float)->list: # of `Block`; seconds of all rows
-    "The blocks that have a mark, those with most time first"
-    return sorted((b for b in blocks if drawable(b.row)), key=lambda b: -share(b.row, total))
+def largest(blocks:list, total:float, drawn=drawable)->list: # of `Block`; seconds of all rows; of rows: truth values
+    "The blocks that have a mark on both axes, those with most time first"
+    return sorted((b for b in blocks if drawn(b.row)), key=lambda b: -share(b.row, total))
 
 def _at_one_place(frame, blocks, near=5):
-    "The blocks, each with those within `near` pixels of it on the widest figure, and what they are called together"
+    "The blocks and what each is called, with how many smaller ones lie near it; the three largest stay apart"
     widest, groups, called = replace(frame, widths=frame.widths[-1:]), [], block_labels(blocks)
-    for b,name in zip(blocks, called):
+    for i,(b,name) in enumerate(zip(blocks, called)):
         at = widest.pixels(b.row.arithmetic_intensity, rate(b.row))[0]
-        own = next((bs for p,bs in groups if math.dist(p, at)<near), None)
-        if own: own.append((b, name))
-        else: groups.append((at, [(b, name)]))
-    def text(own): # those of the three largest by name, others by number
-        names = [own[0][1], *(name for b,name in own[1:] if any(b is o for o in blocks[:3]))]
-        return ', '.join(names) + (f' +{len(own)-len(names)}' if own[len(names):] else '')
-    return [(own[0][0], text(own)) for _,own in groups]
+        own = next((o for o in groups if i>2 and math.dist(o['at'], at)<near), None)
+        if own: own['under'] += 1
+        else: groups.append(dict(at=at, block=b, name=name, under=0))
+    return [(o['block'], o['name'] + (f" +{o['under']}" if o['under'] else '')) for o in groups]
 
 # %% ../../nbs/views/marks.ipynb #49eb101d
 def placer_of(frame, lines:list, ridge, blocks:list, total:float, most:int=300)->Placer: # of `Line`; `ridge_line`
@@ -426,6 +433,8 @@ def name_marks(
 ):
     "Name the three largest marks in any case, then the lines, then other marks as far as there is room that is clear"
     named, groups = 0, _at_one_place(placer.frame, largest(blocks, total)[:40])
+    for b in largest(blocks, total, lambda r: drawable(r) or without_flops(r))[:3]:
+        if without_flops(b.row): name_in_strip(fig, placer, b, group(b.members[0]))
     for i,(b,text) in enumerate([*groups[:3], (None, None), *groups[3:]]):
         if b is None: name_roofs()
         elif named<most:
@@ -435,13 +444,14 @@ def name_marks(
             for o in shapes: fig.add_shape(**o)
 
 # %% ../../nbs/views/marks.ipynb #57819e58
-def bar_text(block:Block, label:str|None=None)->str: # `None`: its own; HTML
-    "Name and numbers of a bar"
+def bar_text(block:Block, label:str|None=None, room:float=math.inf)->str: # `None`: its own; pixels; HTML
+    "Name and numbers of a bar, of a kernel with as many of its modules as there is room for"
     r = block.row
     name = f'and {r.name}' if block.others else label or block.label
     roof = 'no roof is known' if r.roof_time_s is None else f"roof {si(r.roof_time_s, 's')}"
     whose = '' if block.others or not r.modules else f"; {columns['modules'].text(r)}"
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, "
+    whose = cut(whose, 11, room - 1.1*text_size(f'{name} {took}{roof}')[0])
     return f'<b>{html_text(name)}</b> {took}{roof}{html_text(whose)}'
 
 # %% ../../nbs/views/marks.ipynb #0cbc5a21
@@ -477,15 +487,6 @@ def bar_names(go, texts:list, **axes): # HTML; of plotly: `xaxis`, `yaxis`; a tr
     return go.Scatter(x=[0]*len(texts), y=[i-0.22 for i in range(len(texts))], text=texts, mode='text',
         textposition='middle right', textfont=dict(color=colours['text'], size=11), hoverinfo='skip',
         cliponaxis=False, showlegend=False, **axes)
-
-# %% ../../nbs/views/marks.ipynb #65ff5a81
-def time_ticks(most:float)->dict: # seconds, the largest value; of plotly's axis
-    "Some five round numbers of seconds from 0 on"
-    raw = most/5
-    power = 10.**math.floor(math.log10(raw))
-    step = next(k*power for k in (1, 2, 2.5, 5, 10) if k*power>=raw*0.999)
-    values = [i*step for i in range(int(most/step + 1e-9)+1)]
-    return dict(tickmode='array', tickvals=values, ticktext=['0'] + [si(v, 's', 2) for v in values[1:]])
 
 # %% ../../nbs/views/marks.ipynb #32e88db7
 bar_height = 36 # pixels that a bar and its name take

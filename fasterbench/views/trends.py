@@ -176,7 +176,9 @@ def plot_sweep(
     import plotly.graph_objects as go
     if not s: raise ValueError("there is nothing to draw: the sweep is empty")
     fig, shown = go.Figure(), panels(go, s, top)
-    each = [_panel_parts(k, o, (size or [narrowest])[0]) for k,o in enumerate(shown)]
+    pages = [size[0] if size else narrowest]*len(shown)
+    if size and shown[1:]: pages[-1] = 0   # a legend of one line for each name
+    each = [_panel_parts(k, *o) for k,o in enumerate(zip(shown, pages))]
     beside = each.pop() if size and each[1:] else {}   # the roofline stands beside the panels over values
     parts = {k: v for o in each for k,v in o.items()}
     layout = Sheet(title or html_text(s.where()), '', parts, beside, size, (0.4, 0.5))
