@@ -197,6 +197,15 @@ described['trace'] = Command(
     **in_common('input'), capture=option('the trace in which the graphs were captured that the file replays', a_file),
     **in_common('top sort by columns html out')))
 
+described['operations'] = Command(
+    "Put a list of operations, with their FLOPs, bytes and perhaps times, under the roof of a device",
+    dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_us (or time_s, '
+        'time_ms, time_ns)', a_file)), dict(
+    peaks=option('whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`',
+        some_roofs),
+    dtype=option('of operations that say none (default: that of the peaks; of a device float32)'),
+    **in_common('top sort by columns html out')))
+
 described['ncu'] = Command("Read Nsight Compute's speed of light, and draw kernels whose FLOPs were counted",
     dict(file=option('what `ncu --csv` wrote, gzipped or not, or a report (.ncu-rep)')), dict(
     peaks=option('whose roof to draw: a device of the datasheets such as H100-SXM, or a file from '
