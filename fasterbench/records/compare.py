@@ -292,7 +292,7 @@ pair_columns = {c.key: c for c in (
     Column('name', 'name', '', 'of the module; both names where they differ', _name_cell),
     Column('phase', 'phase', '', 'of a training step'),
     Column('type', 'type', '', 'class of the module', _class_cell, _class),
-    Column('how', 'match', '', 'what its rows were matched by: name, region or structure'),
+    Column('how', 'match', '', 'what its rows were matched by: name, modules, region or structure'),
     Column('change', 'change', '', 'faster, slower; at roofs shorter, longer; against a roof over, under; same (within '
         'noise) or on one side', lambda p: changes[p.change]),
     *_both('rows', 'rows', 'calls', 'rows that it is made of', _rows),

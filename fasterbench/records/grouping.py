@@ -125,7 +125,7 @@ def group_key(
     if isinstance(by, Integral) and not isinstance(by, bool): depth = by
     if depth is not None: check_count('depth', depth, 1)
     if depth is not None: return lambda r: '.'.join(r.name.split('.')[:depth])
-    if by=='module': return lambda r: r.name
+    if by=='module': return lambda r: ', '.join(m or '(the model)' for m in r.modules) or r.name
     if by=='block': return lambda r: re.sub(r'(?<![^.])\d+(?![^.])', '*', r.name)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
     raise ValueError(f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
@@ -356,7 +356,7 @@ class Compared:
     def change(self)->str: return change(self.took_a, self.took_b, self.turns)
 
 # %% ../../nbs/records/grouping.ipynb #0f817e4c
-hows = 'name', 'region', 'structure', 'only in a', 'only in b' # how the rows of a pair were matched
+hows = 'name', 'modules', 'region', 'structure', 'only in a', 'only in b' # how the rows of a pair were matched
 
 @dataclass
 class Pair(Compared):

@@ -129,6 +129,36 @@ def _add_repeated(drafts, sides, keys):
         if at[0] and at[1] and len(at[0])!=len(at[1]) and work(0, at[0])==work(1, at[1]):
             drafts.append(Draft('structure', outer, at))
 
+# %% ../../nbs/records/matching.ipynb #e619143a
+def _called(names):
+    "What modules are called together: what their names have in common, and the last words of each"
+    first, *more = (o.split('.') for o in names)
+    if not more: return names[0]
+    n = next((i for i,words in enumerate(zip(first, *more)) if len({*words})>1), min(map(len, (first, *more))))
+    rest = ['.'.join(o.split('.')[n:]) for o in names]
+    inner = f'{len(names)} modules' if any('.' in o for o in rest) else ', '.join(o or '(itself)' for o in rest)
+    return '.'.join([*first[:n], f'({inner})'])
+
+# %% ../../nbs/records/matching.ipynb #d59626f0
+def _components(edges):
+    "Connected components of a graph: pairs of positions → two lists of positions each"
+    found = []
+    for i,j in edges:
+        near = [o for o in found if i in o[0] or j in o[1]]
+        one = {i}.union(*(o[0] for o in near)), {j}.union(*(o[1] for o in near))
+        found = [o for o in found if o not in near] + [one]
+    return [tuple(map(sorted, o)) for o in found]
+
+def _of_kernels(sides):
+    "Groups of kernels and modules, where one side has the kernels and the other has the modules"
+    kernels = [any(r.modules for r in rows) for rows in sides]
+    if kernels[0]==kernels[1]: return []
+    modules, compiled = sides if kernels[1] else sides[::-1]
+    at = {bare(r.name): i for i,r in enumerate(modules)}
+    edges = [(at[bare(m)], j) for j,r in enumerate(compiled) for m in r.modules if bare(m) in at]
+    def draft(i, j): return Draft('modules', _called([modules[o].name for o in i]), (i, j) if kernels[1] else (j, i))
+    return [draft(*o) for o in _components(edges)]
+
 # %% ../../nbs/records/matching.ipynb #d6dc8837
 def _structure(sides):
     def partners(i, j): return [(i[x], j[y]) for x,y in _aligned([sides[0][o] for o in i], [sides[1][o] for o in j])]
@@ -146,7 +176,9 @@ def drafted(
     "The rows of two results, each once, as pairs and alone"
     sides = a, b
     *keys, found = _by_name(a, b, *([bare(r.name) for r in o] for o in sides))
-    drafts = [Draft('name', a[i].name, ([i], [j])) for i,j in found]
+    drafts = _of_kernels(sides)
+    free = [{*_left(len(o), drafts, k)} for k,o in enumerate(sides)]
+    drafts += [Draft('name', a[i].name, ([i], [j])) for i,j in found if i in free[0] and j in free[1]]
     for fine in (0, 1): _add_regions(drafts, sides, keys, fine)
     if structure:
         _add_between(drafts, sides, 'structure', _structure(sides))

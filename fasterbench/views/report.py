@@ -354,10 +354,10 @@ def summary_lines(r)->list[str]: # of a `Roofline`: as of `fact_lines`
 def _where(r):
     "What a result is of, in words"
     a, dtype = r.about, [r.about['dtype']] if 'dtype' in r.about else []
-    if not r.totals and r.kind not in ('measured', 'traced'):
+    if not r.totals and r.kind not in run_kinds:
         return ', '.join(['estimated', *dtype, f'under the roof of {r.peaks.called}'])
     name = f" ({a['device_name']})" if 'device_name' in a else ''
-    device = [f"on {a['device']}{name}"] if 'device' in a else []
+    device = ['kernels']*(r.kind=='kernels' and not r.totals) + [f"on {a.get('device')}{name}"]*('device' in a)
     return ', '.join([*device, *dtype, *([plural(a['threads'], 'thread')] if 'threads' in a else [])])
 
 def _table(r, by, columns, every):
