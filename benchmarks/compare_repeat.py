@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd, torch
 from fastcore.script import call_parse
 
-from fasterbench.machine.peaks import HardwarePeaks
+from fasterbench.machine.roof import HardwarePeaks
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer
 from benchmarks.shared.models import image

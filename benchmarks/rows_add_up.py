@@ -19,7 +19,7 @@ import torch
 from fastcore.script import call_parse, store_true
 
 from fasterbench.sources.observe import Observer
-from fasterbench.machine.peaks import HardwarePeaks
+from fasterbench.machine.roof import HardwarePeaks
 from fasterbench.session.program import training
 from fasterbench.roofline import RooflineAnalyzer
 from fasterbench.base.system import median_interval

@@ -12,7 +12,7 @@ from contextlib import nullcontext, redirect_stderr, redirect_stdout, contextman
 from pathlib import Path
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .base.core import dtype_name
-from .operations import announce, any_console, as_text, write_file, check_count
+from .operations import announce, any_console, as_text, write_file
 from .records.grouping import by_kind
 from .language import estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines, unfit_ranks
 from .language import MeshEstimate, asked_text, head_lines, over_devices
@@ -54,7 +54,7 @@ def _divider(name, built, sample, plan, device):
     what = f'dividing {name} by {plan}'
     return lambda model: run_model_code(what, divided, model.to(device), plan, device)
 
-# %% ../nbs/cli.ipynb #c3d20003
+# %% ../nbs/cli.ipynb #6239612e
 def _loaded(name, input, of, compile):
     "The model, compiled if that is asked for, a sample, and the loss and optimizer that come with it"
     model, sample, *made = load_parts(name, input or (), **of)
@@ -63,6 +63,7 @@ def _loaded(name, input, of, compile):
         model.compile()
     return model, sample, made
 
+# %% ../nbs/cli.ipynb #c3d20003
 def _profiled(name, input, of, recipe, peaks, plan, device, compile, isolate, kernels, **how):
     "The profile of forward passes of a model, or of training steps, on this rank or divided by a plan"
     if plan and plan_named(plan).own_batch: of = of | dict(seed=own_rank())

@@ -18,9 +18,9 @@ from pathlib import Path
 from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
-from .counting.traffic import in_the_open, free_rule, is_complex, flat, noting, weight_sizes, op_dtype
-from .counting.traffic import named_rule, Move, Rule, io_bytes, none, noted, covered_bytes
-from .counting.places import only_new, CallMoves, PlacedMoves, Costs, ModuleCost
+from .counting.places import in_the_open, only_new, CallMoves, PlacedMoves, Costs, ModuleCost
+from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule, Move
+from .counting.traffic import Rule, io_bytes, none, noted, covered_bytes
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
 from .session.scope import told_groups, Place, phase_and_name, quoted, unseen, with_phase

@@ -30,7 +30,7 @@ from .costs import count_forward, warn_unknown, weight_bytes, weights_in
 from .machine.datasheets import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .session.program import undisturbed
-from .sources.observe import rows_of
+from .sources.measured import rows_of
 from .counting.traffic import weight_sizes
 from .records.swept import Sweep
 from .sources.estimates import rank_rows

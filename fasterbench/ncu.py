@@ -18,7 +18,8 @@ from .operations import utilization_pct, read_text, is_number
 from .machine.roof import HardwarePeaks, peaks_of
 from .results import Roofline
 from .records.rows import RooflinePoint
-from .views.tables import Column, Table, data_text
+from .views.tables import Column, Table
+from .views.layout import data_text
 
 # %% ../nbs/ncu.ipynb #011f6d26
 _scales = {'n':1e-9, 'nano':1e-9, 'u':1e-6, 'µ':1e-6, 'micro':1e-6, 'm':1e-3, 'milli':1e-3, '':1.,

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound',
-           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'pass_name', 'passes',
-           'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds',
-           'check_count', 'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress',
-           'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis',
-           'element_bytes', 'positions']
+           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'pass_name',
+           'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
+           'check_seconds', 'check_count', 'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in',
+           'progress', 'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in',
+           'roofline_analysis', 'element_bytes', 'positions']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -130,6 +130,9 @@ def plural(
 )->str:
     "A number of things, in words"
     return f"{n:,} {what if n==1 else _in_plural(what)}"
+
+# %% ../nbs/operations.ipynb #d63ec809
+def sum_of(rows, field:str): return sum(getattr(r, field) or 0 for r in rows) # of those that know it; 0: none does
 
 # %% ../nbs/operations.ipynb #e3ce33f1
 def pass_name(what:str)->str: return f'{what} pass' if what.endswith('ward') else what # of a phase, or `'step'`

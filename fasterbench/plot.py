@@ -11,16 +11,16 @@ import math, re
 from collections import Counter
 from dataclasses import replace
 
-from .views.labels import Frame, Placer, classes
+from .views.labels import Placer, classes
 from .views.layout import axis_ranges, draw_ridge, lay_out, name_lines, name_rate, name_ridge, note
-from .views.layout import ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line
-from .views.layout import left, right, roof_axes, roof_line, Names
+from .views.layout import ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line, left
+from .views.layout import right, roof_axes, roof_line, Names, html_text
 from .views.marks import bar_axes, bar_height, legend_height, roof_lines, Block, bandwidth, bar_names
 from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_traces, link_places
-from .views.marks import link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button
-from .views.marks import legend, name_mark, name_marks, name_strip, placer_of, said_of
-from .views.marks import short_labels, strip_line, subtitle
-from .views.tables import columns, kind_of, row_seconds, row_table, html_text
+from .views.marks import link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button, legend
+from .views.marks import name_mark, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
+from .views.marks import subtitle
+from .views.tables import columns, kind_of, row_seconds, row_table
 from .operations import as_text, attainable_flops, check_count, plain, si
 from .records.grouping import group_key, joined
 from .machine.roof import peaks_of

@@ -17,24 +17,22 @@ from typing import Annotated, Literal
 from .views.report import OverRanks, rank_lines, Phases, side_by_side, print_summary, result_answer
 from .views.report import result_text, fact_lines, note_lines, rank_facts
 from .plot import plot_comparison, plot_result
-from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, figure_html, data_text
-from .views.tables import framed, html_text, run_kinds
+from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, run_kinds
+from .views.layout import figure_html, data_text, html_text, dark_css
 from .session.scope import above, inside, Place, phases, quoted
-from .operations import si, as_text, per_pass, plural, arithmetic_intensity, pass_name
+from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
-from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, sum_of, whole_sum
-from .records.grouping import all_run, whole_interval, group_key
+from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, whole_sum, all_run
+from .records.grouping import whole_interval, group_key
 from .records.forecasts import forecast
 from .records.rows import RooflinePoint, main_dtype, projected, warn_no_ceiling, Projection, ceiling_for
 from .records.rows import read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable
-from .views.layout import dark_css
 from .records.compare import Comparison, compared
-from .records import inner
 
 # %% ../nbs/results.ipynb #931dee51
 class Roofline(Lines, Saved, TokenRates):

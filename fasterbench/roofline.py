@@ -23,7 +23,7 @@ from .base.codec import plain_number
 from .operations import as_text, first_line, progress, si, value_text
 from .records.compare import Comparison
 from .results import Roofline, as_output
-from .sources.observe import rows_of
+from .sources.measured import rows_of
 from .sources.profiling import Subject, circumstances
 from .sources.estimates import Estimated, forward_counted, mesh_run, model_mesh, paper_request, step_counted
 from .sources.estimates import tensor_parallel

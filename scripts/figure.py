@@ -13,7 +13,8 @@ import torch
 from fastcore.script import call_parse, store_true
 from torchvision.models import resnet18
 
-from fasterbench.views.tables import figure_page, picture_size
+from fasterbench.views.layout import figure_page
+from fasterbench.views.tables import picture_size
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer, measure_peaks
 

@@ -11,7 +11,7 @@ from fastcore.script import call_parse
 from torchvision.models import resnet18, vit_b_16
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fasterbench.views.tables import figure_page
+from fasterbench.views.layout import figure_page
 from fasterbench.results import Roofline
 from fasterbench.roofline import RooflineAnalyzer, sweep_batch
 from fasterbench.records.swept import Sweep

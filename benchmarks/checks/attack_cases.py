@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map
 
-from fasterbench.machine.peaks import HardwarePeaks
+from fasterbench.machine.roof import HardwarePeaks
 from fasterbench.roofline import RooflineAnalyzer
 
 peaks = HardwarePeaks(1e12, 1e11, working_set=2**16, compute_peaks=dict(float32=1e12, bfloat16=4e12, int8=8e12))

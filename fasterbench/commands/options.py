@@ -18,7 +18,8 @@ from torch import nn
 from collections.abc import Callable, Mapping
 from fastcore.basics import patch
 from tqdm import tqdm
-from ..views.tables import figure_page, picked, row_table
+from ..views.layout import figure_page
+from ..views.tables import picked, row_table
 from ..views.report import print_summary
 from ..base.core import call_args, call_words, named_dtype, resolve_device
 from ..operations import as_text, check_count, is_number, write_file
@@ -31,7 +32,7 @@ from ..records.gate import check_percent, gate
 from .models import check_model, own_object
 from .parser import count
 from ..session.program import undisturbed, optimizer_class
-from ..sources.observe import named_optimizer
+from ..sources.measured import named_optimizer
 from ..results import Roofline, heading
 from ..records.swept import Crossings, Sweep, checked_prices
 from ..plot import text_roofline

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['least_bytes', 'crossing_bytes', 'address', 'keeping_address', 'alive', 'plain_tensors', 'held_tensors', 'only_new',
            'passed', 'PlacedMoves', 'ModuleCall', 'CallMoves', 'sets_of', 'ModuleCost', 'operations_of', 'row_kind',
-           'Costs']
+           'Costs', 'in_the_open']
 
 # %% ../../nbs/counting/places.ipynb #f13215a0
 import gc, torch
@@ -484,3 +484,12 @@ def alike(self:Costs)->Counter: # name of a group → FLOP
 def calls(self:Costs)->Counter: # name of a module → its calls
     "How often each module was called"
     return Counter({n:c.calls for n,c in self.by_module.items() if c.calls})
+
+# %% ../../nbs/counting/places.ipynb #2011f74d
+_spelled_out = 'flex_attention', 'while_loop', 'map_impl'   # whose plain definition runs under a mode
+
+def in_the_open(func, args, kwargs):
+    "What a higher-order operation runs, as a function; `None`: not known"
+    if func.name()=='cond': return lambda: (args[1] if args[0] else args[2])(*args[3])
+    plain = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    if func.name() in _spelled_out and plain: return lambda: plain(*args, **kwargs)

@@ -10,7 +10,7 @@ __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'produ
            'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes',
            'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'RowOperation', 'Operations', 'is_float', 'is_complex',
            'op_dtype', 'Rule', 'none', 'rule', 'named_rule', 'stored', 'by_output', 'by_input', 'read_rules', 'op_cost',
-           'accumulated', 'in_the_open']
+           'accumulated']
 
 # %% ../../nbs/counting/traffic.ipynb #f53c35c4
 import csv
@@ -523,12 +523,3 @@ rule('_unsafe_masked_index_put_accumulate', 'indexed sum')(accumulated(_of_sourc
 def _bincount(args, kwargs, out):
     weights = args[1] if len(args)>1 else kwargs.get('weights')
     return 0 if weights is None else weights.numel()
-
-# %% ../../nbs/counting/traffic.ipynb #2011f74d
-_spelled_out = 'flex_attention', 'while_loop', 'map_impl'   # whose plain definition runs under a mode
-
-def in_the_open(func, args, kwargs):
-    "What a higher-order operation runs, as a function; `None`: not known"
-    if func.name()=='cond': return lambda: (args[1] if args[0] else args[2])(*args[3])
-    plain = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-    if func.name() in _spelled_out and plain: return lambda: plain(*args, **kwargs)

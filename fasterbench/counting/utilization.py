@@ -23,7 +23,7 @@ from ..base.precision import of_float32
 from ..operations import as_text, pass_name, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
-from .traffic import in_the_open
+from .places import in_the_open
 from ..records.rows import main_dtype
 from ..views.tables import framed, Column, tabulated
 from ..session.scope import placing, Nodes, Scope, parts, watching

@@ -18,13 +18,14 @@ from ..operations import check_count, check_seconds, positive, progress, si, war
 from ..base.core import device_name, named_dtype, resolve_device
 from ..base.precision import has_tf32
 from ..base.settings import float32_precision, one_at_a_time
-from .datasheets import core_facts, find_sheet, flop_to_expect, usual_flop
-from .datasheets import group_backend, named_groups
+from .datasheets import core_facts, find_sheet, flop_to_expect, usual_flop, group_backend
+from .datasheets import named_groups
 from ..base.system import Disturbance, Others, WrongAnswer, free_bytes, gpu_state, measured_clock
 from ..base.system import memory_capacity, memory_levels, processor_id, reported_caches, usable_cpus
 from ..base.system import wait_for_quiet
-from .kernels import Arithmetic, Case, Data, bandwidth_again, bandwidths, case_rates, memory_for
-from .kernels import last_fall, rate_curve, square
+from .kernels import Arithmetic, Case, bandwidth_again, bandwidths, case_rates, memory_for, last_fall
+from .kernels import rate_curve, square
+from .kernels.kernels.kernels import Data
 from .links import all_or_none, measure_link, ranks_where
 from .roof import HardwarePeaks, ceiling_names, datasheet_peaks, software
 

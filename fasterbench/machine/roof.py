@@ -21,8 +21,8 @@ from ..base.precision import check_tf32, in_tf32
 from ..operations import as_text, check_count, not_negative, plain, positive, si, plural
 from .datasheets import Datasheet, Link, as_links, find_sheet, sheet_named
 from ..base.system import Disturbance, MemoryLevel, as_disturbance, levels_in_order, usable_cpus
-from ..views.layout import draw_peaks
-from ..views.tables import framed, Column, Table, figure_page, picture_formats, tabulated
+from ..views.layout import draw_peaks, figure_page
+from ..views.tables import framed, Column, Table, picture_formats, tabulated
 
 # %% ../../nbs/machine/roof.ipynb #606d5624
 def _named(): return field(default_factory=dict, hash=False)

@@ -15,7 +15,8 @@ from fastcore.basics import patch
 from pathlib import Path
 from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
-from ..views.tables import html_text, shown_formats, text_or_file
+from ..views.tables import shown_formats, text_or_file
+from ..views.layout import html_text
 from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number
 from ..session.scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, hows, taken

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import product
 from ..session.scope import above, bare, inside
+from ..operations import sum_of
 
 # %% ../../nbs/records/matching.ipynb #b22fdf84
 def akin(a:str, b:str)->bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from types import SimpleNamespace
 from typing import Annotated, Literal, NamedTuple
-from ..session.scope import Collective, Place, bus_bytes, collective_kinds, quoted, with_phase, phases
+from ..session.scope import Collective, Place, bus_bytes, collective_kinds, with_phase, phases
 from ..operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from ..base.core import module_kind, measurable, arithmetic_dtype, dtype_name
 from ..base.system import Times, Timing

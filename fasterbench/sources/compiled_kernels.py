@@ -23,7 +23,8 @@ from ..costs import CostMode, count_run, unbounded
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
 from .inductor import recompiled
-from .observe import Observer, time_forwards, time_in_turns, Measured, row_at
+from .observe import Observer, time_forwards, time_in_turns
+from .measured import Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
 from .behind import noticed
 from ..counting.traffic import Operations

@@ -30,7 +30,7 @@ from ..session.snapshot import reach
 from ..session.program import Step, check_optimizer, check_training, clipping, loss_of, optimizer_class
 from ..session.program import check_sample
 from ..base.settings import deep_stack, rebound
-from .observe import named_optimizer, step_memory, kinds_of, step_facts
+from .measured import named_optimizer, step_memory, kinds_of, step_facts
 from ..counting.places import Costs, ModuleCost
 from ..machine.datasheets import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from ..session.launch import plan_lines, plans

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'PlaceWithoutCall', 'without_call', 'Forwards', 'warm_up', 'time_marked', 'time_plain',
            'time_block', 'in_a_turn', 'time_turns', 'time_in_turns', 'time_forwards', 'other_paths', 'warn_other_path',
-           'timed_as_part', 'kinds_of', 'row_at', 'rows_of', 'Measured', 'step_memory', 'named_optimizer', 'step_facts']
+           'timed_as_part']
 
 # %% ../../nbs/sources/observe.ipynb #6e54cd90
 import time, numpy as np, torch
@@ -14,20 +14,13 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from threading import get_ident
-from ..base.precision import float32_products
-from ..base.core import distributed, visible, device_name
-from ..operations import progress, warn, first_line
+from ..base.core import distributed, visible
+from ..operations import progress, warn
 from ..session.scope import BackwardPart, followed, group_name, key_of, Nodes, Place, place_of_part, quoted
-from ..session.scope import row_name, Scope, told_groups, wait_for, watching, with_phase, own_params
-from ..session.scope import phase_and_name
+from ..session.scope import row_name, Scope, told_groups, wait_for, watching, with_phase
 from ..machine.links import ExchangeTimer
 from ..base.system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of
 from ..base.system import median_interval, middle_half
-from ..session.program import loss_of, optimizer_class
-from ..counting.utilization import allocator_of, measured_footprint, step_footprint, Footprint, language_facts
-from ..records.rows import RooflinePoint, roofline_point
-from ..counting.places import Costs, row_kind
-from ..machine.roof import HardwarePeaks
 
 # %% ../../nbs/sources/observe.ipynb #35d2c506
 def own_times(
@@ -386,117 +379,3 @@ def step_part(self:Observer, part):
             taking = self.turns(lambda number: self.part(group_name(number)))
             stack.enter_context(told_groups(self.run.optimizer, taking))
         yield
-
-# %% ../../nbs/sources/observe.ipynb #86b62fe8
-def kinds_of(
-    run, # a `Program`, or a `Step`
-)->dict: # name → the type that its row has
-    "What a step does that is no module's"
-    if run.what!='step': return {}
-    def called(f): return getattr(f, '__name__', type(f).__name__)
-    groups = [group_name(i) for i in (None, *range(len(getattr(run.optimizer, 'param_groups', ()))))]
-    return {'(loss)': 'the output' if run.loss is loss_of else called(run.loss), '(clip)': called(run.clip),
-        '(scaler)': type(run.scaler).__name__, **dict.fromkeys(groups, type(run.optimizer).__name__)}
-
-# %% ../../nbs/sources/observe.ipynb #98915d1e
-def row_at(
-    key, # of what is done: the name of a module, in a step its `Place`
-    costs:Costs, # of which it is
-    things:dict, # name → module, or the type of what is none
-    peaks:HardwarePeaks,
-    forwards:Forwards|None=None, # that were timed; `None`: the row has no times
-)->RooflinePoint:
-    "The row of what a module did itself, in a step in one phase; its calls are those in the forward"
-    cost, (phase, name) = costs.by_module[key], phase_and_name(key)
-    module, times = row_kind(name, cost, things), forwards and forwards.of(key, cost.calls or None)
-    row = roofline_point(key, module, cost, peaks, times, own_params(module))
-    if phase is None: return row
-    first = cost if cost.collectives else costs.by_module.get(Place('forward', name))
-    row.calls = first.calls if first and first.calls else 1
-    if phase!='forward': row.params = 0   # they are the forward's
-    return row
-
-
-# %% ../../nbs/sources/observe.ipynb #9f6956b7
-def rows_of(
-    costs:Costs,
-    things:dict, # name → module, or the type of what is none
-    peaks:HardwarePeaks,
-    forwards:Forwards|None=None, # that were timed; `None`: rows without times
-)->list[RooflinePoint]:
-    "A row for each module that does something itself, in a step for each of its phases"
-    return [row_at(key, costs, things, peaks, forwards) for key,c in costs.by_module.items() if c.worked]
-
-# %% ../../nbs/sources/observe.ipynb #4c05a7ca
-class Measured:
-    "What one run of a model did, and what other processes used"
-    kind = 'measured' # of the result
-    def __init__(self, run, # `Program`, or `Step`
-        device:torch.device, modules:dict, # where it is; name → module
-        costs:Costs, forwards:Forwards, # of the counted run, and the timed ones
-    ):
-        self.run, self.device, self.modules, self.costs, self.forwards = run, device, modules, costs, forwards
-        self.everything = modules   # whose work is distinguished where it is counted once more
-        self.things = kinds_of(run) | modules   # name → module, or the type of what is none
-
-
-# %% ../../nbs/sources/observe.ipynb #550b5483
-@patch(as_prop=True)
-def seen(self:Measured)->Costs: return self.costs # of what a mark was set around
-
-@patch(as_prop=True)
-def boundaries(self:Measured)->dict: return self.costs.boundaries # as of `Roofline`
-
-@patch
-def rows(self:Measured, peaks:HardwarePeaks)->list: # of `RooflinePoint`, under `peaks`
-    return rows_of(self.costs, self.things, peaks, self.forwards)
-
-@patch
-def timed_again(self:Measured, odd:set, rows:set)->tuple: # names of rows above the roof, and of all
-    "The names of modules whose operations are timed, and of those to which operations belong"
-    return odd, rows
-
-# %% ../../nbs/sources/observe.ipynb #7ra30003
-def step_memory(
-    step, # `Step`
-    modules:dict, # name → module
-    device:torch.device,
-)->Footprint|None:
-    "What the next step holds, measured or counted; a warning where `torch.func` hides the tensors that are kept"
-    step.reset()
-    what = measured_footprint if allocator_of(device) else step_footprint
-    try: return what(step.model, step.make, step.optimizer, modules, step.sample)
-    except RuntimeError as e:
-        if 'saved tensor hooks' not in str(e): raise
-        warn(f"what the step holds is not known: {first_line(e)}")
-
-
-# %% ../../nbs/sources/observe.ipynb #b52062af
-def named_optimizer(
-    name:str, # of `optimizer_class`
-    model,
-    **options # of the optimizer; without them its own
-)->torch.optim.Optimizer:
-    "An optimizer of the parameters that are trained"
-    return optimizer_class(name)([p for p in model.parameters() if p.requires_grad], **options)
-
-# %% ../../nbs/sources/observe.ipynb #7264fda6
-def step_facts(
-    run, # a `Program`, or a `Step`
-    model, sample, # of it
-    tokens:int|None=None, # of a step; `None`: elements of the sample's first matrix of integers
-)->dict:
-    "What the result of a step says about it; of a forward pass nothing"
-    if run.what!='step': return {}
-    more = {} if run.optimizer is None else dict(optimizer=type(run.optimizer).__name__)
-    return dict(loss=kinds_of(run)['(loss)'], **more, **language_facts(model, sample, tokens))
-
-@patch
-def facts(self:Measured, model, sample)->dict: # what a result says about it
-    return dict(threads=torch.get_num_threads(), device_name=device_name(self.device),
-        **float32_products(self.device), **step_facts(self.run, model, sample))
-
-@patch
-def memory(self:Measured)->Footprint|None: # that a step holds
-    return step_memory(self.run, self.modules, self.device) if self.run.what=='step' else None
-

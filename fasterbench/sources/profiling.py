@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['Subject', 'check_request', 'padding_of', 'circumstances', 'time_alone', 'together', 'agreement', 'groups_used',
-           'record_waits', 'with_ranks', 'Isolated', 'LeafTimes', 'time_isolated', 'flush_bytes', 'through_ceiling',
-           'Retimer', 'remeasure']
+           'record_waits', 'with_ranks', 'through_ceiling', 'Retimer', 'remeasure']
 
 # %% ../../nbs/sources/profiling.ipynb #49a0eb38
-import torch, copy, time
+import torch
 from collections import Counter
 from fastcore.basics import patch
 from torch.utils._pytree import tree_leaves
@@ -16,19 +15,18 @@ from datetime import datetime, timezone
 from numbers import Number
 from contextlib import nullcontext, ExitStack
 from torch import distributed as dist
-from ..session.scope import Scope, above, watching, process_group_name, key_of
-from ..operations import progress, check_count, check_seconds, utilization_pct
-from ..base.core import model_dtype, held, is_strided, tensors, dtype_name, arithmetic_dtype, capturing
-from ..base.core import named_dtype, call_args, call_words, distributed, measurable, model_device, module_kind
-from ..base.core import resolve_device
+from ..session.scope import above, process_group_name, key_of
+from ..operations import check_count, check_seconds, utilization_pct
+from ..base.core import model_dtype, dtype_name, arithmetic_dtype, named_dtype, call_args, call_words
+from ..base.core import distributed, measurable, model_device, module_kind, resolve_device
 from ..costs import CostMode, count_run, warn_unknown
 from ..counting.places import Costs
 from ..counting.traffic import op_dtype
 from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, raised
-from ..session.snapshot import Snapshot, putting_back
-from ..base.system import reported_caches, Feeder, Timing, device_clock, time_for, boot_id
+from ..base.system import time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
-from .observe import Measured, named_optimizer, warn_other_path
+from .measured import Measured, named_optimizer
+from .observe import warn_other_path
 from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
@@ -39,6 +37,8 @@ from ..machine.links import waited, offsets, waits
 from ..session.packages import as_model
 from ..records.compare import Comparison, compared
 from .behind import operation_times
+from .isolated import time_isolated, flush_bytes
+from .isolated import call_signature
 
 # %% ../../nbs/sources/profiling.ipynb #35026929
 class Subject:
@@ -316,104 +316,6 @@ def with_ranks(
     made.ranks = tuple(results)
     return made
 
-# %% ../../nbs/sources/profiling.ipynb #0c06fd33
-class Isolated:
-    "Times calls by themselves, warm and cold"
-    def __init__(self, device:torch.device, nbytes:int): # nbytes: bytes that go through the caches before a cold call
-        self.clock, self.feeder = device_clock(device), None if device.type=='cpu' else Feeder(device)
-        self.sweep = torch.zeros(max(nbytes//4, 1), dtype=torch.float32, device=device)
-    def sample(self, f, before)->float: # seconds of `f()`
-        before()
-        start = self.clock.mark()
-        f()
-        return self.clock.seconds([start, self.clock.mark()])[1]
-
-# %% ../../nbs/sources/profiling.ipynb #bfffc9e9
-@patch
-def times(self:Isolated, f)->tuple: # seconds: warm, cold
-    "Medians of nine calls right after the same one, and of three after other data went through the caches"
-    host = time.perf_counter()
-    f()
-    host = time.perf_counter() - host   # at least what a launch takes
-    feed = (lambda: None) if self.feeder is None else lambda: self.feeder.feed(4*host)
-    def warm(): feed(); f()
-    def cold(): feed(); self.sweep.add_(1)
-    warms = [self.sample(f, warm) for _ in range(9)]
-    colds = [self.sample(f, cold) for _ in range(3)]
-    return Timing(warms).median, Timing(colds).median
-
-# %% ../../nbs/sources/profiling.ipynb #1f2db9db
-def _signature(o):
-    "What two arguments have in common with which a layer, or an operation, takes the same time"
-    if isinstance(o, torch.Tensor) and is_strided(o): return o.shape, o.stride(), o.dtype
-    return type(o), o if isinstance(o, (int, float, str, bool)) else id(o)
-
-# %% ../../nbs/sources/profiling.ipynb #537fbf09
-class LeafTimes(Scope):
-    "Sums of the times of leaves, each call on copies of its arguments"
-    def __init__(self, alone:Isolated, leaves:dict|None=None, bar=iter(())): # name → module; goes on with each call
-        self.alone, self.leaves, self.bar = alone, leaves or {}, bar
-        self.known, self.sums, self.busy = {}, {}, False
-    def times(self, module, call, args, kwargs)->tuple|None: # seconds: warm, cold; `None`: it can't be called alone
-        "Time a call by itself; the module's state is put back"
-        if torch._C._functorch.peek_interpreter_stack() is not None or capturing(): return None
-        try: given, named = copy.deepcopy((args, kwargs), {id(t):t.clone() for t in tensors(args, kwargs)})
-        except Exception: return None
-        self.busy = True
-        kept = Snapshot(module, copied=held(module, '_buffers'), sums=False, code=False)   # weights: at the end
-        try:
-            with putting_back(kept): return self.alone.times(lambda: call(*given, **named))
-        finally: self.busy = False
-
-# %% ../../nbs/sources/profiling.ipynb #0f38a174
-@patch
-def add(self:LeafTimes, name, module, call, args, kwargs):
-    "Time a call of the leaf `name` by itself, unless one like it has been timed"
-    key = name, *map(_signature, tree_leaves((args, kwargs)))
-    if key not in self.known: self.known[key] = self.times(module, call, args, kwargs)
-    seconds, before = self.known[key], self.sums.get(name, (0., 0.))
-    # `None`: one of the calls can't be made alone
-    self.sums[name] = tuple(map(sum, zip(before, seconds))) if seconds and before else None
-
-# %% ../../nbs/sources/profiling.ipynb #b66c4177
-def _working_leaves(modules, costs):
-    "The modules without submodules that do some work"
-    inner = {id(m) for m in modules.values()}
-    def is_leaf(m): return not any(id(c) in inner for c in m._modules.values())
-    return {n:m for n,m in modules.items() if n in costs.by_module and costs.by_module[n].worked and is_leaf(m)}
-
-# %% ../../nbs/sources/profiling.ipynb #2e321982
-@patch
-def called(self:LeafTimes, name, caller, call, args, kwargs):
-    "Time a call of a leaf by itself, then make it"
-    if not self.busy:
-        next(self.bar, None)
-        self.add(name, self.leaves[name], call, args, kwargs)
-    return call(*args, **kwargs)
-
-# %% ../../nbs/sources/profiling.ipynb #1f02a91a
-def time_isolated(
-    run, # a `Program` on `device`
-    device:torch.device,
-    nbytes:int, # bytes that go through the caches before a cold call
-    costs, # `Costs` of a forward pass
-    modules:dict, # name → module
-)->dict: # name of a leaf → seconds of its calls in a forward pass: warm, cold
-    "Time each leaf of the model that does some work by itself"
-    leaves = _working_leaves(modules, costs)
-    bar = iter(progress(range(sum(costs.by_module[n].calls for n in leaves)), 'alone'))
-    times = LeafTimes(Isolated(device, nbytes), leaves, bar)
-    run.reset()
-    args, kwargs = run.call()
-    with watching(leaves, times.follow), run.open(): run.model(*args, **kwargs)
-    return {n:t for n,t in times.sums.items() if t}
-
-# %% ../../nbs/sources/profiling.ipynb #a3dd608c
-def flush_bytes(peaks:HardwarePeaks, device:torch.device)->int: # bytes
-    "How much data drives everything else out of the caches"
-    if peaks.working_set: return peaks.working_set   # as the measured bandwidth needed
-    return 2*max(reported_caches(device, torch.get_num_threads()).values(), default=2**28)
-
 # %% ../../nbs/sources/profiling.ipynb #e257a245
 def through_ceiling(
     rows:list, # of `RooflinePoint`
@@ -448,7 +350,7 @@ def is_new(self:Retimer, func, rule, args, kwargs, out)->bool:
     "Is it a product that leaves its operands alone, and the first of its form?"
     if func._schema.is_mutable: return False
     products = rule.matmul(args, kwargs, out) if callable(rule.matmul) else rule.matmul
-    call = func, *map(_signature, tree_leaves((args, kwargs)))
+    call = func, *map(call_signature, tree_leaves((args, kwargs)))
     if not products or call in self.known: return False
     self.known.add(call)
     return True

@@ -7,10 +7,13 @@ __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'le
            'clear', 'axis_ticks', 'in_css', 'dark_css', 'Names', 'write', 'log_range', 'log_ticks', 'time_ticks',
            'rate_unit', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line',
            'ceiling_line', 'slope_line', 'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge',
-           'name_rate', 'roof_axes', 'draw_peaks']
+           'name_rate', 'roof_axes', 'draw_peaks', 'data_text', 'html_text', 'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
+from functools import cache
+from importlib.resources import files
+from string import Template
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from ..operations import as_text, si, attainable_flops, plain, plural
@@ -340,3 +343,27 @@ def draw_peaks(
     name_ridge(fig, placer, peaks)
     name_rate(fig, s, rate_unit(peaks.name))
     return lay_out(fig, s, **roof_axes(s, frame))
+
+# %% ../../nbs/views/layout.ipynb #dfe0abf9
+@cache
+def data_text(name:str)->str: return (files('fasterbench')/'data'/name).read_text(encoding='utf-8') # file → its text
+
+def html_text(o)->str: return as_text(o, markup=True) # as HTML shows it, on one line
+
+# %% ../../nbs/views/layout.ipynb #2ac6028a
+def figure_html(fig, name:str)->str: # a plotly `Figure`, id of its element
+    "A figure in HTML, with the part of plotly's script that draws scatter and bars"
+    config = dict(responsive=True, displaylogo=False)
+    figure = fig.to_html(include_plotlyjs=False, full_html=False, div_id=name, config=config,
+        post_script=data_text('figure.js') if fig.layout.meta else None)
+    return f"<script>{data_text('plotly-basic.min.js')}</script>{figure}"
+
+def figure_page(
+    fig, # a plotly `Figure`
+    title:str='fasterbench', # of the window
+    below:str='', # HTML after the figure
+)->str: # HTML
+    "A figure as a page of its own, with no network"
+    text = f'<div id="below">{below}</div>' if below else ''
+    return Template(data_text('figure.html')).substitute(title=html_text(title), dark=dark_css('#figure'), below=text,
+        figure=figure_html(fig, 'figure'))

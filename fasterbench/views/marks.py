@@ -15,12 +15,11 @@ import math, statistics
 from collections import Counter
 from dataclasses import dataclass, replace
 from textwrap import wrap
-from .tables import columns, row_seconds, html_text
-from ..operations import as_text, plain, si, plural
-from .layout import colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear
-from .labels import Placer, Spot, cut, place, spots_around, text_size
-from .layout import grid
+from .tables import columns, row_seconds
+from .layout import html_text, colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear, grid
 from .layout import left, narrowest, right, roof_line, slope_line, time_ticks, write
+from ..operations import as_text, plain, si, plural
+from .labels import Placer, Spot, cut, place, spots_around, text_size
 from ..records.rows import beside_kernels
 
 # %% ../../nbs/views/marks.ipynb #3b18e634

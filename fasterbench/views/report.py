@@ -10,13 +10,13 @@ __all__ = ['name_column', 'quantities', 'phase_columns', 'rank_columns', 'rank_o
 # %% ../../nbs/views/report.ipynb #4ff4eaf6
 from collections import Counter
 from statistics import median
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ..session.scope import Place, quoted, phases
-from ..operations import any_console, as_text, si, pass_name, per_pass, plural, check_count
+from ..operations import any_console, as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
 from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts
-from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted, RooflinePoint
+from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a

@@ -6,8 +6,8 @@
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts', 'spare', 'frames', 'picture_size',
            'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of',
            'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
-           'terminal_width', 'data_text', 'html_text', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table',
-           'markdown_text', 'csv_value', 'text_or_file', 'Lines', 'figure_html', 'figure_page', 'shown_page']
+           'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value',
+           'text_or_file', 'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
 import csv, io, os, re, shutil, sys
@@ -16,15 +16,12 @@ from dataclasses import dataclass, replace, field
 from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
-from functools import cache
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
-from string import Template
 from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
 from ..session.scope import unseen
-from .layout import dark_css
+from .layout import data_text, figure_page, html_text
 
 # %% ../../nbs/views/tables.ipynb #274acc68
 texts = {   # unit → text of a value; words have none
@@ -272,12 +269,6 @@ def terminal_width()->int|None: # characters; `None`: standard output is no term
     shown = (asked.isdecimal() and int(asked)) or (sys.stdout is not None and sys.stdout.isatty())
     return shutil.get_terminal_size().columns if shown else None
 
-# %% ../../nbs/views/tables.ipynb #dfe0abf9
-@cache
-def data_text(name:str)->str: return (files('fasterbench')/'data'/name).read_text(encoding='utf-8') # file → its text
-
-def html_text(o)->str: return as_text(o, markup=True) # as HTML shows it, on one line
-
 # %% ../../nbs/views/tables.ipynb #2a0a2d93
 def _bar(percent):
     "The style of a cell with a bar"
@@ -473,24 +464,6 @@ def to_markdown(self:Lines,
 def to_frame(self:Lines): # a pandas or polars `DataFrame`
     "The lines as a data frame: every column, under its key"
     return self.as_table().as_frame()
-
-# %% ../../nbs/views/tables.ipynb #2ac6028a
-def figure_html(fig, name:str)->str: # a plotly `Figure`, id of its element
-    "A figure in HTML, with the part of plotly's script that draws scatter and bars"
-    config = dict(responsive=True, displaylogo=False)
-    figure = fig.to_html(include_plotlyjs=False, full_html=False, div_id=name, config=config,
-        post_script=data_text('figure.js') if fig.layout.meta else None)
-    return f"<script>{data_text('plotly-basic.min.js')}</script>{figure}"
-
-def figure_page(
-    fig, # a plotly `Figure`
-    title:str='fasterbench', # of the window
-    below:str='', # HTML after the figure
-)->str: # HTML
-    "A figure as a page of its own, with no network"
-    text = f'<div id="below">{below}</div>' if below else ''
-    return Template(data_text('figure.html')).substitute(title=html_text(title), dark=dark_css('#figure'), below=text,
-        figure=figure_html(fig, 'figure'))
 
 # %% ../../nbs/views/tables.ipynb #5f0cffed
 picture_size = 1120, 630 # pixels, wide and high: 16:9

@@ -11,9 +11,9 @@ import math
 from itertools import cycle
 from .labels import Frame, Placer
 from .layout import colours, hues, log_range, Sheet, axis_ticks, grid, lay_out, log_axis, name_rate
-from .layout import narrowest, note, roof_line
+from .layout import narrowest, note, roof_line, html_text
 from .marks import bar_axes, bar_height, bar_names, legend, legend_height, name_mark, said_of
-from .tables import html_text, row_seconds
+from .tables import row_seconds
 from ..operations import is_number, per_pass, plain, si, value_text
 
 # %% ../../nbs/views/trends.ipynb #8042046c
