@@ -13,7 +13,7 @@ from scripts.evidence import table
 
 code = """
 import json, time
-import fasterbench.cli.peaks as P, torch
+import fasterbench.machine.peaks as P, torch
 if '{device}'!='cpu': torch.zeros(1, device='{device}')   # starting the device is not measuring it
 start = time.perf_counter()
 p = P.measure_peaks('{device}', {how})

@@ -21,7 +21,7 @@ from unittest.mock import patch
 import torch
 from fastcore.script import call_parse, store_true
 
-import fasterbench.cli.peaks
+import fasterbench.machine.peaks
 from fasterbench.machine.peaks import measure_peaks
 from fasterbench.operations import si
 from fasterbench.roofline import RooflineAnalyzer
@@ -122,7 +122,7 @@ def planted_lines(name, dtype, true):
     model, x = image(name)
     model, x, low = model.to(dtype), x.to(dtype), halved(true)
     for how in ('measured', 'given'):
-        with patch.object(fasterbench.cli.peaks, 'measure_peaks', lambda *a, **kw: low):
+        with patch.object(fasterbench.machine.peaks, 'measure_peaks', lambda *a, **kw: low):
             a = RooflineAnalyzer(model, x, low if how=='given' else None)
             found = a.profile()
         before, after = (p.compute_peaks[true.name]/true.compute_peaks[true.name] for p in (low, a.peaks))

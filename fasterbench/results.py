@@ -33,6 +33,7 @@ from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable
 from .records.compare import Comparison, compared
+from .records import inner   # which says how operations of rows are shown and kept
 
 # %% ../nbs/results.ipynb #931dee51
 class Roofline(Lines, Saved, TokenRates):

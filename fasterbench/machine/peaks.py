@@ -25,7 +25,7 @@ from ..base.system import memory_capacity, memory_levels, processor_id, reported
 from ..base.system import wait_for_quiet
 from .kernels import Arithmetic, Case, bandwidth_again, bandwidths, case_rates, memory_for, last_fall
 from .kernels import rate_curve, square
-from .kernels.kernels.kernels import Data
+from .kernels import Data
 from .links import all_or_none, measure_link, ranks_where
 from .roof import HardwarePeaks, ceiling_names, datasheet_peaks, software
 

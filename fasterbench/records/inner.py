@@ -35,12 +35,12 @@ def _repr_html_(self:Operations)->str: return framed(self.as_table().html())
 # %% ../../nbs/records/inner.ipynb #0fc5e08e
 class Inner(NamedTuple):
     "An operation, as a file has it"
-    name:str
-    calls:int|None = None
-    flops:Amount|None = None
-    bytes_moved:Amount|None = None
-    time_s:Amount|None = None
-    kernels:tuple[str, ...] = ()
+    name:str # as torch spells it
+    calls:int|None = None # calls per pass; `None`: a part of them was done
+    flops:Amount|None = None # FLOP per pass; `None`: not known
+    bytes_moved:Amount|None = None # bytes per pass; `None`: not known
+    time_s:Amount|None = None # seconds per pass; `None`: not timed
+    kernels:tuple[str, ...] = () # what ran for it, what took longest first
 
 def _written(operations):
     return [str(o) if o.calls is None else encoded(Inner(str(o), *vars(o).values())) for o in operations]
@@ -49,4 +49,4 @@ def _read(where, v):
     named = [dict(name=o) if isinstance(o, str) else o for o in v] if isinstance(v, list) else v
     return Operations(RowOperation(*o) for o in decoded(list[Inner], named, where))
 
-ways[Operations] = Way(_written, _read)
+ways[Operations] = Way(_written, _read, list[str|Inner])
