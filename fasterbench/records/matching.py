@@ -155,7 +155,8 @@ def _of_kernels(sides):
     kernels = [any(r.modules for r in rows) for rows in sides]
     if kernels[0]==kernels[1]: return []
     modules, compiled = sides if kernels[1] else sides[::-1]
-    at = {bare(r.name): i for i,r in enumerate(modules)}
+    named = {bare(r.name) for r in compiled} - {''}   # these are paired by their names
+    at = {bare(r.name): i for i,r in enumerate(modules) if bare(r.name) not in named}
     edges = [(at[bare(m)], j) for j,r in enumerate(compiled) for m in r.modules if bare(m) in at]
     def draft(i, j): return Draft('modules', _called([modules[o].name for o in i]), (i, j) if kernels[1] else (j, i))
     return [draft(*o) for o in _components(edges)]
