@@ -44,8 +44,9 @@ def noticed(
     names, # of the modules that may have such a row
 )->list: # of keys
     "Places of modules that took more time than their Python can, though no operation was seen that has a cost"
-    worked, called = {k for k,c in costs.by_module.items() if c.worked}, {phase_and_name(k)[1] for k in costs.calls}
-    took = {k: s for k,s in forwards.least().items() if k not in worked and phase_and_name(k)[1] in called & {*names}}
+    worked = {k for k,c in costs.by_module.items() if c.worked}
+    may = {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
+    took = {k: s for k,s in forwards.least().items() if k not in worked and phase_and_name(k)[1] in may}
     large = {k: s for k,s in took.items() if s>=0.05*min(forwards.totals)}
     if not large: return []
     made, most = calls_made(costs), python_share*empty_call_s()
