@@ -19,7 +19,7 @@ from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
 from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number
 from ..session.scope import inside, phases, quoted, with_phase
-from .grouping import Pair, match, Compared, Took, all_run, hows, taken
+from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import kept_as, many, refuse
 
@@ -48,9 +48,9 @@ class Comparison(Lines, Saved, Compared):
         super().__init__(pairs)
         self.a, self.b, self.turns = a, b, turns
     @property
-    def forward_a(self)->Took: return forward_of(self.a)
+    def forward_a(self)->Took: return shown_took(forward_of(self.a), self.turns)
     @property
-    def forward_b(self)->Took: return forward_of(self.b)
+    def forward_b(self)->Took: return shown_took(forward_of(self.b), self.turns)
     took_a, took_b = forward_a, forward_b
 
 # %% ../../nbs/records/compare.ipynb #f0d9b317
@@ -102,7 +102,8 @@ def _forwards(c):
     from_to = ', {} to {}'.format(*map(short_ratio, known)) if known and not exact else ''
     apart = ' of the whole'*any(c.counts[k] for k in differ)
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
-    within = dict(same=same, unknown=': the noise is not known').get(c.change, '')
+    few = few_samples(a, b, c.turns) or 'the noise is not known'
+    within = dict(same=same, unknown=f': {few}').get(c.change, '')
     ratio = f' ({short_ratio(c.ratio)}×{from_to})' if c.ratio is not None else ''
     whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forward passes
     each = ['in all' if whole else per_pass(o.what) for o in (c.a, c.b)]

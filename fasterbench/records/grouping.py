@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
            'eager_sum', 'samples_of', 'joined', 'as_one', 'group_key', 'grouped_rows', 'by_kind', 'joined_in_parts',
-           'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval', 'ratio',
-           'ratio_interval', 'change', 'taken', 'Compared', 'Pair', 'match']
+           'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval',
+           'shown_took', 'few_samples', 'ratio', 'ratio_interval', 'change', 'taken', 'Compared', 'Pair', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
@@ -300,6 +300,15 @@ def _of_turns(a, b):
     "The ratio of each sample of `b` to that of `a` beside it; none where one of these did not run"
     return [y/x for x,y in zip(a.samples, b.samples)] if len(a.samples)==len(b.samples) and all(a.samples) else []
 
+def shown_took(t:Took, turns:bool)->Took: # turns: were its samples taken in turns with others?
+    "A time as a comparison shows it: in turns, whose ratio is a median, the median, too"
+    return t._replace(seconds=Timing(t.samples).median) if turns and t.whole and t.samples else t
+
+def few_samples(a:Took, b:Took, turns:bool=False)->str: # empty: there are enough, or none at all
+    "How many samples there are and how many an interval needs, in words"
+    n, needed = min(len(a.samples), len(b.samples)), fewest(usual if turns else math.sqrt(usual))
+    return f'too few samples for an interval: {n}, and it takes {needed}' if 0<n<needed else ''
+
 def ratio(a:Took, b:Took, turns:bool=False)->float|None: # `None`: not known of all rows
     "The time of `b` divided by that of `a`; in turns the median of what each has beside the other"
     if not (a.whole and b.whole and a.seconds and b.seconds is not None): return None
@@ -371,9 +380,9 @@ class Pair(Compared):
     @property
     def b(self)->RooflinePoint|None: return as_one(self.name, self.rows_b) # of the second, as one row
     @cached_property
-    def took_a(self)->Took: return taken(self.rows_a, self.kinds[0])
+    def took_a(self)->Took: return shown_took(taken(self.rows_a, self.kinds[0]), self.turns)
     @cached_property
-    def took_b(self)->Took: return taken(self.rows_b, self.kinds[1])
+    def took_b(self)->Took: return shown_took(taken(self.rows_b, self.kinds[1]), self.turns)
     @property
     def change(self)->str: # as of the function, or where one side has no rows `how` it was matched
         return super().change if self.rows_a and self.rows_b else self.how
