@@ -342,7 +342,7 @@ def checked_prices(
     if prices is None: return [None]*len(values)
     if len(prices)!=len(values):
         raise ValueError(f"prices={prices!r}: there are {len(values)} values, {', '.join(map(value_text, values))}")
-    return [positive('a price', v) for v in prices]
+    return [v if v is None else positive('a price', v) for v in prices]
 
 @patch
 def forecast(self:Sweep,
