@@ -12,6 +12,7 @@ import re, torch
 from collections import Counter
 from dataclasses import dataclass, field
 from fastcore.basics import patch
+from fastcore.xtras import UNSET
 from types import SimpleNamespace
 from typing import Annotated, Literal, NamedTuple
 from ..session.scope import Collective, Place, bus_bytes, collective_kinds, with_phase, phases
@@ -26,14 +27,14 @@ from ..base.codec import Amount, Quotient, decoded, encoded, field_types, option
 class RooflinePoint:
     "One module's own work, measured, under the roof"
     name:str                        # qualified name; the model itself is `''`
-    type:str                        # class of the module
-    flops:int|None                  # FLOP per forward pass; with `unknown` operations, of the others; `None`: none seen
-    bytes_moved:int|None            # bytes per forward pass; `None`: no operation was seen
-    time_s:float|None               # seconds per forward pass, interquartile mean; `None`: estimated, not run
-    arithmetic_intensity:float|None # FLOP/byte; `None`: undefined
-    achieved_gflops:float|None      # 10⁹ FLOP/s
-    bound:str                       # `"memory"`, `"compute"`, `"link"` or `"undefined"`
-    utilization_pct:float|None      # percent: time the roof allows / time measured, not clipped
+    type:str = 'operation'          # class of the module, or another word for what it is
+    flops:int|None = None           # FLOP per forward pass; with `unknown` operations, of the others; `None`: none seen
+    bytes_moved:int|None = None     # bytes per forward pass; `None`: no operation was seen
+    time_s:float|None = None        # seconds per forward pass, interquartile mean; `None`: estimated, not run
+    arithmetic_intensity:float|None = UNSET # FLOP/byte; derived where it is not given; `None`: undefined
+    achieved_gflops:float|None = UNSET # 10⁹ FLOP/s; derived where it is not given
+    bound:str = 'undefined'         # `"memory"`, `"compute"`, `"link"` or `"undefined"`
+    utilization_pct:float|None = None # percent: time the roof allows / time measured, not clipped
     calls:int = 1                   # calls per forward pass
     matmul_flops:int|None = 0       # FLOP per forward pass in matrix products; `None`: no operation was seen
     dtype:torch.dtype|None = None   # dtype that most of the arithmetic ran in
@@ -67,7 +68,20 @@ class RooflinePoint:
     launches:int|None = field(default=None, repr=False) # operations that are launched one by one; `None`: not known
     likely_s:float|None = field(default=None, repr=False) # seconds that it is likely to take; `None`: no forecast
     likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
-    def __post_init__(self): self.operations = Operations(self.operations)
+    def __post_init__(self):
+        self.operations = Operations(self.operations)
+        if UNSET not in (self.arithmetic_intensity, self.achieved_gflops): return
+        for k,v in _rates(self, self.run_s).items():
+            if getattr(self, k) is UNSET: setattr(self, k, v)
+
+# %% ../../nbs/records/rows.ipynb #5972a715
+def _rates(work, run_s): # seconds; `None`: not run
+    "Arithmetic intensity and GFLOP/s of work, as far as they follow from what is known"
+    flops = None if work.unknown else work.flops
+    known = None not in (flops, work.bytes_moved)
+    return dict(arithmetic_intensity=arithmetic_intensity(flops, work.bytes_moved) if known else None,
+        achieved_gflops=flops/run_s/1e9 if run_s and flops is not None else None)
+
 
 # %% ../../nbs/records/rows.ipynb #14381520
 beside_kernels = 'compiled code' # the type of such a row
@@ -268,9 +282,7 @@ def under_roof(
     run_s:float|None=None, # seconds that the work took; `None`: not run
 )->dict: # fields of `RooflinePoint`
     "Where work lies under `peaks`"
-    known = not work.unknown
-    rate = dict(arithmetic_intensity=arithmetic_intensity(work.flops, work.bytes_moved) if known else None,
-        achieved_gflops=work.flops/run_s/1e9 if known and run_s else None)
+    known, rate = not work.unknown, _rates(work, run_s)
     if work.collectives: return rate | under_link(work.collectives, peaks, run_s)
     ceiling = ceiling_for(work, peaks) if known else None
     return rate | (_side(work, peaks, ceiling, run_s) if ceiling else _nowhere)
@@ -428,10 +440,9 @@ def _collectives(where, v): # `Collective` → calls
 _bound = Literal['memory', 'compute', 'link', 'undefined']
 
 field_types[RooflinePoint] = dict(
-    **dict.fromkeys('flops bytes_moved matmul_flops working_set'.split(), Amount|None),
+    **dict.fromkeys('flops bytes_moved matmul_flops working_set time_s called_s warm_s cold_s'.split(), Amount|None),
     **dict.fromkeys('recomputed link_bytes'.split(), Amount),
     **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Quotient|None),
-    **dict.fromkeys('time_s called_s warm_s cold_s'.split(), Amount|None),
     **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
     **dict.fromkeys('boundary_bytes eager_bytes tf32_flops'.split(), Amount|None),
     bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],

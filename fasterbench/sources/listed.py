@@ -8,40 +8,60 @@ __all__ = ['read_operations']
 # %% ../../nbs/sources/listed.ipynb #bcb55630
 import torch
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from ..operations import operations_in
 from ..base.core import dtype_name, named_dtype
-from ..base.system import Times
 from ..counting.places import ModuleCost
 from ..machine.roof import HardwarePeaks, peaks_of
-from ..records.rows import roofline_point
+from ..records.rows import RooflinePoint, under_roof
 from ..results import Roofline, project
 
 # %% ../../nbs/sources/listed.ipynb #0c009415
-def _row(i, o, peaks, dtype, all_s):
-    "An operation under peaks"
-    of, size = o.get('dtype') or dtype, o['bytes_moved']
-    of = None if of is None else named_dtype(of)
-    if of is not None and peaks.ceiling(of) is None:
-        raise ValueError(f"operation {i} ({o['name']!s:.60}): dtype={dtype_name(of)!r}, "
+def _as_row(i, o):
+    "An operation of a list, under no roof yet"
+    return RooflinePoint(str(o['name']) or f'operation {i}', flops=o['flops'], bytes_moved=o['bytes_moved'],
+        time_s=o.get('time_s'), dtype=named_dtype(o['dtype']) if o.get('dtype') else None)
+
+def _given(operations):
+    "Operations as rows, their numbers checked"
+    own = [r for r in operations if isinstance(r, RooflinePoint)] if isinstance(operations, (list, tuple)) else []
+    if not own or len(own)<len(operations): return [_as_row(*o) for o in enumerate(operations_in(operations))]
+    operations_in([dict(name=r.name, flops=r.flops or 0, bytes_moved=r.bytes_moved or 0, time_s=r.time_s) for r in own])
+    for r in own:
+        if r.bound=='undefined': continue
+        raise ValueError(f"row {r.name!r:.60} is under a roof, {r.bound}-bound: project(rows, peaks)")
+    return own
+
+
+# %% ../../nbs/sources/listed.ipynb #a1f91dde
+def _placed(i, r, peaks, dtype, all_s):
+    "A row under the peaks of the machine that it ran on; its calls move equally many bytes"
+    dtype = named_dtype(dtype) if r.dtype is None and dtype is not None else r.dtype
+    if dtype is not None and peaks.ceiling(dtype) is None:
+        raise ValueError(f"operation {i} ({r.name:.60}): dtype={dtype_name(dtype)!r}, "
             f"and the peaks hold {', '.join(peaks.compute_peaks)}")
-    work = ModuleCost(o['flops'], bytes_moved=size, calls=1, sizes=Counter({size: 1}),
-        work={} if of is None else {of: [o['flops'], size]})
-    times = Times([o['time_s']], all_s) if 'time_s' in o else None
-    return roofline_point(str(o['name']) or f'operation {i}', 'operation', work, peaks, times)
+    share = dict(samples=[r.time_s], time_pct=100*r.time_s/all_s) if all_s else {}
+    r = replace(r, dtype=dtype, **share)
+    if None in (r.flops, r.bytes_moved): return r
+    size = r.bytes_moved if r.calls==1 else r.bytes_moved/r.calls
+    work = ModuleCost(r.flops, r.matmul_flops, r.bytes_moved, unknown=r.unknown, sizes=Counter({size: r.calls}),
+        work={} if dtype is None else {dtype: [r.flops, r.bytes_moved]}, tf32_flops=r.tf32_flops)
+    return replace(r, working_set=size, launches=r.calls, **under_roof(work, peaks, r.run_s))
+
 
 # %% ../../nbs/sources/listed.ipynb #7d66b45e
 def read_operations(
-    operations, # as `roofline_analysis` takes them: a list, a DataFrame or the path of a CSV file; with a `dtype` each
+    operations, # list, DataFrame or path of a CSV file, as for `roofline_analysis`, with a `dtype` each; or rows
     peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
     *,
     dtype:torch.dtype|str|None=None, # of operations that say none; `None`: the main one of the peaks
 )->Roofline: # without times a projection
     "Operations of a list as rows under peaks"
-    given, peaks = operations_in(operations), peaks_of(peaks, dtype or torch.float32)
-    timed = bool(given) and 'time_s' in given[0]
-    all_s = sum(o['time_s'] for o in given) if timed else None
-    rows = [_row(i, o, peaks, dtype, all_s) for i,o in enumerate(given)]
+    given, peaks = _given(operations), peaks_of(peaks, dtype or torch.float32)
+    timed = bool(given) and given[0].time_s is not None
+    all_s = sum(r.time_s for r in given) if timed else None
+    rows = [_placed(i, r, peaks, dtype, all_s) for i,r in enumerate(given)]
     name = Path(operations).name if isinstance(operations, (str, Path)) else 'operations'
     found = Roofline(rows, 'measured', peaks, about=dict(model=name))
     return found if timed else project(found, peaks)
