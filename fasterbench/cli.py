@@ -130,7 +130,7 @@ def roofline(
     kind, limits = _asked_comparison(against, beside, fail_slower, fail_flops, *unused)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, html=html, out=out)
-    how = profile_options(device, warmup, steps) | more | dict(compile=compile or kernels)
+    how = profile_options(device, warmup, steps) | more | dict(compile=compile)
     check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")

@@ -22,7 +22,7 @@ from ..base.precision import tf32_on
 from ..costs import CostMode, count_run, unbounded
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
-from .inductor import recompiled
+from .inductor import compiled_meanwhile, recompiled
 from .observe import Observer, time_forwards, time_in_turns
 from .measured import Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
@@ -313,11 +313,14 @@ def with_unseen(
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #ad50e427
 def kernels_measured(
-    run, # a `Program`, or a `Step`, of a model with compiled regions
+    run, # a `Program`, or a `Step`, of a model; one without compiled regions is compiled as a whole, meanwhile
     device, warmup:int, steps:int, # where it is; untimed and timed runs
     met=None, # nobody else
 )->MeasuredKernels:
     "Count and time the kernels of compiled regions"
+    with compiled_meanwhile(run.model): return _kernels_measured(run, device, warmup, steps)
+
+def _kernels_measured(run, device, warmup, steps):
     modules, everything, regions = visible(run.model), walk(run.model), regions_of(run.model)
     rec = Recorder(everything)
     o = KernelObserver(run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
@@ -343,9 +346,8 @@ def regions_of(model)->dict: # name → module
 def measuring(model, kernels:bool=False):
     "What measures a model: by its modules, or by its kernels, with an error where none can be distinguished"
     if not kernels: return measured
-    regions_of(model)
+    with compiled_meanwhile(model): regions_of(model)
     return kernels_measured
-
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #3ab3fe21
 def other_phases(place)->list: # of `Place`; of a forward pass alone none

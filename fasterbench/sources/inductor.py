@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['kernel_listener', 'context_of', 'backend_of', 'inductor_options', 'Operation', 'CompiledKernel', 'node_cost',
            'module_at', 'moved_bytes', 'DynamoFrame', 'Recorder', 'working_dtype', 'Told', 'noting_kernels',
-           'whatever_stance', 'recompiled', 'Break', 'compiling']
+           'whatever_stance', 'own_call', 'compiled_meanwhile', 'recompiled', 'Break', 'compiling']
 
 # %% ../../nbs/sources/inductor.ipynb #b893da3d
 import re, sys, torch
@@ -26,7 +26,7 @@ from types import FunctionType
 from typing import NamedTuple
 from ..operations import first_line
 from ..counting.traffic import op_dtype, Cost
-from ..base.core import is_compiled_wrapper, replaced
+from ..base.core import compiled, is_compiled_wrapper, replaced, torch_compiled, visible
 from ..counting.rules import rule_for
 
 # %% ../../nbs/sources/inductor.ipynb #1028533a
@@ -359,6 +359,23 @@ def whatever_stance(
         with torch.compiler.set_stance('default'): return compiled(*args, **kwargs)
     return call
 
+# %% ../../nbs/sources/inductor.ipynb #5f2339a7
+def own_call(module:nn.Module)->Callable:
+    "A function that calls a module, with code and globals of its own: what Dynamo caches with them is freed with them"
+    def call(*args, **kwargs): return module._call_impl(*args, **kwargs)
+    return FunctionType(call.__code__.replace(co_name='region'), dict(globals()), closure=call.__closure__)
+
+# %% ../../nbs/sources/inductor.ipynb #ba08f16e
+@contextmanager
+def compiled_meanwhile(model:nn.Module):
+    "While the block lasts, a model of which no module is compiled is one region, and the program's stance is set aside"
+    if compiled(model) or any(map(torch_compiled, visible(model).values())): yield
+    else:
+        vars(model)['_compiled_call_impl'] = torch.compile(own_call(model))
+        try:
+            with torch.compiler.set_stance('default'): yield
+        finally: vars(model).pop('_compiled_call_impl')
+
 # %% ../../nbs/sources/inductor.ipynb #eb25da98
 def recompiled(
     rec:Recorder, # of the model; the region is called within `compiling(rec)`
@@ -367,11 +384,8 @@ def recompiled(
 )->Callable: # to call instead of the region; its first call compiles
     "A region compiled by Inductor again, its kernels recorded"
     module = region._orig_mod if is_compiled_wrapper(region) else region
-    def call(*args, **kwargs): return module._call_impl(*args, **kwargs)
-    # code and globals of its own: what Dynamo caches with them is freed with them
-    f = FunctionType(call.__code__.replace(co_name='region'), dict(globals()), closure=call.__closure__)
     backend = _backend(rec, name, module, inductor_options(name, region))
-    return whatever_stance(torch.compile(f, backend=backend, dynamic=context_of(region)._dynamic))
+    return whatever_stance(torch.compile(own_call(module), backend=backend, dynamic=context_of(region)._dynamic))
 
 # %% ../../nbs/sources/inductor.ipynb #41905e7f
 class Break(NamedTuple):

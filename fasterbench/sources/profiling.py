@@ -189,7 +189,7 @@ def profile(self:Subject,
     isolate:bool=False, # time each leaf by itself, too?
     operations:bool=False, # time the operations of each row, too, in forward passes of their own?
     grad:bool=False, # run with gradients on, for a model that differentiates in its forward pass?
-    kernels:bool=False, # show what is compiled by its kernels?
+    kernels:bool=False, # show what is compiled by its kernels? With no compiled module all is, meanwhile
     ranks:bool=True, # in a process group: with all ranks at once? They all have to call it
     timeout:float=300., # seconds that a rank waits for the others
 ): # a `Roofline`
@@ -236,7 +236,7 @@ def profile_step(self:Subject,
     warmup:int=5, # untimed steps first
     steps:int=20, # timed steps
     operations:bool=False, # time the operations of each row, too, in steps of their own?
-    kernels:bool=False, # show what is compiled by its kernels?
+    kernels:bool=False, # show what is compiled by its kernels? With no compiled module all is, meanwhile
     ranks:bool=True, # in a process group: with all ranks at once? They all have to call it
     timeout:float=300., # seconds that a rank waits for the others
 ): # a `Roofline` # with a `phase` for each row
