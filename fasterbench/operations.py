@@ -314,8 +314,10 @@ def _check_fields(where, keys, more=''):
     if lacks := [k for k in _needed if not count[k]]: raise ValueError(f"{where} lacks {', '.join(lacks)}{more}")
     if twice := [k for k,n in count.items() if n>1]:
         raise ValueError(f"{where} has {', '.join(twice)} more than once: {', '.join(k for k in keys if k in _fields)}")
-    if 'time' in keys and not count['time_s']:
-        raise ValueError(f"{where} has a time without its unit: {', '.join(f'time_{u}' for u in _seconds)} say theirs")
+    odd = [k for k in keys if k not in _fields and str(k).lower().startswith('time')]
+    if odd and not count['time_s']:
+        named = ', '.join(f'time_{u}' for u in _seconds)
+        raise ValueError(f'{where} has a time without its unit in its name: {odd[0]!r}; known are {named}')
 
 # %% ../nbs/operations.ipynb #029c2c4e
 _formulas = tuple('=+-@＝＋－＠')   # what a spreadsheet computes begins with one; a tab or a new line is written out
@@ -382,8 +384,8 @@ def _value(where, key, value):
 def _checked(i, record):
     "One operation by the fields' own names"
     where = f"operation {i} ({record.get('name', record)!s:.60})"
-    given = {k: v for k,v in record.items() if k in (*_fields, 'time') and v is not None}
-    _check_fields(where, given)
+    given = {k: v for k,v in record.items() if k in _fields and v is not None}
+    _check_fields(where, [*given, *(k for k in record if k not in _fields)])
     return dict(name='') | {_fields[k]: _value(where, k, v) for k,v in given.items()}   # exercise sheets name none
 
 def operations_in(

@@ -383,11 +383,18 @@ def _phase_sums(c):
     return [f"{p:13}{_from_to(a, b, 's')}" for p,a,b in each if not a is b is None]
 
 # %% ../../nbs/records/compare.ipynb #dc466ffd
+def _whole(c, key, unit):
+    "Two sums and their ratio; a part of the rows is not compared with all of them"
+    def lacks(r): return sum(getattr(o, key) is None for o in r)
+    parts = [f'{len(r) - n} of {len(r)} rows of {which}' for which,r in (('a', c.a), ('b', c.b)) if (n := lacks(r))]
+    if parts: return f"known of {', '.join(parts)} only, not compared"
+    return _from_to(getattr(c.a, key), getattr(c.b, key), unit)
+
 def _sums(c):
     "What both results add up to, in lines"
     a, b = c.a, c.b
-    lines = [f"work         {_from_to(a.flops, b.flops, 'FLOP')}, {_from_to(a.bytes_moved, b.bytes_moved, 'B')}",
-        f"roof         {_from_to(a.roof_time_s, b.roof_time_s, 's')}"]
+    lines = [f"work         {_whole(c, 'flops', 'FLOP')}, {_whole(c, 'bytes_moved', 'B')}",
+        f"roof         {_whole(c, 'roof_time_s', 's')}"]
     if not (a.totals and b.totals): return lines
     rows = [taken(o, kind_of(o)).seconds for o in (a, b)]
     rest = _from_to(a.totals.remainder_s, b.totals.remainder_s, 's')
