@@ -14,7 +14,7 @@ from operator import itemgetter
 from collections import Counter
 from typing import NamedTuple
 from fastcore.basics import patch
-from .counting.utilization import float32_roof
+from .base.precision import float32_roof
 from .sources.architectures import build_on_meta, causal_pairs, stored_bytes, Forward, attention_noted
 from .sources.architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
 from .sources.architectures import rank_config, stages_of, load_config

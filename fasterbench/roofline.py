@@ -16,7 +16,6 @@ from fastcore.basics import patch
 from collections.abc import Callable
 from traceback import walk_tb
 from torch import nn
-from .counting.utilization import float32_roof
 from .base.core import Call, arithmetic_dtype, dtype_name, measurable, model_dtype, module_kind, named_dtype
 from .base.core import resolve_dtype, to_dtype
 from .base.codec import plain_number
@@ -34,7 +33,7 @@ from .records.rows import RooflinePoint, check_ceilings, main_dtype, under_roof,
 from .views.tables import framed
 from .sources.compiled_kernels import measured_in_turns, measuring
 from .costs import warn_unknown
-from .base.precision import in_tf32, tf32_switches
+from .base.precision import float32_roof, in_tf32, tf32_switches
 from .records.swept import Sweep
 from .commands.models import resized, sample_dims, sized
 from .session.program import own_error

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['of_float32', 'Tf32', 'tf32_switches', 'has_tf32', 'tf32_on', 'check_tf32', 'float32_products', 'tf32_switch',
-           'tf32_flops', 'in_tf32']
+           'tf32_flops', 'in_tf32', 'multiplies_float32', 'float32_roof']
 
 # %% ../../nbs/base/precision.ipynb #2ec4adf3
 import os, torch
@@ -96,3 +96,20 @@ def in_tf32(
     why = peaks.unsupported.get('tf32', f"the peaks hold {', '.join(peaks.compute_peaks)}")
     if top is None: raise ValueError(f"dtype='tf32': there is no ceiling of TF32, {why}")
     return replace(peaks, peak_flops=top, ridge_point=None, dtype=torch.float32, tf32_enabled=True)
+
+# %% ../../nbs/base/precision.ipynb #ff1c217e
+def multiplies_float32(
+    rows:list, # of `RooflinePoint`
+)->bool:
+    "Do any rows have matrix products in float32?"
+    return any(r.matmul_flops and r.dtype in of_float32 for r in rows)
+
+def float32_roof(
+    rows:list, # of `RooflinePoint`
+    peaks, # `HardwarePeaks`
+)->dict: # of the `about` of an estimate; empty: there is no choice
+    "Which ceiling the float32 products of an estimate are compared with, on a device that has TF32"
+    sheet = peaks.datasheet()
+    known = {*peaks.compute_peaks, *(sheet.compute_peaks if sheet else ())}
+    if 'tf32' not in known or not multiplies_float32(rows): return {}
+    return dict(float32_products='tf32' if peaks.tf32_enabled else 'float32')

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['memory_kinds', 'boundaries', 'phase_of', 'flops_per_token', 'multiplied_params', 'tokens_of', 'attention_of',
-           'language_facts', 'TokenRates', 'ceiling_of', 'token_lines', 'float32_roof', 'float32_lines', 'Footprint',
-           'MemoryMode', 'watching_sizes', 'Kept', 'Watched', 'step_footprint', 'Gauge', 'allocator_of',
-           'measured_footprint']
+           'language_facts', 'TokenRates', 'ceiling_of', 'token_lines', 'float32_lines', 'Footprint', 'MemoryMode',
+           'watching_sizes', 'Kept', 'Watched', 'step_footprint', 'Gauge', 'allocator_of', 'measured_footprint']
 
 # %% ../../nbs/counting/utilization.ipynb #ec3f91e2
 import torch, gc, weakref
@@ -19,7 +18,7 @@ from itertools import accumulate
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
-from ..base.precision import of_float32
+from ..base.precision import multiplies_float32
 from ..operations import as_text, pass_name, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
@@ -83,7 +82,7 @@ def _tokens(r):
     if 'tokens' in r.about: return r.about['tokens']
     raise ValueError(f"how many tokens {r.about.get('model', 'the model')} takes a step is not known: tokens=… says it")
 
-@patch
+@patch(as_prop=True)
 def tokens_per_s(self:TokenRates)->float:
     "Tokens a second: as measured, or at the roof"
     return _tokens(self)/(self.totals.mean_s if self.totals else self.roof_time_s)
@@ -102,52 +101,56 @@ def model_flops(self:TokenRates,
     attention:tuple|None=None, # layers, heads, elements of a head, tokens of a sequence; `None`: as the config says
 )->int: # FLOP a step
     "What training takes by formula, without what is done again"
-    attention = self.about.get('attention') if attention is None else attention
+    tokens, attention = _tokens(self), self.about.get('attention') if attention is None else attention
     if attention is None:
         raise ValueError(f"the size of the attention of {self.about.get('model', 'the model')} is not known: "
             "attention=(layers, heads, elements of a head, tokens of a sequence) says it, () that there is none")
-    return _tokens(self)*flops_per_token(self.about['multiplied_params'], *attention)
+    return tokens*flops_per_token(self.about['multiplied_params'], *attention)
 
 # %% ../../nbs/counting/utilization.ipynb #ca91c69b
+def _of_peak(r, flops, tokens_per_s):
+    "Percent of the peak that FLOPs of a step take at a rate of tokens"
+    rate = r.tokens_per_s if tokens_per_s is None else tokens_per_s
+    return 100*flops/_tokens(r)*rate/ceiling_of(r)
+
 @patch
-def mfu(self:TokenRates,
+def mfu_at(self:TokenRates,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
     attention:tuple|None=None, # of `model_flops`
 )->float: # percent of the peak, `ceiling_of`: that in the dtype of most of the arithmetic
-    "Model FLOPs utilization of a training step"
-    rate = self.tokens_per_s() if tokens_per_s is None else tokens_per_s
-    return 100*self.model_flops(attention)/_tokens(self)*rate/ceiling_of(self)
+    "Model FLOPs utilization of a training step at a rate of tokens, or with attention of a size that is given"
+    return _of_peak(self, self.model_flops(attention), tokens_per_s)
 
 @patch
-def hfu(self:TokenRates,
-    tokens_per_s:float|None=None, # `None`: as measured, or at the roof
-)->float: # percent of the peak, `ceiling_of`: that in the dtype of most of the arithmetic
+def hfu_at(self:TokenRates,
+    tokens_per_s:float, # published, say
+)->float: # percent of the peak, as of `mfu_at`
+    "Hardware FLOPs utilization of a training step at a rate of tokens"
+    return _of_peak(self, self.matmul_flops, tokens_per_s)
+
+
+# %% ../../nbs/counting/utilization.ipynb #b820fe5f
+@patch(as_prop=True)
+def mfu(self:TokenRates)->float: # percent of the peak, as of `mfu_at`
+    "Model FLOPs utilization of a training step: as measured, or at the roof"
+    return self.mfu_at()
+
+@patch(as_prop=True)
+def hfu(self:TokenRates)->float: # percent of the peak, as of `mfu_at`
     "Hardware FLOPs utilization of a training step: of matrix products, with what is done again"
-    rate = self.tokens_per_s() if tokens_per_s is None else tokens_per_s
-    return 100*self.matmul_flops/_tokens(self)*rate/ceiling_of(self)
+    return _of_peak(self, self.matmul_flops, None)
+
 
 # %% ../../nbs/counting/utilization.ipynb #44c02434
 def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens
     "Tokens a second, and of the machine's arithmetic what they take, in a line"
     if 'tokens' not in r.about or not (r.totals or r.roof_time_s) or not all(o.phase for o in r): return []
     known = bool(r.peaks.ceiling(main_dtype(r)))
-    mfu = f'MFU {r.mfu():.1f} %, ' if known and 'attention' in r.about else ''
+    mfu = f'MFU {r.mfu:.1f} %, ' if known and 'attention' in r.about else ''
     peak = f"{si(ceiling_of(r), 'FLOP/s')} in {dtype_name(main_dtype(r))}" if known else ''
-    used = f"; {mfu}HFU {r.hfu():.1f} % of {peak}" if known else ''
-    rate = f"{r.tokens_per_s():,.0f} per second{'' if r.totals else ' at most'}"
+    used = f"; {mfu}HFU {r.hfu:.1f} % of {peak}" if known else ''
+    rate = f"{r.tokens_per_s:,.0f} per second{'' if r.totals else ' at most'}"
     return [f"tokens       {rate}, {r.about['tokens']:,} per step{used}"]
-
-# %% ../../nbs/counting/utilization.ipynb #ff1c217e
-def _multiplies(rows): return any(r.matmul_flops and r.dtype in of_float32 for r in rows) # in float32
-
-def float32_roof(
-    rows:list, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
-)->dict: # of the `about` of an estimate; empty: there is no choice
-    "Which ceiling the float32 products of an estimate are compared with, on a device that has TF32"
-    sheet = peaks.datasheet()
-    if 'tf32' not in {*peaks.compute_peaks, *(sheet.compute_peaks if sheet else ())} or not _multiplies(rows): return {}
-    return dict(float32_products='tf32' if peaks.tf32_enabled else 'float32')
 
 # %% ../../nbs/counting/utilization.ipynb #a2ae2027
 _products = dict(matmul='matrix products', conv="cuDNN's convolutions", rnn="cuDNN's recurrent layers")
@@ -156,7 +159,7 @@ _arithmetic = dict(float32='float32', tf32='TF32')
 def float32_lines(r)->list[str]: # of a `Roofline`; empty: there is no choice
     "In which arithmetic float32 products are, in a line"
     said = r.about.get('float32_products')
-    if said is None or not _multiplies(r): return []
+    if said is None or not multiplies_float32(r): return []
     if isinstance(said, dict): words = ', '.join(f'{_products[k]} in {_arithmetic[v]}' for k,v in said.items())
     else:
         rates, (other,) = r.peaks.compute_peaks, _arithmetic.keys() - {said}
