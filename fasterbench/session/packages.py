@@ -8,7 +8,7 @@ __all__ = ['ExportedModule', 'Exported', 'CallFinder', 'Stretch', 'Writer', 'Whe
            'Package', 'load_file', 'known_sample', 'as_model']
 
 # %% ../../nbs/session/packages.ipynb #6c5f72f1
-import copy, itertools, json, re, zipfile, torch, ast, operator
+import copy, json, re, zipfile, torch, ast, operator
 from pathlib import Path
 from torch import nn, fx
 from torch._subclasses import FakeTensor
@@ -387,7 +387,7 @@ def package_constants(path:str)->list|None: # meta tensors; `None`: the package 
     return [_constant_like(o) for t in known for o in _of_constants(t)] if known else None
 
 # %% ../../nbs/session/packages.ipynb #49d9a60e
-_waiting, _numbers = {}, itertools.count()   # number of a call → function that runs it
+_waiting = {}   # number of a call → function that runs it
 
 @torch.library.custom_op('aotinductor::package_not_seen_into', mutates_args=(),
     schema='(Tensor[] inputs, Tensor[] constants, int number) -> Tensor[]')
@@ -399,11 +399,11 @@ _package_run.register_fake(lambda inputs, constants, number: _waiting[number]())
 # %% ../../nbs/session/packages.ipynb #e673f173
 def _as_operation(call, inputs, constants):
     "What `call()` returns, run as one operation for the dispatcher, which reads these tensors"
-    result, number = [], next(_numbers)
+    result = []
     def run():
         result[:] = tree_flatten(call())
         return [o for o in result[0] if isinstance(o, torch.Tensor)]
-    _waiting[number] = run
+    _waiting[number := id(run)] = run   # a counter would go on, which a profile of code that holds it refuses
     try: outputs = iter(torch.ops.aotinductor.package_not_seen_into(inputs, constants, number))
     finally: del _waiting[number]
     return tree_unflatten([next(outputs) if isinstance(o, torch.Tensor) else o for o in result[0]], result[1])
