@@ -113,13 +113,18 @@ def _of_peak(r, flops, tokens_per_s):
     rate = r.tokens_per_s if tokens_per_s is None else tokens_per_s
     return 100*flops/_tokens(r)*rate/ceiling_of(r)
 
+def _for_the_model(r, attention):
+    "FLOP a step by formula, at most what ran; where the size of the attention is not known, what ran once"
+    if attention is None and 'attention' not in r.about: return r.matmul_flops - sum(o.recomputed for o in r)
+    return min(r.model_flops(attention), r.matmul_flops)
+
 @patch
 def mfu_at(self:TokenRates,
     tokens_per_s:float|None=None, # `None`: as measured, or at the roof
-    attention:tuple|None=None, # of `model_flops`
+    attention:tuple|None=None, # of `model_flops`; `None`: as the config says, or as counted
 )->float: # percent of the peak, `ceiling_of`: that in the dtype of most of the arithmetic
     "Model FLOPs utilization of a training step at a rate of tokens, or with attention of a size that is given"
-    return _of_peak(self, self.model_flops(attention), tokens_per_s)
+    return _of_peak(self, _for_the_model(self, attention), tokens_per_s)
 
 @patch
 def hfu_at(self:TokenRates,
@@ -146,7 +151,7 @@ def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens
     "Tokens a second, and of the machine's arithmetic what they take, in a line"
     if 'tokens' not in r.about or not (r.totals or r.roof_time_s) or not all(o.phase for o in r): return []
     known = bool(r.peaks.ceiling(main_dtype(r)))
-    mfu = f'MFU {r.mfu:.1f} %, ' if known and 'attention' in r.about else ''
+    mfu = f'MFU {r.mfu:.1f} %, ' if known else ''
     peak = f"{si(ceiling_of(r), 'FLOP/s')} in {dtype_name(main_dtype(r))}" if known else ''
     used = f"; {mfu}HFU {r.hfu:.1f} % of {peak}" if known else ''
     rate = f"{r.tokens_per_s:,.0f} per second{'' if r.totals else ' at most'}"
