@@ -343,7 +343,9 @@ def _titles(c, title, pairs, sort=None):
     times = ' → '.join(si(o.seconds, 's') for o in (c.forward_a, c.forward_b))
     more = len(c) - len(pairs)
     which = 'largest differences' if sort in (None, 'difference') else f'first by {as_text(sort)}'
-    said = f'arrows from a to b, the {len(pairs)} {which}' + (f'; {more} more not drawn' if more else '')
+    apart = [o for k,o in c.differing().items() if k not in ('peaks', 'disturbed') and max(len(str(v)) for v in o)<=40]
+    ends = [html_text(', '.join('unknown' if o[i] is None else o[i] for o in apart[:2])) or 'ab'[i] for i in (0, 1)]
+    said = f'arrows from {" to ".join(ends)}, the {len(pairs)} {which}' + (f'; {more} more not drawn' if more else '')
     return title or f'{" → ".join(dict.fromkeys(models))}: {times}', said
 
 # %% ../nbs/plot.ipynb #bd621c26
