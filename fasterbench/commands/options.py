@@ -111,10 +111,13 @@ class View(NamedTuple):
     columns:str|None=None  # keys with commas between; `None`: not given
     drawn:int|None=None    # bars of a figure and rows of a page, where `top` was asked for
 
-def rows_asked(top:str|int|None, usual:int)->int|None: # `None`, or of the result: not given, all rows
-    "How many rows are printed, as `--top` says it"
-    if top=='all': return None
-    return check_count('top', int(top) if isinstance(top, str) and top.isdecimal() else either(top, usual), 1)
+def rows_asked(
+    top:str|int|None, # `None`: not given
+    usual:int|None=None, # if nothing is asked for
+)->int|None: # `None`: all
+    "How many rows are shown, as `--top` says it"
+    if top in (None, 'all'): return None if top else usual
+    return check_count('top', int(top) if isinstance(top, str) and top.isdecimal() else top, 1)
 
 def checked_view(
     top:str|int|None, sort:str|None, # of `View`, or `'all'`; `None`: not given
@@ -125,7 +128,7 @@ def checked_view(
 )->View:
     "A view that was asked for; one that there is not is refused"
     by = check_count('by', int(by), 1) if by and by.isdecimal() else by
-    drawn, top, sort = rows_asked(top, None) if top else None, rows_asked(top, usual), either(sort, 'time')
+    drawn, top, sort = rows_asked(top), rows_asked(top, usual), either(sort, 'time')
     row_table([]).in_order(sort)
     if by is not None: group_key(by)
     if columns is not None: picked(columns)
@@ -400,7 +403,7 @@ def print_comparison(c:Comparison, out, top=None, sort=None, limits:dict|None=No
     "Print a comparison, and write it to files; the command ends with the status of what is decided about limits"
     verdicts = gate(c, **limits) if limits else ()
     c.summary(rows_asked(top, 20), either(sort, 'difference'))
-    drawn = rows_asked(top, None) if top else None
+    drawn = rows_asked(top)
     write_out(c, out, sort=sort, **(dict(top=drawn) if drawn else {}))
     for v in verdicts:
         if v.decided!='passed': print('fasterbench:', *str(v).split(), file=sys.stderr)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from .. import __version__
-from ..base.codec import config_in
+from ..base.codec import config_in, pictures
 from ..operations import any_console
 
 # %% ../../nbs/commands/parser.ipynb #ca043343
@@ -54,7 +54,7 @@ def count(text:str)->int:
     return 1024*int(text[:-1]) if text[-1:] in ('k', 'K') else int(text)
 
 # %% ../../nbs/commands/parser.ipynb #1997d39e
-endings = '.json', '.html', '.csv', '.md', '.png', '.svg', '.pdf' # of the files that `--out` writes
+endings = '.json', '.html', '.csv', '.md', *pictures # of the files that `--out` writes
 
 shared = dict(   # option → what argparse is told of it
     model=option('resnet18, timm:resnet50, config.json or its folder, model.pt2, package.module:function '

@@ -79,7 +79,6 @@ of_language = [Term(*o) for o in (
 
 _all = *of_columns, *of_roofs, *of_rows, *of_times, *of_language
 terms = {k: t for t in _all for k in (t.name.lower(), t.key) if k} # name in small letters, or key of a column → term
-for t in of_roofs[:1]: terms['roof'] = t   # the column of that name says what a row is compared with
 
 # %% ../../nbs/views/terms.ipynb #4709c0c2
 class Terms(Lines):
