@@ -47,7 +47,7 @@ def equal_blocks(rows:list, group=lambda r: None)->list: # of `RooflinePoint`; r
 # %% ../nbs/plot.ipynb #7119f43c
 def colour_groups(rows:list, by)->tuple: # of `RooflinePoint`; a key of `Roofline.by`, a depth, or a function of the row
     "Function of a row → its group, and group → colour: those with most time first"
-    try: key, shares = group_key(by), Counter()
+    try: key, shares = group_key(by, rows=rows), Counter()
     except ValueError as e: raise ValueError(f"colour={by!r:.60}:{str(e).partition(':')[2]}, or a function") from e
     for r in rows: shares[str(key(r))] += row_seconds(r)
     first = [k for k,_ in shares.most_common(len(hues))]
@@ -204,7 +204,7 @@ def plot_result(
     ran = r.totals or r.kind in ('measured', 'traced')
     where = f"on {r.about.get('device_name', r.peaks.device)}" if ran else 'estimated'
     if title is None: title = html_text(f"{r.about.get('model', '')} {where}")
-    if by is not None: r, options = r.by(group_key(by)), dict(colour=by_name) | options
+    if by is not None: r, options = r.by(by), dict(colour=by_name) | options
     if top is not None: options['bars'] = check_count('top', top, 1)
     return plot_roofline(r, r.peaks, title, **options)
 

@@ -341,7 +341,7 @@ def as_html(
     **options # of `plot_roofline`: `colour`, `bars`
 )->str: # HTML
     "A result as a page of its own, with a figure where there is a row that can be drawn"
-    groups = r if by is None else r.by(group_key(by))
+    groups = r if by is None else r.by(by)
     rows, more = row_table(groups).top(top, sort)
     how = dict(by=by, top=top, sort=sort) | options
     fig = plot_result(r, '', **how) if r.peaks is not None and any(map(drawable, groups)) else None

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
-           'eager_sum', 'samples_of', 'joined', 'as_one', 'group_key', 'grouped_rows', 'by_kind', 'joined_in_parts',
-           'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval',
-           'shown_took', 'few_samples', 'ratio', 'ratio_interval', 'change', 'taken', 'Compared', 'Pair', 'match']
+           'eager_sum', 'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'grouped_rows', 'by_kind',
+           'joined_in_parts', 'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest',
+           'interval', 'shown_took', 'few_samples', 'ratio', 'ratio_interval', 'change', 'taken', 'Compared', 'Pair',
+           'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
@@ -112,12 +113,36 @@ def as_one(name, rows)->RooflinePoint|None: # `None`: there are none
     "Some rows as one; a single one stays as it is"
     return joined(name, rows) if len(rows)>1 else next(iter(rows), None)
 
+# %% ../../nbs/records/grouping.ipynb #e9f470cb
+def _star(word): return re.sub(r'\d+', '*', word)
+def _outside(words, i): return '.'.join(words[:i]), _star(words[i]) # of a word: container, and how its child is called
+
+def _numbered(rows):
+    "Container and name of children that have a number → child → what its rows are"
+    found = {}
+    for r in rows:
+        words = r.name.split('.')
+        for i,w in enumerate(words):
+            what = ('.'.join(words[i+1:]), r.type) + (() if w.isdecimal() else (r.flops, r.bytes_moved))
+            if _star(w)!=w: found.setdefault(_outside(words, i), {}).setdefault(w, set()).add(what)
+    return found
+
+def block_key(rows:list)->Callable: # of `RooflinePoint`; row → name of its block
+    "A function that puts a `*` for the numbers of children that are alike"
+    def alike(*children): return len(children)>1 and 2*len(set.intersection(*children))>=len(set.union(*children))
+    starred = {k for k,o in _numbered(rows).items() if alike(*o.values())}
+    def key(r):
+        words = r.name.split('.')
+        return '.'.join(_star(w) if _outside(words, i) in starred else w for i,w in enumerate(words))
+    return key
+
 # %% ../../nbs/records/grouping.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof', 'phase'
 
 def group_key(
     by=None, # as of `Roofline.by`, or a depth
     depth:int|None=None, # the first parts of the names
+    rows:list=(), # of `RooflinePoint`, among which blocks are found
 )->Callable: # row → name of its group
     "What rows are grouped by"
     if callable(by): return by
@@ -125,7 +150,7 @@ def group_key(
     if depth is not None: check_count('depth', depth, 1)
     if depth is not None: return lambda r: '.'.join(r.name.split('.')[:depth])
     if by=='module': return lambda r: ', '.join(m or '(the model)' for m in r.modules) or r.name
-    if by=='block': return lambda r: re.sub(r'(?<![^.])\d+(?![^.])', '*', r.name)
+    if by=='block': return block_key(rows)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
     raise ValueError(f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
 
@@ -136,7 +161,7 @@ def grouped_rows(
     depth:int|None=None, # as there
 )->list: # those that take longest first; phases in their order
     "Rows that belong together as one row each"
-    found = [joined(str(k), rs) for k,rs in groupby(rows, group_key(by, depth)).items()]
+    found = [joined(str(k), rs) for k,rs in groupby(rows, group_key(by, depth, rows)).items()]
     first = phases.index if by=='phase' and all(r.name in phases for r in found) else lambda name: 0
     return sorted(found, key=lambda r: (first(r.name), -(r.time_s or r.roof_time_s or 0)))
 

@@ -365,7 +365,7 @@ def _table(r, by, columns, every):
     side_by_side = by=='module' and bool(by_phase(r))
     if side_by_side and columns is not None:
         raise ValueError(f"columns={columns!r}: phases side by side have columns of their own")
-    table = r.phases().as_table() if side_by_side else row_table(r if by is None else r.by(group_key(by)))
+    table = r.phases().as_table() if side_by_side else row_table(r if by is None else r.by(by))
     def more(rest, sort): return f'{table.more(rest, sort)}: {every} shows all' if rest else ''
     return replace(table, more=more)
 
@@ -459,7 +459,7 @@ def side_by_side(
     rows = in_phases(r)
     if not all(o.phase for o in rows):
         raise ValueError(f"{r!r}: not every row has a phase, as the rows of a training step have")
-    found = joined_in_parts(((o.phase, o) for o in rows), group_key(by, depth))
+    found = joined_in_parts(((o.phase, o) for o in rows), group_key(by, depth, rows))
     return Phases((ModulePhases(n, of) for n,of in found.items()), kind_of(r))
 
 # %% ../../nbs/views/report.ipynb #f97b00fc
@@ -498,6 +498,7 @@ def rank_lines(
 )->OverRanks:
     "What each row takes on all ranks, a line for each row that one of them has"
     if not r.ranks: raise ValueError(f"{r!r}: it holds no results of several ranks")
-    key = (lambda o: o.label) if by is None and depth is None else group_key(by, depth)
-    found = joined_in_parts(((i, o) for i,rows in enumerate(r.ranks) for o in rows), key)
+    each = [(i, o) for i,rows in enumerate(r.ranks) for o in rows]
+    key = (lambda o: o.label) if by is None and depth is None else group_key(by, depth, [o for _,o in each])
+    found = joined_in_parts(each, key)
     return OverRanks(RankedRow(n, of, len(r.ranks), kind_of(r)) for n,of in found.items())
