@@ -127,10 +127,13 @@ def _numbered(rows):
             if _star(w)!=w: found.setdefault(_outside(words, i), {}).setdefault(w, set()).add(what)
     return found
 
+# %% ../../nbs/records/grouping.ipynb #d8ac0145
 def block_key(rows:list)->Callable: # of `RooflinePoint`; row → name of its block
     "A function that puts a `*` for the numbers of children that are alike"
-    def alike(*children): return len(children)>1 and 2*len(set.intersection(*children))>=len(set.union(*children))
-    starred = {k for k,o in _numbered(rows).items() if alike(*o.values())}
+    def alike(*children): return len(children)>1 and 4*len(set.intersection(*children))>=3*len(set.union(*children))
+    def several(name, children): return name=='*' or all(len(o)>1 for o in children)
+    found = {k: [*o.values()] for k,o in _numbered(rows).items()}
+    starred = {k for k,o in found.items() if alike(*o) and several(k[1], o)}
     def key(r):
         words = r.name.split('.')
         return '.'.join(_star(w) if _outside(words, i) in starred else w for i,w in enumerate(words))
