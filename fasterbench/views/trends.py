@@ -12,7 +12,8 @@ from itertools import cycle
 from .labels import Frame, Placer
 from .layout import colours, hues, log_range, Sheet, axis_ticks, grid, lay_out, log_axis, name_rate
 from .layout import narrowest, note, roof_line, html_text
-from .marks import bar_axes, bar_height, bar_names, legend, legend_height, name_mark, said_of
+from .marks import bar_axes, bar_height, bar_names, legend, legend_height, name_mark, noise, quartiles
+from .marks import said_of
 from .tables import row_seconds
 from ..operations import is_number, per_pass, plain, si, value_text
 
@@ -28,18 +29,18 @@ def places(s)->list: # a `Sweep`; numbers, or names
     return [*s.values] if by_number(s.values) else [html_text(value_text(v)) for v in s.values]
 
 # %% ../../nbs/views/trends.ipynb #32104310
-def _line(go, s, values, name, colour, unit, noise=None, **line):
+def _line(go, s, values, name, colour, unit, ends=None, **line):
     "A line over the values, where they are known"
-    known = [(x, v, e) for x,v,e in zip(places(s), values, noise or [None]*len(values)) if v]
-    error = dict(type='data', array=[(e or 0)/2 for *_,e in known]) if noise and any(noise) else None
+    known = [(x, v, e or (v, v)) for x,v,e in zip(places(s), values, ends or [None]*len(values)) if v]
+    error = noise([o[1] for o in known], [o[2] for o in known]) if ends else None
     mode = 'lines+markers' if by_number(s.values) else 'markers'
     return go.Scatter(x=[o[0] for o in known], y=[o[1] for o in known], name=name, mode=mode, error_y=error,
         line=dict(color=colour, **line), legendgroup=name,
         **said_of(f'{html_text(s.name)} {x}: {si(v, unit)}' for x,v,_ in known))
 
-def value_lines(go, s, name:str, unit:str, measured:list, roof:list, noise:list|None=None)->list: # a `Sweep`; of traces
-    "What was measured at each value, and what the roof allows"
-    timed = [_line(go, s, measured, name, _own, unit, noise)]*s.measured
+def value_lines(go, s, name:str, unit:str, measured:list, roof:list, ends:list|None=None)->list: # a `Sweep`; of traces
+    "What was measured at each value, from where to where, and what the roof allows"
+    timed = [_line(go, s, measured, name, _own, unit, ends)]*s.measured
     return timed + [_line(go, s, roof, f'roofline-limited {name}', colours['roof'], unit, dash='dash')]
 
 # %% ../../nbs/views/trends.ipynb #609d2350
@@ -114,9 +115,14 @@ def _values_axis(s):
     title = dict(text=html_text(f'{s.name} ({s.unit})' if s.unit else s.name), standoff=6)
     return dict(title=title, gridcolor=grid) | axis_ticks | (values if by_number(s.values) else dict(type='category'))
 
+def _heights(t):
+    "What a trace shows, with the ends of its error bars"
+    more, less = t.error_y.array or (), t.error_y.arrayminus or ()
+    return [*t.y, *map(sum, zip(t.y, more)), *(v - o for v,o in zip(t.y, less))]
+
 def _powers(traces, unit):
     "A logarithmic axis over what the traces show, from a power of ten to another"
-    logs = [math.log10(v) for t in traces for v in t.y if v]
+    logs = [math.log10(v) for t in traces for v in _heights(t) if v]
     return log_axis([math.floor(min(logs)), math.ceil(max(logs) + 1e-9)], unit)
 
 def _device_panel(go, s):
@@ -132,7 +138,8 @@ def panels(go, s, top:int)->list: # of (title, pixels, traces, x axis, y axis)
     if s.kind=='devices': return [_device_panel(go, s)]
     def over_values(title, traces, unit): return title, 220, traces, _values_axis(s), _powers(traces, unit)
     def of(key): return [getattr(p, key) for p in s.points]
-    times = value_lines(go, s, 'time', 's', of('time_s'), of('roof_time_s'), of('noise_s'))
+    ends = [r.totals and quartiles(r.totals.forward) for r in s]
+    times = value_lines(go, s, 'time', 's', of('time_s'), of('roof_time_s'), ends)
     found = [over_values(f'time {per_pass(s.what)}', times, 's')]
     if any(of('throughput')):
         roof = [p.per/p.roof_time_s if p.per and p.roof_time_s else None for p in s.points]
