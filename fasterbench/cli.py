@@ -35,7 +35,6 @@ from .roofline import sweep_resolution
 from .machine.peaks import measure_peaks
 from .base.settings import asked_precision, num_threads
 from .records.swept import Sweep
-from .views.tables import terminal_width
 from .results import Roofline
 from .base.codec import check_kind, fields_json
 from .sources.listed import read_operations
@@ -172,10 +171,10 @@ def _language_rows(e, view):
     return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
-def _print_devices(s, prices, width=None):
+def _print_devices(s, prices):
     "Print a line for each device; with prices, or that there are none, what it is likely to take and why"
     if prices: s = s.forecast(prices=prices)
-    print(s.table(width=width), *['', *s.evidence]*bool(prices), sep='\n')
+    print(s.told())
     return s
 
 def _language_devices(found, names, out, prices):
@@ -183,7 +182,7 @@ def _language_devices(found, names, out, prices):
     print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''))
     for k in ('prefill', 'decode'):
         print(f'\n{k}\n')
-        s = _print_devices(over_devices(found, names, k), prices, terminal_width())
+        s = _print_devices(over_devices(found, names, k), prices)
     write_out(s, out)
 
 # %% ../nbs/cli.ipynb #a8b16fb6
@@ -207,7 +206,7 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
     if recipe: sample = with_labels(built, sample)
     what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
     if not recipe: how['weights'] = number_or_name(weights)
-    if names[1:] or any(prices):
+    if names[1:] or any(p is not None for p in prices):
         s = run_model_code(what, estimates, built, sample, names, per=o['batch'], mesh=mesh, links=links, **how)
         print(f"{model} estimated, {dtype_name(of)}{f'; {as_layout(mesh)}, a rank' if mesh else ''}\n")
         return write_out(_print_devices(s, prices), out)

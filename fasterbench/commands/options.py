@@ -170,8 +170,9 @@ def _pairs(name, text, read):
 
 # %% ../../nbs/commands/options.ipynb #4e38969c
 def asked_prices(likely:bool, price:str|None, names:list)->list|tuple: # of an hour; empty: no forecast is asked for
-    "Prices with commas between, one for each device; without any, that forecasts have none"
-    return checked_prices(price and [*map(number_or_name, price.split(','))], names) if likely or price else ()
+    "Prices with commas between, one for each device, empty where not known; without any, that forecasts have none"
+    each = price and [number_or_name(o) if o.strip() else None for o in price.split(',')]
+    return checked_prices(each, names) if likely or price else ()
 
 # %% ../../nbs/commands/options.ipynb #5e2a40fa
 def mesh_options(mesh:str|None, links:str|None)->dict: # as `RooflineAnalyzer.estimate` takes them
