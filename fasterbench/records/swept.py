@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Placed', 'placed_rows',
-           'overlapped', 'Sweep', 'plain_value', 'checked_prices', 'SavedSweep', 'sweep_json', 'Crossing',
-           'crossings_of', 'Crossings']
+           'overlapped', 'check_values', 'in_dtype', 'Sweep', 'plain_value', 'checked_prices', 'SavedSweep',
+           'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
+import torch
 from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
@@ -16,6 +17,9 @@ from ..operations import any_console, as_text, is_number, passes, positive, si, 
 from .forecasts import balance, known_rows
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
+from ..base.core import arithmetic_dtype
+from ..base.precision import in_tf32
+from ..machine.roof import HardwarePeaks
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
 from ..base.codec import plain_number
 
@@ -173,6 +177,22 @@ def overlapped(
     def near(a, b): return a and b and a[0]<=b[1] and b[0]<=a[1]
     alike = [o for o in others if o.value!=p.value and (o.per_price is None)==(p.per_price is None)]
     return tuple(o.value for o in alike if near(o.likely_span, p.likely_span))
+
+# %% ../../nbs/records/swept.ipynb #a36020f0
+def check_values(name, values)->list:
+    "Refuse values that are none"
+    if isinstance(values, str) or not hasattr(values, '__iter__'):
+        raise TypeError(f"{name}: values is a list, not {values!r:.60}")
+    if values := [plain_number(name, v) for v in values]: return values
+    raise ValueError(f"{name}: there are no values")
+
+# %% ../../nbs/records/swept.ipynb #0bd15a9b
+def in_dtype(peaks:HardwarePeaks, dtype:torch.dtype|str)->HardwarePeaks: # dtype: `"tf32"` is one
+    "The same peaks, with the ceiling of a dtype as the main one where there is one"
+    if dtype=='tf32': return in_tf32(peaks)
+    dtype = arithmetic_dtype(dtype)
+    top = peaks.ceiling(dtype)
+    return peaks if top is None or dtype==peaks.dtype else replace(peaks, peak_flops=top, ridge_point=None, dtype=dtype)
 
 # %% ../../nbs/records/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
@@ -378,12 +398,14 @@ def where(self:Sweep)->str:
 
 # %% ../../nbs/records/swept.ipynb #9bb4efc4
 @patch
-def told(self:Sweep)->str:
-    "The table, as wide as the terminal, and what forecasts rest on"
-    return '\n'.join([self.table(width=terminal_width()), *['']*bool(self.evidence), *self.evidence])
+def told(self:Sweep,
+    width:int|None=None, # characters at most, as far as columns can be left out; `None`: all are there
+)->str:
+    "The table, and what forecasts rest on"
+    return '\n'.join([self.table(width=width), *['']*bool(self.evidence), *self.evidence])
 
 @patch
-def __str__(self:Sweep): return f'{self!r}\n\n{self.told()}'
+def __str__(self:Sweep): return f'{self!r}\n\n{self.told(terminal_width())}'
 
 @patch
 def _repr_html_(self:Sweep)->str:
@@ -393,7 +415,7 @@ def _repr_html_(self:Sweep)->str:
 @patch
 def summary(self:Sweep):
     "Print what was found at each value"
-    with any_console(): print(self.where(), self.told(), sep='\n\n')
+    with any_console(): print(self.where(), self.told(terminal_width()), sep='\n\n')
 
 # %% ../../nbs/records/swept.ipynb #fe5df63f
 @patch
