@@ -24,7 +24,8 @@ from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.tables import Column, Table
-from .records.forecasts import balance
+from .base.codec import check_values
+from .records.forecasts import balance, in_dtype
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in
@@ -33,7 +34,7 @@ from .results import Roofline
 from .session.program import undisturbed
 from .sources.measured import rows_of
 from .counting.traffic import weight_sizes
-from .records.swept import Sweep, check_values, in_dtype
+from .records.swept import Sweep
 from .sources.estimates import rank_rows
 
 # %% ../nbs/language.ipynb #08d4fa52

@@ -18,7 +18,7 @@ from traceback import walk_tb
 from torch import nn
 from .base.core import Call, dtype_name, measurable, model_dtype, module_kind, named_dtype
 from .base.core import resolve_dtype, to_dtype
-from .base.codec import plain_number
+from .base.codec import check_values
 from .operations import as_text, first_line, progress, si, value_text
 from .records.compare import Comparison
 from .results import Roofline, as_output
@@ -34,7 +34,8 @@ from .views.tables import framed
 from .sources.compiled_kernels import measured_in_turns, measuring
 from .costs import warn_unknown
 from .base.precision import float32_roof, tf32_switches
-from .records.swept import Sweep, check_values, in_dtype
+from .records.forecasts import in_dtype
+from .records.swept import Sweep
 from .commands.models import resized, sample_dims, sized
 from .session.program import own_error
 

@@ -34,7 +34,8 @@ from .parser import count
 from ..session.program import undisturbed, optimizer_class
 from ..sources.measured import named_optimizer
 from ..results import Roofline, heading
-from ..records.swept import Crossings, Sweep, checked_prices
+from ..records.forecasts import checked_prices
+from ..records.swept import Crossings, Sweep
 from ..plot import text_roofline
 from ..session.launch import check_parallel, first_to_say, plan_named
 

@@ -4,22 +4,17 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Placed', 'placed_rows',
-           'overlapped', 'check_values', 'in_dtype', 'Sweep', 'plain_value', 'checked_prices', 'SavedSweep',
-           'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
+           'overlapped', 'Sweep', 'plain_value', 'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
-import torch
 from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, as_text, is_number, passes, positive, si, value_text
-from .forecasts import balance, known_rows
+from .forecasts import balance, checked_prices, known_rows
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
-from ..base.core import arithmetic_dtype
-from ..base.precision import in_tf32
-from ..machine.roof import HardwarePeaks
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
 from ..base.codec import plain_number
 
@@ -177,22 +172,6 @@ def overlapped(
     def near(a, b): return a and b and a[0]<=b[1] and b[0]<=a[1]
     alike = [o for o in others if o.value!=p.value and (o.per_price is None)==(p.per_price is None)]
     return tuple(o.value for o in alike if near(o.likely_span, p.likely_span))
-
-# %% ../../nbs/records/swept.ipynb #a36020f0
-def check_values(name, values)->list:
-    "Refuse values that are none"
-    if isinstance(values, str) or not hasattr(values, '__iter__'):
-        raise TypeError(f"{name}: values is a list, not {values!r:.60}")
-    if values := [plain_number(name, v) for v in values]: return values
-    raise ValueError(f"{name}: there are no values")
-
-# %% ../../nbs/records/swept.ipynb #0bd15a9b
-def in_dtype(peaks:HardwarePeaks, dtype:torch.dtype|str)->HardwarePeaks: # dtype: `"tf32"` is one
-    "The same peaks, with the ceiling of a dtype as the main one where there is one"
-    if dtype=='tf32': return in_tf32(peaks)
-    dtype = arithmetic_dtype(dtype)
-    top = peaks.ceiling(dtype)
-    return peaks if top is None or dtype==peaks.dtype else replace(peaks, peak_flops=top, ridge_point=None, dtype=dtype)
 
 # %% ../../nbs/records/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
@@ -353,17 +332,6 @@ _spare = 'noise_s memory_pct bytes_moved flops device_ridge roof_time_s'.split()
 def as_table(self:Sweep)->Table:
     "A line for each value"
     return Table(self.points, {k: _headed(self, k) for k in trends}, self.columns, spare=_spare)
-
-# %% ../../nbs/records/swept.ipynb #d15252aa
-def checked_prices(
-    prices:list|None, # of an hour at each value, a `None` where it is not known; `None`: of none
-    values:list, # of what varies
-)->list: # as many, each a number or `None`
-    "Refuse prices that are none, or not as many as there are values"
-    if prices is None: return [None]*len(values)
-    if len(prices)!=len(values):
-        raise ValueError(f"prices={prices!r}: there are {len(values)} values, {', '.join(map(value_text, values))}")
-    return [v if v is None else positive('a price', v) for v in prices]
 
 # %% ../../nbs/records/swept.ipynb #334be8d6
 @patch
