@@ -14,7 +14,9 @@ from .base.core import DeviceError, call_args, device_name, model_device, model_
 from .base.core import dtype_name
 from .operations import announce, any_console, as_text, write_file
 from .records.grouping import by_kind
-from .language import estimate_language, mesh_lines, mesh_table, phase_table, unfit_lines, unfit_ranks
+from .language import estimate_language, estimate_languages, mesh_lines, mesh_table, phase_table
+from .language import unfit_lines, unfit_ranks
+from .views.tables import terminal_width
 from .language import MeshEstimate, asked_text, head_lines, over_devices
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
 from .session.launch import processes, plan_lines, plan_named
@@ -35,7 +37,6 @@ from .roofline import sweep_resolution
 from .machine.peaks import measure_peaks
 from .base.settings import asked_precision, num_threads
 from .records.swept import Sweep
-from .views.tables import terminal_width
 from .results import Roofline
 from .base.codec import check_kind, fields_json
 from .sources.listed import read_operations
@@ -175,7 +176,7 @@ def _language_rows(e, view):
 def _print_devices(s, prices, width=None):
     "Print a line for each device; with prices, or that there are none, what it is likely to take and why"
     if prices: s = s.forecast(prices=prices)
-    print(s.table(width=width), *['', *s.evidence]*bool(prices), sep='\n')
+    print(s.told(width))
     return s
 
 def _language_devices(found, names, out, prices):
@@ -191,13 +192,14 @@ def _estimate_language(model, names, dtype, view, html, out, batch, context, wei
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
     options |= dict(batch=either(batch, 1), context=either(context, 4096))
     options |= dict(weights=number_or_name(weights), cache=number_or_name(cache))
-    found = [estimate_language(model, named_peaks(name, dtype), dtype=dtype, **options) for name in names]
-    if names[1:] or prices: return _language_devices(found, names, out, prices)
+    options |= dict(dtype=dtype)
+    if names[1:] or prices: return _language_devices(estimate_languages(model, names, **options), names, out, prices)
+    found = estimate_language(model, named_peaks(names[0], dtype), **options)
     if options['mesh'] is None:
         title = f'{Path(model).stem} under the roof of {names[0]}'
-        return print_figure(_language_rows(found[0], view), view, title, html, out)
-    print(*head_lines(found[0], unfit_ranks(found[0]), f'; {found[0].layout}, each '), sep='\n')
-    print('', mesh_table(found[0]), '', *mesh_lines(found[0]), sep='\n')
+        return print_figure(_language_rows(found, view), view, title, html, out)
+    print(*head_lines(found, unfit_ranks(found), f'; {found.layout}, each '), sep='\n')
+    print('', mesh_table(found), '', *mesh_lines(found), sep='\n')
 
 # %% ../nbs/cli.ipynb #a231befa
 def _unweighted(model): return dict(device='meta' if '.json' in model else None)   # a config's model
@@ -207,7 +209,7 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
     if recipe: sample = with_labels(built, sample)
     what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
     if not recipe: how['weights'] = number_or_name(weights)
-    if names[1:] or any(prices):
+    if names[1:] or any(p is not None for p in prices):
         s = run_model_code(what, estimates, built, sample, names, per=o['batch'], mesh=mesh, links=links, **how)
         print(f"{model} estimated, {dtype_name(of)}{f'; {as_layout(mesh)}, a rank' if mesh else ''}\n")
         return write_out(_print_devices(s, prices), out)

@@ -28,6 +28,7 @@ from .base.core import held, model_device, tensors, in_parts, resolved, without_
 from .base.core import unwrapped, written_by, before_graphs, capturing, eager, visible, optimizer_parameters
 from .operations import warn
 from .session.program import explain, undisturbed, Program
+from .session.keepers import packed_weights
 from .session.paper import on_paper
 from .counting.recurrent import equal_steps, matrices_flops, recurrent_ops
 from .counting.rules import functional_libraries, register_cost, unregister_cost, rule_for, aten, is_fused
@@ -397,11 +398,11 @@ def weights_in(
         for k in new: del weight_sizes[k]
 
 # %% ../nbs/costs.ipynb #386fad90
-def weight_bytes(
-    model:nn.Module, # of this rank
-)->float: # bytes
+def weight_bytes(model:nn.Module)->float: # bytes; model: of this rank
     "What its parameters and buffers take; inside of `weights_in` in that format"
-    return sum(covered_bytes(o) for t in held(model) if not nn.parameter.is_lazy(t) for o in unwrapped(t))
+    packed = sum(t.nbytes for t in packed_weights(visible(model).values()))
+    kept = sum(covered_bytes(o) for t in held(model) if not nn.parameter.is_lazy(t) for o in unwrapped(t))
+    return kept + packed
 
 # %% ../nbs/costs.ipynb #e5646aca
 @patch

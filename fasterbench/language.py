@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Counted', 'Phase', 'LanguageEstimate', 'unfit_lines', 'asked_text', 'head_lines', 'estimate_language', 'phase_table',
-           'StageWork', 'MeshPhase', 'MeshEstimate', 'unfit_ranks', 'mesh_table', 'mesh_lines', 'over_devices']
+           'StageWork', 'MeshPhase', 'MeshEstimate', 'unfit_ranks', 'mesh_table', 'mesh_lines', 'estimate_languages',
+           'over_devices']
 
 # %% ../nbs/language.ipynb #53d387db
 import torch, math
@@ -23,7 +24,8 @@ from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.tables import Column, Table
-from .records.forecasts import balance
+from .base.codec import check_values
+from .records.forecasts import balance, in_dtype
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in
@@ -124,9 +126,7 @@ def _phase_under(name, tokens, counted, peaks):
         return Roofline(rows, 'estimated', peaks, about=about | float32_roof(rows, peaks))
     costs, causal, needed = counted.costs, counted.causal, counted.kept + counted.cached
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
-    check_ceilings(rows, peaks, 'estimate_language')
     warn_unknown(costs)
-    warn_no_ceiling(rows, peaks)
     times, causal_times = (None if o is None else sum(r.roof_time_s or 0. for r in o) for o in (rows, causal_rows))
     return Phase(name, tokens, costs.flops, costs.matmul_flops, costs.bytes_moved, counted.cached, times, rows,
         causal and causal.flops, causal_times, causal_rows, needed, peaks.holds(needed))
@@ -190,6 +190,29 @@ def _on_one_device(model, o):
         return _phase_under(name, o.batch*tokens, counted, o.peaks)
     return o.phases(phase)
 
+# %% ../nbs/language.ipynb #61725b09
+def _estimated(config, peaks, dtype, weights, cache, batch, prompt, context, mesh, links, microbatches):
+    "What `estimate_language` gives, whether or not the peaks have a ceiling"
+    peaks, dtype = peaks_of(peaks, dtype), named_dtype(dtype)
+    prompt = context if prompt is None else prompt
+    for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
+    o = _Asked(peaks, batch, prompt, context, *_formats(dtype, weights=weights, cache=cache), dtype.itemsize)
+    if mesh is None and (links, microbatches)!=(None, None):
+        raise ValueError("links and microbatches are for a mesh of devices")
+    config = load_config(config)
+    if mesh is not None: o = _on_mesh(o, config, mesh, links, microbatches)
+    model = build_on_meta(config, dtype)
+    facts = type(model).__name__, sum(p.numel() for p in model.parameters()), stored_bytes(model.parameters(), o.size)
+    facts = *facts, batch, prompt, context, dtype, peaks
+    if mesh is None: return LanguageEstimate(*facts, *_on_one_device(model, o))
+    return MeshEstimate(*facts, *_over_devices(model, config, o), o.layout, o.links)
+
+def _all_rows(e):
+    "Those of both phases; of a mesh, those of a rank of each kind of stage"
+    phases = e.prefill, e.decode
+    if isinstance(e, MeshEstimate): phases = [w.phase for p in phases for w in p.work]
+    return [r for p in phases for r in p.rows]
+
 # %% ../nbs/language.ipynb #a336567e
 def estimate_language(
     config, # a dict, the path of a JSON file, or a config of transformers
@@ -206,19 +229,11 @@ def estimate_language(
     microbatches:int|None=None, # that go through the stages of a pipeline one after the other; `None`: 1
 )->LanguageEstimate:
     "Prefill and a step of decoding under `peaks`; nothing is run, and no weights are needed"
-    peaks, dtype = peaks_of(peaks, dtype), named_dtype(dtype)
-    prompt = context if prompt is None else prompt
-    for k,v in dict(batch=batch, context=context, prompt=prompt).items(): check_count(k, v, 1)
-    o = _Asked(peaks, batch, prompt, context, *_formats(dtype, weights=weights, cache=cache), dtype.itemsize)
-    if mesh is None and (links, microbatches)!=(None, None):
-        raise ValueError("links and microbatches are for a mesh of devices")
-    config = load_config(config)
-    if mesh is not None: o = _on_mesh(o, config, mesh, links, microbatches)
-    model = build_on_meta(config, dtype)
-    facts = type(model).__name__, sum(p.numel() for p in model.parameters()), stored_bytes(model.parameters(), o.size)
-    facts = *facts, batch, prompt, context, dtype, peaks
-    if mesh is None: return LanguageEstimate(*facts, *_on_one_device(model, o))
-    return MeshEstimate(*facts, *_over_devices(model, config, o), o.layout, o.links)
+    e = _estimated(config, peaks, dtype, weights, cache, batch, prompt, context, mesh, links, microbatches)
+    rows = _all_rows(e)
+    check_ceilings([(rows, e.peaks)], 'estimate_language')
+    warn_no_ceiling(rows, e.peaks)
+    return e
 
 # %% ../nbs/language.ipynb #f7a41d33
 _fits = {True: 'yes', False: 'no', None: '–'}
@@ -441,6 +456,19 @@ def mesh_lines(e:MeshEstimate)->list[str]:
     left = dict.fromkeys(f"{name}: {' '.join(o.split())}" for name,o in of)
     links = [f"links        {o}{f' ({o.topology})' if o.topology else ''}" for o in e.links.values()]
     return [_rate_line(e.prefill), _rate_line(e.decode), *links, *left]
+
+# %% ../nbs/language.ipynb #b55ca950
+def estimate_languages(
+    config, # of `estimate_language`
+    devices:list, # of datasheets' names, files' paths and `HardwarePeaks`
+    **options # of `estimate_language`
+)->list: # of `LanguageEstimate`
+    "Prefill and a step of decoding under the peaks of several devices, of which one at least has a ceiling"
+    options = estimate_language.__kwdefaults__ | options
+    roofs = [in_dtype(peaks_of(o), named_dtype(options['dtype'])) for o in check_values('device', devices)]
+    found = [_estimated(config, o, **options) for o in roofs]
+    check_ceilings([(_all_rows(e), e.peaks) for e in found], 'estimate_languages')
+    return found
 
 # %% ../nbs/language.ipynb #2aaf8ebc
 def _rank_rows(e, p):

@@ -6,15 +6,15 @@
 __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound',
            'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'pass_name',
            'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
-           'check_seconds', 'check_count', 'first_line', 'announce', 'warn', 'any_console', 'write_file', 'worked_in',
-           'progress', 'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in',
-           'roofline_analysis', 'element_bytes', 'positions']
+           'check_seconds', 'check_count', 'first_line', 'CostError', 'told_as', 'defined_at', 'announce', 'warn',
+           'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text', 'quoted_formula',
+           'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes', 'positions']
 
 # %% ../nbs/operations.ipynb #6c760328
-import codecs, csv, gzip, html, io, math, operator, os, secrets, shutil, sys, warnings, zlib
+import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
 from collections import Counter
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from math import inf
 from numbers import Real
 from pathlib import Path
@@ -200,6 +200,25 @@ def check_count(name:str, value:int, least:int)->int: # name: what the error cal
 def first_line(e:BaseException)->str:
     "The first line of what an error says; its class where that is empty"
     return (str(e).splitlines() or [''])[0] or type(e).__name__
+
+# %% ../nbs/operations.ipynb #97a46017
+class CostError(ValueError): "A rule that `register_cost` was given fails, or gives what is no count"
+
+@contextmanager
+def told_as(
+    cls:type, # of the error that is raised
+    text, # a function without arguments that says what was tried
+):
+    "An error inside says what was tried"
+    try: yield
+    except Exception as e: raise cls(f"{text()}: {type(e).__name__}: {first_line(e)}") from e
+
+def defined_at(f)->str: # f: anything that can be called
+    "The qualified name of a function, and the file and line of its code"
+    while isinstance(f, partial): f = f.func
+    code = getattr(inspect.unwrap(f), '__code__', None) or getattr(type(f).__call__, '__code__', None)
+    name = getattr(f, '__qualname__', type(f).__qualname__)
+    return name + (f' ({code.co_filename}:{code.co_firstlineno})' if code else '')
 
 # %% ../nbs/operations.ipynb #8baad3b7
 def announce(what:str): # is done

@@ -34,7 +34,8 @@ from .parser import count
 from ..session.program import undisturbed, optimizer_class
 from ..sources.measured import named_optimizer
 from ..results import Roofline, heading
-from ..records.swept import Crossings, Sweep, checked_prices
+from ..records.forecasts import checked_prices
+from ..records.swept import Crossings, Sweep
 from ..plot import text_roofline
 from ..session.launch import check_parallel, first_to_say, plan_named
 
@@ -173,8 +174,9 @@ def _pairs(name, text, read):
 
 # %% ../../nbs/commands/options.ipynb #4e38969c
 def asked_prices(likely:bool, price:str|None, names:list)->list|tuple: # of an hour; empty: no forecast is asked for
-    "Prices with commas between, one for each device; without any, that forecasts have none"
-    return checked_prices(price and [*map(number_or_name, price.split(','))], names) if likely or price else ()
+    "Prices with commas between, one for each device, empty where not known; without any, that forecasts have none"
+    each = price and [number_or_name(o) if o.strip() else None for o in price.split(',')]
+    return checked_prices(each, names) if likely or price else ()
 
 # %% ../../nbs/commands/options.ipynb #5e2a40fa
 def mesh_options(mesh:str|None, links:str|None)->dict: # as `RooflineAnalyzer.estimate` takes them

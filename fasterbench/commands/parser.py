@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['endings', 'shared', 'described', 'option', 'flag', 'a_file', 'a_model', 'some_roofs', 'count', 'in_common', 'Command',
-           'make_parser', 'though_unread', 'parsed']
+           'dtypes_run', 'make_parser', 'though_unread', 'parsed']
 
 # %% ../../nbs/commands/parser.ipynb #2c2f1adb
-import argparse, errno, os, sys
+import argparse, errno, json, os, sys
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 from .. import __version__
@@ -142,6 +144,15 @@ _language = dict(   # of a language model
     context=option('tokens of a sequence in the cache, while decoding, such as 32k (default: 4096)', count),
     cache=option('format of the cache, such as int8 (default: dtype)'))
 
+# %% ../../nbs/commands/parser.ipynb #6df23ac6
+def dtypes_run()->tuple: # of names
+    "The dtypes in which what runs reach of arithmetic and memory is known"
+    text, known = (files('fasterbench')/'data'/'efficiency.json').read_text(encoding='utf-8'), defaultdict(set)
+    for o in json.loads(text)['lines']: known[o['dtype']].add(o['kind'])
+    return tuple(sorted(k for k,kinds in known.items() if {'arithmetic', 'memory'}<=kinds))
+
+_run_in = ' and '.join(dtypes_run())
+
 # %% ../../nbs/commands/parser.ipynb #09b84e39
 described['estimate'] = Command(
     "Work out the roofline of a model for a machine that is not present; nothing is run", in_common('model'), dict(
@@ -153,8 +164,9 @@ described['estimate'] = Command(
     tokens=option('of a sequence, for no language model '
         "(default: 128, or as many as there are positions, or as in one's own sample)", count),
     **in_common('size input counts'), **_language,
-    likely=flag('what it is likely to take, too, by what published runs reached'),
-    price=option('dollars an hour of each device, such as 2.5,3,0.7: what these are likely to buy'), **_placed,
+    likely=flag(f'what it is likely to take, too, by what published runs reached: those are in {_run_in}'),
+    price=option('dollars an hour of each device, such as 2.5,3,0.7, or 2.5,,0.7 where one is not known: what these '
+        f'are likely to buy, in {_run_in}'), **_placed,
     train=flag("estimate a training step: forward, loss, backward and the optimizer's step"),
     **in_common('loss optimizer lr clip top sort by columns html out')))
 

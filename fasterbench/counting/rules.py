@@ -16,13 +16,12 @@ from math import prod
 from operator import attrgetter
 from torch.utils.flop_counter import flop_registry
 from .traffic import by_output, Rule, free_rule, named_rule, rules, added_up, io_moves, noted, Move
-from .traffic import io_bytes, stored, rule, product_rule, beta_bytes, bytes_in_windows
-from .traffic import covered_bytes, first, flat, window_bytes, arguments, masked_bytes_of
-from .traffic import per_dimension
+from .traffic import io_bytes, stored, rule, product_rule, beta_bytes, bytes_in_windows, flat
+from .traffic import covered_bytes, first, window_bytes, arguments, masked_bytes_of, per_dimension
 from . import recurrent   # whose rules are in the table then
 from .formulas import foreach_rule
-from ..base.core import in_cpp, without_data
-from ..operations import warn
+from ..base.core import call_words, in_cpp, without_data
+from ..operations import CostError, defined_at, told_as, warn
 
 # %% ../../nbs/counting/rules.ipynb #07c05e02
 aten = torch.ops.aten # the operators of torch itself, by name
@@ -499,9 +498,13 @@ def _checked(op, what, value):
     if isinstance(value, int) and not isinstance(value, bool) and value>=0: return value
     raise ValueError(f"the registered {what} of {op} came out as {value!r}: a count is a whole number, not negative")
 
+def _by_rule(op, what, f, args, given): # given: keywords
+    def text(): return f"the {what} of {op} by {defined_at(f)}, called with ({call_words(args, given)})"
+    with told_as(CostError, text): return _checked(op, what, f(*args, **given))
+
 def _formula(op, what, f):
     (_check_takes if callable(f) else _checked)(op, what, f)
-    return lambda args, kwargs, out: _checked(op, what, f(*args, out_val=out, **kwargs) if callable(f) else f)
+    return lambda args, kwargs, out: _by_rule(op, what, f, args, kwargs | dict(out_val=out)) if callable(f) else f
 
 def _each(op): return [op] if isinstance(op, torch._ops.OpOverload) else [getattr(op, n) for n in op.overloads()]
 

@@ -350,8 +350,8 @@ class RowOperation(str):
     "An operation of a row: its name as torch spells it, and what is known of it; `None`: not known"
     def __new__(cls, name, calls=None, flops=None, bytes_moved=None, time_s=None, kernels=()):
         self = super().__new__(cls, name)
-        self.calls, self.flops, self.bytes_moved = calls, flops, bytes_moved # in a forward: a number, FLOP, bytes
-        self.time_s, self.kernels = time_s, tuple(kernels) # seconds of a forward; names, what took longest first
+        self.calls, self.flops, self.bytes_moved = calls, flops, bytes_moved # in a forward pass: a number, FLOP, bytes
+        self.time_s, self.kernels = time_s, tuple(kernels) # seconds of a forward pass; names, what took longest first
         return self
     @property
     def said(self)->str: # its name, with its time and what ran for it if these are known

@@ -354,16 +354,16 @@ def main_dtype(
 
 # %% ../../nbs/records/rows.ipynb #37cc8726
 def check_ceilings(
-    rows:list, # of `RooflinePoint` or `Projection`
-    peaks, # `HardwarePeaks`
+    under:list, # of each device its rows, `RooflinePoint` or `Projection`, and its `HardwarePeaks`
     what:str, # name of the function that was asked, which takes a `dtype`
 ):
-    "Refuse peaks that have no ceiling for any of the products"
-    used = [r for r in rows if r.matmul_flops]
-    if not used or any(ceiling_for(r, peaks) for r in used): return
-    names = dict.fromkeys(k for r in used for k in _done(r, peaks))
-    why = ''.join(f' ({k}: {peaks.unsupported[k]})' for k in names if k in peaks.unsupported)
-    raise ValueError(f"the products are in {', '.join(names)}, and the peaks hold {', '.join(peaks.compute_peaks)}, "
+    "Refuse peaks if those of no device have a ceiling for any of the products"
+    used = [([r for r in rows if r.matmul_flops], peaks) for rows,peaks in under]
+    if any(not rows or any(ceiling_for(r, peaks) for r in rows) for rows,peaks in used): return
+    names = dict.fromkeys(k for rows,peaks in used for r in rows for k in _done(r, peaks))
+    held = dict.fromkeys(', '.join(p.compute_peaks) + f' ({p.called})'*bool(used[1:]) for _,p in used)
+    why = ''.join(f' ({k}: {p.unsupported[k]})' for _,p in used for k in names if k in p.unsupported)
+    raise ValueError(f"the products are in {', '.join(names)}, and the peaks hold {'; '.join(held)}, "
         f"so none has a ceiling{why}: "
         f"{what}(dtype=…) sets the dtype of the products, measure_peaks(dtype=…) that of the ceilings")
 
@@ -416,7 +416,7 @@ def projected(
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
     rows = [_projected(r, peaks, dtype) for r in results]
-    check_ceilings(rows, peaks, 'project')
+    check_ceilings([(rows, peaks)], 'project')
     told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
     told['about'] = {k: v for k,v in (told['about'] or {}).items() if k!='likely'}   # of the other machine
     if dtype is not None: told['boundaries'] = None

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Placed', 'placed_rows',
-           'overlapped', 'Sweep', 'plain_value', 'checked_prices', 'SavedSweep', 'sweep_json', 'Crossing',
-           'crossings_of', 'Crossings']
+           'overlapped', 'Sweep', 'plain_value', 'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, as_text, is_number, passes, positive, si, value_text
-from .forecasts import balance, known_rows
+from .forecasts import balance, checked_prices, known_rows
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
@@ -167,11 +166,12 @@ def likely_span(self:Swept)->tuple|None: # from and to: seconds or, with a price
 
 def overlapped(
     p:Swept,
-    spans:list, # of (value, `likely_span`)
+    others:list, # of `Swept`
 )->tuple: # values
-    "The other values whose span overlaps that of a value"
-    own = p.likely_span
-    return tuple(v for v,(lo,hi) in spans if own and v!=p.value and lo<=own[1] and own[0]<=hi)
+    "The other values whose span overlaps that of a value; prices are held against prices, and seconds against seconds"
+    def near(a, b): return a and b and a[0]<=b[1] and b[0]<=a[1]
+    alike = [o for o in others if o.value!=p.value and (o.per_price is None)==(p.per_price is None)]
+    return tuple(o.value for o in alike if near(o.likely_span, p.likely_span))
 
 # %% ../../nbs/records/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
@@ -222,8 +222,7 @@ def points(self:Sweep)->list: # of `Swept`
     "What is known at each value"
     found = [Swept(*o) for o in zip(self.values, self, self.per)]
     whole = [p.seconds for p in found if p.seconds and not (p.time_s is None and p.partial)]
-    spans = [(p.value, p.likely_span) for p in found if p.likely_span]
-    return [replace(p, fastest_s=min(whole, default=None), overlaps=overlapped(p, spans)) for p in found]
+    return [replace(p, fastest_s=min(whole, default=None), overlaps=overlapped(p, found)) for p in found]
 
 # %% ../../nbs/records/swept.ipynb #d3c23e64
 @patch
@@ -302,7 +301,8 @@ shown_trends = dict(   # kind → keys of `trends`
     estimated = ['value', 'roof_time_s', *_forecast, 'throughput', *_work, 'left_out'],
     devices   = ['value', 'roof_time_s', *_forecast,
         *'ratio throughput device_ridge bound memory_pct fits left_out'.split()])
-optional_trends = 'throughput', 'left_out', *_forecast # only where a value has them
+optional_trends = 'throughput', 'left_out', *_forecast # only where a value has them, or they were asked for
+_asked_by = dict(likely_s='likely', likely_rate='likely', per_price='price_per_hour') # key → what `about` has then
 
 @patch(as_prop=True)
 def kind(self:Sweep)->str: # of `shown_trends`
@@ -320,8 +320,8 @@ def _headed(s, key):
 @patch(as_prop=True)
 def columns(self:Sweep)->list: # of `Column`
     "The columns that a table shows"
-    points = self.points
-    def there(k): return k not in optional_trends or any(trends[k].value(p) for p in points)
+    points, asked = self.points, {k for r in self for k,about in _asked_by.items() if about in r.about}
+    def there(k): return k not in optional_trends or k in asked or any(trends[k].value(p) for p in points)
     return [_headed(self, k) for k in shown_trends[self.kind] if there(k)]
 
 # %% ../../nbs/records/swept.ipynb #7cd92b3e
@@ -333,34 +333,26 @@ def as_table(self:Sweep)->Table:
     "A line for each value"
     return Table(self.points, {k: _headed(self, k) for k in trends}, self.columns, spare=_spare)
 
-# %% ../../nbs/records/swept.ipynb #d15252aa
-def checked_prices(
-    prices:list|None, # of an hour at each value; `None`: not said
-    values:list, # of what varies
-)->list: # numbers, or as many `None`
-    "Refuse prices that are none, or not as many as there are values"
-    if prices is None: return [None]*len(values)
-    if len(prices)!=len(values):
-        raise ValueError(f"prices={prices!r}: there are {len(values)} values, {', '.join(map(value_text, values))}")
-    return [v if v is None else positive('a price', v) for v in prices]
-
+# %% ../../nbs/records/swept.ipynb #334be8d6
 @patch
 def forecast(self:Sweep,
     efficiency=None, # of `Roofline.forecast`
-    prices:list|None=None, # of an hour of a device at each value, in dollars; `None`: not said
+    prices:list|None=None, # dollars for an hour of a device at each value, `None` where not known; `None`: of none
 )->Sweep:
     "The same with likely times; where nothing says what is in a forward pass, with forward passes for samples"
     prices, named = checked_prices(prices, self.values), None not in self.per
     results = [r.forecast(efficiency) for r in self]
     for r,price in zip(results, prices):
         if price is not None: r.about['price_per_hour'] = price*r.about.get('devices', 1)
+        else: r.about.pop('price_per_hour', None)
     per, items = (self.per, self.items) if named else ([r.about.get('copies', 1) for r in self], passes(self.what))
     return Sweep(results, self.values, self.name, per, items, self.unit)
 
 @patch(as_prop=True)
 def evidence(self:Sweep)->list: # of texts
-    "What forecasts rest on, a line for each value that has one"
-    return [f"{value_text(v)}: {r.about['likely']}" for v,r in zip(self.values, self) if 'likely' in r.about]
+    "What forecasts rest on, or why there is none; a line for the values of which the same is said"
+    told = groupby([o for o in zip(self.values, self) if 'likely' in o[1].about], lambda o: o[1].about['likely'])
+    return [f"{', '.join(value_text(v) for v,_ in some)}: {words}" for words,some in told.items()]
 
 # %% ../../nbs/records/swept.ipynb #1cc5ac5e
 @patch
@@ -374,16 +366,24 @@ def where(self:Sweep)->str:
 
 # %% ../../nbs/records/swept.ipynb #9bb4efc4
 @patch
-def __str__(self:Sweep): return f'{self!r}\n\n{self.table(width=terminal_width())}'
+def told(self:Sweep,
+    width:int|None=None, # characters at most, as far as columns can be left out; `None`: all are there
+)->str:
+    "The table, and what forecasts rest on"
+    return '\n'.join([self.table(width=width), *['']*bool(self.evidence), *self.evidence])
+
+@patch
+def __str__(self:Sweep): return f'{self!r}\n\n{self.told(terminal_width())}'
 
 @patch
 def _repr_html_(self:Sweep)->str:
-    return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', self.as_table().html(None))
+    rest = [f'<p>{as_text(o, markup=True)}</p>' for o in self.evidence]
+    return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', self.as_table().html(None), *rest)
 
 @patch
 def summary(self:Sweep):
     "Print what was found at each value"
-    with any_console(): print(self.where(), self.table(width=terminal_width()), sep='\n\n')
+    with any_console(): print(self.where(), self.told(terminal_width()), sep='\n\n')
 
 # %% ../../nbs/records/swept.ipynb #fe5df63f
 @patch

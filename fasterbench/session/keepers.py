@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['content_keepers', 'code_keepers', 'Written', 'ContentKeeper', 'looked_into', 'gathered', 'put_gathered', 'own_module',
-           'plan_of', 'kept_of']
+           'plan_of', 'kept_of', 'packed_weights']
 
 # %% ../../nbs/session/keepers.ipynb #6ae38a12
-import dis, functools, itertools, random, sys, threading, types, warnings, weakref, zlib, numpy as np, torch
+import dis, functools, itertools, random, re, sys, threading, types, warnings, weakref, zlib, numpy as np, torch
 from itertools import count
 from collections import ChainMap, OrderedDict, UserDict, UserList, deque
 from functools import cache
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
+from torch.utils._pytree import tree_leaves
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from types import CellType, CodeType, FunctionType, GeneratorType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import NamedTuple
@@ -319,3 +320,19 @@ def kept_of(o, kind, looked, slots):
     attrs = getattr(o, '__dict__', None) if looked else None
     if isinstance(attrs, dict): yield _attribute_kind, (type(o), attrs, _items(attrs))
     if slots: yield _slot_kind, _slot_values(o, slots)
+
+# %% ../../nbs/session/keepers.ipynb #780175c6
+def _unpacked(o):
+    "Tensors of weights in a packed object; of a recurrent cell, in the two that it holds"
+    if hasattr(o, 'unpack'): return [t for t in tree_leaves(o.unpack()) if isinstance(t, torch.Tensor)]
+    return [t for p in tree_leaves(o.__getstate__()) if isinstance(p, torch.ScriptObject) for t in _unpacked(p)]
+
+def packed_weights(
+    modules, # of layers, or anything else, also what is in the modules that only hold weights of theirs
+)->list: # of tensors
+    "Quantized weights and biases that are no parameters"
+    layers = [m for m in modules if isinstance(m, nn.Module)]
+    parts = [m._modules.get(k) for m in layers for k in ('_packed_params', '_all_weight_values')]
+    inside = [*layers, *(m for p in parts if p is not None for m in p.modules())]
+    found = {id(o): o for m in inside for o in vars(m).values() if isinstance(o, torch.ScriptObject)}
+    return [t for o in found.values() if re.search(r'\.(quantized|rnn)\.', str(o._type())) for t in _unpacked(o)]

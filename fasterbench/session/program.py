@@ -251,7 +251,7 @@ def undisturbed(
     device:torch.device, # where the block's forward passes run
     grad:bool=False, # with gradients?
 ):
-    "Forwards of `model` as in production; afterwards everything is as it was"
+    "Forward passes of `model` as in production; afterwards everything is as it was"
     def keep(model): return model_snapshot(model, sample)
     with restoring(model, sample, device, gradients(grad, model, device), keep, Program) as program:
         switch_to_evaluation(program.modules)

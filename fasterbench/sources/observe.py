@@ -186,7 +186,7 @@ class Forwards:
     launch:list = field(default_factory=list) # on an accelerator: seconds of the host until each of `plain` was queued
     fed:list = field(default_factory=list)    # on an accelerator: seconds of a forward pass that was queued beforehand
     warmup:int = 0                            # untimed forward passes before
-    each:int = 1                              # forwards of which each is the fastest; 1: all are there
+    each:int = 1                              # forward passes of which each is the fastest; 1: all are there
     paths:list = field(default_factory=list)  # for each forward pass with marks, name → calls
     exchanges:list = field(default_factory=list) # for each forward pass with marks, its `TimedExchange`s
     begins:list = field(default_factory=list)    # for each forward pass with marks, when it began, on the host's clock
@@ -264,11 +264,11 @@ def time_block(o, res, n, feeder):
 
 # %% ../../nbs/sources/observe.ipynb #b419315d
 def in_a_turn(seconds:float)->int: # of the shortest forward
-    "How many forwards a turn has: what takes 50 ms, but at least 4 and at most 24"
+    "How many forward passes a turn has: what takes 50 ms, but at least 4 and at most 24"
     return min(max(int(0.05/seconds), 4), 24)
 
 def _turn(o, res, feeder, marked):
-    "The fastest of some forwards, with marks or without"
+    "The fastest of some forward passes, with marks or without"
     some = Forwards()
     if marked: time_marked(o, some, res.each)
     else: [time_plain(o, some, feeder) for _ in range(res.each)]
@@ -285,12 +285,12 @@ def time_turns(sides, n, feeder):
 
 # %% ../../nbs/sources/observe.ipynb #05513c43
 def time_in_turns(
-    sides:list, # of pairs: `Observer`, and what is called when its model is warm, before the timed forwards
+    sides:list, # of pairs: `Observer`, and what is called when its model is warm, before the timed forward passes
     device:torch.device, # where the models are
-    warmup:int, steps:int, # forwards of each, untimed and timed; of several models turns
-    block:int=4, # forwards, or turns, with marks around one without
+    warmup:int, steps:int, # forward passes of each, untimed and timed; of several models turns
+    block:int=4, # forward passes, or turns, with marks around one without
 )->list: # of `Forwards`; those at one position were timed one after the other
-    "Time `steps` forwards of each of several models with marks, and some without"
+    "Time `steps` forward passes of each of several models with marks, and some without"
     feeder, found = None if device.type=='cpu' else Feeder(device), [(o, Forwards()) for o,_ in sides]
     for o,warm in sides:
         if warmup: o.forward()
@@ -334,7 +334,7 @@ def warn_other_path(costs, forwards, what='forward'):
 # %% ../../nbs/sources/observe.ipynb #40cc1d84
 @patch
 def least(self:Forwards)->dict: # key of a row → seconds
-    "The least that each place took in a forward in which it took anything"
+    "The least that each place took in a forward pass in which it took anything"
     keys = dict.fromkeys(k for own in self.owns for k in own)
     return {k: min((own[k] for own in self.owns if own.get(k, 0.)>0), default=0.) for k in keys}
 

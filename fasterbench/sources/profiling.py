@@ -206,13 +206,13 @@ def compare_interleaved(self:Subject,
     other:Subject, # what is there now; `self`: what was
     device:str|torch.device|None=None, # `None`: where the model is
     *,
-    warmup:int=5, # untimed forwards of each first
+    warmup:int=5, # untimed forward passes of each first
     steps:int=40, # turns of each
     grad:bool=False, # run with gradients on, for models that differentiate in their forward?
     by=None, depth:int|None=None, # as of `Roofline.compare`
 )->Comparison:
     "Measure two models in turns of a few forward passes, and compare them; both are left as they were"
-    check_request('device', device, 'forwards', warmup, steps, grad=grad)
+    check_request('device', device, 'forward passes', warmup, steps, grad=grad)
     both = self, other
     with one_at_a_time, ExitStack() as stack:
         device, *more = (o.run_device(device) for o in both)

@@ -28,7 +28,8 @@ from ..machine.roof import HardwarePeaks, datasheet_peaks, peaks_of
 from ..records.rows import main_dtype, not_counted, roofline_point, warn_no_ceiling
 from ..results import Roofline
 from ..session.paper import on_paper, own_shapes, Paper
-from ..session.scope import key_of, own_params, phase_and_name, phases, quoted, watching
+from ..session.scope import key_of, phase_and_name, phases, quoted, watching
+from .measured import params_of
 from .traces import DeviceWork, Span, Trace, busy, load_trace, module_class, place_replays
 
 # %% ../../nbs/sources/traced.ipynb #4fc7def1
@@ -319,7 +320,7 @@ def traced_rows(
     for key,o in found:
         phase, path = phase_and_name(key)
         name, m = modules.get(path, (path, None))
-        res.append(_row(key_of(phase, name), o, peaks, whole_s, own_params(m) if m is not None else 0))
+        res.append(_row(key_of(phase, name), o, peaks, whole_s, params_of(m) if m is not None else 0))
     return res
 
 # %% ../../nbs/sources/traced.ipynb #96e72dd7
