@@ -364,20 +364,34 @@ def where(self:Sweep)->str:
     place = f"on {about.get('device_name', peaks.device)}" if self.measured else f'estimated{roof}'
     return as_text(f"{about.get('model', 'the model')} {place}")
 
+# %% ../../nbs/records/swept.ipynb #00694689
+def _values(points): return ', '.join(value_text(p.value) for p in points)
+
+@patch(as_prop=True)
+def noise(self:Sweep)->list: # of texts
+    "At which values a measurement was disturbed, and at which it is noisy"
+    timed = [p for p in self.points if p.time_s is not None]
+    busy = [(p, o) for p in timed if (o := p.result.totals.disturbance) and o.notable]
+    most = max((o for _,o in busy), key=lambda o: o.others, default=None)
+    noisy = [p for p in timed if p.result.totals.forward.noisy]
+    return [f'disturbed at {self.name} {_values(p for p,_ in busy)}: {most}']*bool(busy) + \
+        [f'~ noisy at {self.name} {_values(noisy)}: the IQR is more than a tenth of the median']*bool(noisy)
+
 # %% ../../nbs/records/swept.ipynb #9bb4efc4
 @patch
 def told(self:Sweep,
     width:int|None=None, # characters at most, as far as columns can be left out; `None`: all are there
 )->str:
-    "The table, and what forecasts rest on"
-    return '\n'.join([self.table(width=width), *['']*bool(self.evidence), *self.evidence])
+    "The table, and what is to be known of its times"
+    lines = self.noise + self.evidence
+    return '\n'.join([self.table(width=width), *['']*bool(lines), *lines])
 
 @patch
 def __str__(self:Sweep): return f'{self!r}\n\n{self.told(terminal_width())}'
 
 @patch
 def _repr_html_(self:Sweep)->str:
-    rest = [f'<p>{as_text(o, markup=True)}</p>' for o in self.evidence]
+    rest = [f'<p>{as_text(o, markup=True)}</p>' for o in self.noise + self.evidence]
     return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', self.as_table().html(None), *rest)
 
 @patch
