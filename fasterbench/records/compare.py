@@ -17,9 +17,10 @@ from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
-from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number
+from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
+from .grouping import too_few
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import kept_as, many, refuse
 
@@ -258,7 +259,9 @@ def _difference_cell(p): return '=' if p.change=='same' else signed(p.difference
 
 def _ratio_cell(p):
     if p.ratio is None: return '–'
-    from_to = ' to '.join(map(short_ratio, p.ratio_interval)) if p.ratio_interval else '?'
+    few = too_few(p.took_a, p.took_b, p.turns)
+    unknown = f'{few[0]} of {few[1]} samples' if few and few[0] else '?'
+    from_to = ' to '.join(map(short_ratio, p.ratio_interval)) if p.ratio_interval else unknown
     exact = p.took_a.exact and p.took_b.exact
     return ('=' if p.change=='same' else short_ratio(p.ratio) + '×') + ('' if exact else f' ({from_to})')
 
@@ -388,13 +391,13 @@ def _whole(c, key, unit):
     def lacks(r): return sum(getattr(o, key) is None for o in r)
     parts = [f'{len(r) - n} of {len(r)} rows of {which}' for which,r in (('a', c.a), ('b', c.b)) if (n := lacks(r))]
     if parts: return f"known of {', '.join(parts)} only, not compared"
-    return _from_to(getattr(c.a, key), getattr(c.b, key), unit)
+    return _from_to(sum_of(c.a, key), sum_of(c.b, key), unit)
 
 def _sums(c):
     "What both results add up to, in lines"
     a, b = c.a, c.b
     lines = [f"work         {_whole(c, 'flops', 'FLOP')}, {_whole(c, 'bytes_moved', 'B')}",
-        f"roof         {_whole(c, 'roof_time_s', 's')}"]
+        f"roof         {_whole(c, 'needed_s', 's')}"]
     if not (a.totals and b.totals): return lines
     rows = [taken(o, kind_of(o)).seconds for o in (a, b)]
     rest = _from_to(a.totals.remainder_s, b.totals.remainder_s, 's')

@@ -6,7 +6,8 @@
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
            'eager_sum', 'samples_of', 'joined', 'as_one', 'group_key', 'grouped_rows', 'by_kind', 'joined_in_parts',
            'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval',
-           'shown_took', 'few_samples', 'ratio', 'ratio_interval', 'change', 'taken', 'Compared', 'Pair', 'match']
+           'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared', 'Pair',
+           'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
@@ -304,11 +305,6 @@ def shown_took(t:Took, turns:bool)->Took: # turns: were its samples taken in tur
     "A time as a comparison shows it: in turns, whose ratio is a median, the median, too"
     return t._replace(seconds=Timing(t.samples).median) if turns and t.whole and t.samples else t
 
-def few_samples(a:Took, b:Took, turns:bool=False)->str: # empty: there are enough, or none at all
-    "How many samples there are and how many an interval needs, in words"
-    n, needed = min(len(a.samples), len(b.samples)), fewest(usual if turns else math.sqrt(usual))
-    return f'too few samples for an interval: {n}, and it takes {needed}' if 0<n<needed else ''
-
 def ratio(a:Took, b:Took, turns:bool=False)->float|None: # `None`: not known of all rows
     "The time of `b` divided by that of `a`; in turns the median of what each has beside the other"
     if not (a.whole and b.whole and a.seconds and b.seconds is not None): return None
@@ -337,6 +333,22 @@ def change(a:Took, b:Took, turns:bool=False)->str: # of `in_words`
     less, more = changes_of[a.exact, b.exact]
     return less if at[1]<1 else more if at[0]>1 else 'same'
 
+# %% ../../nbs/records/grouping.ipynb #eb4452e2
+def too_few(
+    a:Took, b:Took, turns:bool=False,
+    chance:float=usual, # that the ratio lies in its interval
+)->tuple|None: # how many there are, and how many it takes; `None`: there are enough
+    "How many samples are too few for an interval of the ratio of two times"
+    n = min((len(o.samples) for o in (a, b) if not o.exact), default=math.inf)
+    needed = fewest(chance if turns and _of_turns(a, b) else math.sqrt(chance))
+    return (n, needed) if n<needed else None
+
+def few_samples(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # as of `too_few`; empty: they are enough
+    "The same in words"
+    if not (few := too_few(a, b, turns, chance)): return ''
+    are = ' is' if few[0]==1 else 's are'
+    return f'{few[0]} sample{are} too few for an interval that holds {100*chance:g} %, which takes {few[1]}'
+
 # %% ../../nbs/records/grouping.ipynb #f472a6a1
 def taken(
     rows:list, # of `RooflinePoint`
@@ -344,7 +356,7 @@ def taken(
 )->Took:
     "What some rows took; what their roof allows, where they were not measured"
     exact = bool(rows) and kind not in run_kinds
-    known = [s for r in rows if (s := r.roof_time_s if exact else r.time_s) is not None]
+    known = [s for r in rows if (s := r.needed_s if exact else r.time_s) is not None]
     samples = [] if exact else samples_of(rows)
     return Took(sum(known) if known else None, samples, exact, len(known)==len(rows))
 
