@@ -119,7 +119,8 @@ described['roofline'] = Command(
     peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)',
         some_roofs),
     against=option('compare with this result, from before: a file that --out FILE.json wrote', a_file),
-    beside=option('measure this model, from before, in turns with it, and compare', a_model),
+    beside=option('measure this model, from before, in turns with it, and compare; eager: itself without --compile',
+        a_model),
     **in_common('fail_slower fail_flops html out')))
 
 # %% ../../nbs/commands/parser.ipynb #f51c592a

@@ -11,6 +11,7 @@ __all__ = ['in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from fastcore.basics import patch
 from pathlib import Path
 from typing import Annotated, Literal
@@ -405,10 +406,30 @@ def _sums(c):
     return [*times, f'remainder    {rest} outside of the rows', *lines]
 
 # %% ../../nbs/records/compare.ipynb #a7c94647
+def _moment(r):
+    "When a result was made; `None`: it does not say so, or not as profiles do"
+    try: found = datetime.fromisoformat(r.about.get('date'))
+    except (TypeError, ValueError): return None
+    return found if found.tzinfo else None
+
+def _lapse(seconds):
+    "A time between two results, in words"
+    for name,least in (('day', 86400), ('hour', 3600), ('minute', 60)):
+        if seconds>=2*least: return plural(round(seconds/least), name)
+    return plural(round(seconds), 'second')
+
+def _apart(c):
+    "How far apart two results were measured that did not take turns, in lines"
+    a, b = map(_moment, (c.a, c.b))
+    if c.turns or None in (a, b) or a==b or c.forward_a.exact or c.forward_b.exact: return []
+    lapse = _lapse(abs((b - a).total_seconds()))
+    return [f"{'measured':12} {lapse} apart, not in turns: an interval holds each result's own spread alone"]
+
+# %% ../../nbs/records/compare.ipynb #eacd4102
 def _differences(c):
     "Circumstances that are not the same, in lines"
     def shown(v): return 'unknown' if v is None else as_text(v)
-    return [f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()]
+    return [*(f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch
