@@ -361,13 +361,13 @@ commands = dict(roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep_c
 def failure(
     e:BaseException
 )->tuple[int, str]: # exit code, text
-    "The exit code and the text for an error: 2 for a request that can't be met, 1 for anything else"
+    "The exit code and the text for an error: 2, for an interrupt 130; 1 is a limit's alone, of `statuses`"
     if isinstance(e, KeyboardInterrupt): return 130, 'fasterbench: interrupted\n'
     said = f'{e.filename!r}: {e.strerror}' if isinstance(e, OSError) and e.filename and e.strerror else str(e)
     text = '\n'.join(map(as_text, said.split('\n')))
-    if isinstance(e, (ModelError, SweepError)): return 1, f'fasterbench: {text}; --traceback shows the rest\n'
+    if isinstance(e, (ModelError, SweepError)): return 2, f'fasterbench: {text}; --traceback shows the rest\n'
     if isinstance(e, (ValueError, DeviceError, OSError, ModuleNotFoundError)): return 2, f'fasterbench: {text}\n'
-    return 1, f'fasterbench: {type(e).__name__}: {text} (--traceback shows where)\n'
+    return 2, f'fasterbench: {type(e).__name__}: {text} (--traceback shows where)\n'
 
 # %% ../nbs/cli.ipynb #a585b87d
 def _asked(argv):
@@ -399,7 +399,6 @@ def main(argv:list|None=None):
         try:
             with warnings_as_lines(whole): _in_json(f, args) if as_json else f(**args)
         except (Exception, KeyboardInterrupt) as e:
-            if whole and launched()==1: raise
             code, text = failure(e)
             with one_voice(e) as tells: tells and sys.stderr.write(traceback.format_exc() if whole else text)
             sys.exit(code)

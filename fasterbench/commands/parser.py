@@ -83,10 +83,11 @@ shared |= dict(   # of training, and of what is printed
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
 
-_ends = 'end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told'
+_ends = ('end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told{}; '
+    'with 2 where anything fails')
 shared |= dict(   # of comparisons
-    fail_slower=option(_ends.format('b takes longer'), float),
-    fail_flops=option(_ends.format('b has more FLOPs'), float))
+    fail_slower=option(_ends.format('b takes longer', ' (the line that says so has how many --steps it takes)'), float),
+    fail_flops=option(_ends.format('b has more FLOPs', ''), float))
 
 def in_common(names:str)->dict: # names: of `shared`, with spaces between
     "Options that several commands have"
