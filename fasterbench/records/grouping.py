@@ -22,7 +22,7 @@ from typing import Annotated, Literal, NamedTuple
 from ..session.scope import Place, phases, with_phase
 from ..operations import check_count, arithmetic_intensity, utilization_pct
 from .matching import drafted
-from .rows import RooflinePoint, ceiling_for, fused_s
+from .rows import RooflinePoint, ceiling_for, fused_s, not_counted
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
 from ..counting.places import operations_of
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
@@ -348,6 +348,13 @@ def few_samples(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # as
     if not (few := too_few(a, b, turns, chance)): return ''
     are = ' is' if few[0]==1 else 's are'
     return f'{few[0]} sample{are} too few for an interval that holds {100*chance:g} %, which takes {few[1]}'
+
+# %% ../../nbs/records/grouping.ipynb #b9fe46f5
+@patch(as_prop=True)
+def needed_s(self:RooflinePoint)->float|None: # seconds; `None`: not known
+    "What the roof allows; 0 for a row that does nothing, which needs no roof"
+    nothing = self.flops==0==self.bytes_moved and not (self.unknown or self.exchanges) and self.type!=not_counted
+    return 0. if self.roof_time_s is None and nothing else self.roof_time_s
 
 # %% ../../nbs/records/grouping.ipynb #f472a6a1
 def taken(

@@ -174,13 +174,6 @@ def impossible(self:RooflinePoint)->bool:
     if self.exchanges and self.hidden_s is None: return False   # it may have overlap with other work
     return self.above and caches and self.cache_time_s-self.run_s>self.noise_s
 
-# %% ../../nbs/records/rows.ipynb #812fd7c2
-@patch(as_prop=True)
-def needed_s(self:RooflinePoint)->float|None: # seconds; `None`: not known
-    "What the roof allows; 0 for a row that does nothing, which needs no roof"
-    nothing = self.flops==0==self.bytes_moved and not (self.unknown or self.exchanges) and self.type!=not_counted
-    return 0. if self.roof_time_s is None and nothing else self.roof_time_s
-
 # %% ../../nbs/records/rows.ipynb #658bb32d
 def _in_tf32(work, peaks):
     "FLOP that run in TF32 on the machine of the peaks: none where it has none; `None`: these say"
