@@ -6,7 +6,7 @@
 __all__ = ['main']
 
 # %% ../nbs/main.ipynb #d41f0d03
-import os
+import os, sys, traceback
 from .commands.parser import parsed
 
 # %% ../nbs/main.ipynb #1db87ebb
@@ -14,7 +14,10 @@ def main(argv:list|None=None): # words; `None`: those of this process
     "The `fasterbench` command: what is asked for is read first, and what runs it is imported then"
     if argv is None: os.environ.setdefault('KINETO_LOG_LEVEL', '99')   # torch's profiler writes lines of its own
     if 'RANK' not in os.environ: parsed(argv)   # of several processes `fasterbench.cli` finds the one that speaks
-    from fasterbench.cli import main as run
+    try: from fasterbench.cli import main as run
+    except Exception:   # such as that of a library that torch loads; 1 is the exit status of a limit
+        traceback.print_exc()
+        sys.exit(2)
     run(argv)
 
 # %% ../nbs/main.ipynb #d41f0d06

@@ -62,7 +62,7 @@ schema = top/cfg.lib_path/'data'/'files.schema.json'
 def command_lines():
     "What a program that asks for something is told first: how, and which command answers which question"
     yield from ['', 'Each command prints JSON with `--json`, in SI base units, and nothing else on standard output; `null` is what is not known. '
-        f'The exit code is 0, or 2 for a request that can\'t be met, or 1 for a failure; '
+        f'The exit code is 0, or 2 where there is no result; '
         f'of a comparison with --fail-slower or --fail-flops 1 is beyond the limit, and 3 inconclusive. [Its JSON Schema]({home}data/{schema.name}) says '
         'what each key means. What is reported is measured or counted; nothing is advised.', '', '## Which command answers which question', '']
     for name,c in described.items():

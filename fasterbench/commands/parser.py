@@ -85,10 +85,11 @@ shared |= dict(   # of training, and of what is printed
     by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
 
-_ends = 'end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told'
+_ends = ('end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told{}; '
+    'with 2 where anything fails')
 shared |= dict(   # of comparisons
-    fail_slower=option(_ends.format('b takes longer'), float),
-    fail_flops=option(_ends.format('b has more FLOPs'), float))
+    fail_slower=option(_ends.format('b takes longer', ' (the line that says so has how many --steps it takes)'), float),
+    fail_flops=option(_ends.format('b has more FLOPs', ''), float))
 
 def in_common(names:str)->dict: # names: of `shared`, with spaces between
     "Options that several commands have"
@@ -121,7 +122,8 @@ described['roofline'] = Command(
     peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)',
         some_roofs),
     against=option('compare with this result, from before: a file that --out FILE.json wrote', a_file),
-    beside=option('measure this model, from before, in turns with it, and compare', a_model),
+    beside=option('measure this model, from before, in turns with it, and compare; eager: itself without --compile',
+        a_model),
     **in_common('fail_slower fail_flops html out')))
 
 # %% ../../nbs/commands/parser.ipynb #f51c592a

@@ -11,15 +11,17 @@ __all__ = ['in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from fastcore.basics import patch
 from pathlib import Path
 from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
-from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number
+from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
+from .grouping import too_few
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import kept_as, many, refuse
 
@@ -258,7 +260,9 @@ def _difference_cell(p): return '=' if p.change=='same' else signed(p.difference
 
 def _ratio_cell(p):
     if p.ratio is None: return '–'
-    from_to = ' to '.join(map(short_ratio, p.ratio_interval)) if p.ratio_interval else '?'
+    few = too_few(p.took_a, p.took_b, p.turns)
+    unknown = f'{few[0]} of {few[1]} samples' if few and few[0] else '?'
+    from_to = ' to '.join(map(short_ratio, p.ratio_interval)) if p.ratio_interval else unknown
     exact = p.took_a.exact and p.took_b.exact
     return ('=' if p.change=='same' else short_ratio(p.ratio) + '×') + ('' if exact else f' ({from_to})')
 
@@ -388,13 +392,13 @@ def _whole(c, key, unit):
     def lacks(r): return sum(getattr(o, key) is None for o in r)
     parts = [f'{len(r) - n} of {len(r)} rows of {which}' for which,r in (('a', c.a), ('b', c.b)) if (n := lacks(r))]
     if parts: return f"known of {', '.join(parts)} only, not compared"
-    return _from_to(getattr(c.a, key), getattr(c.b, key), unit)
+    return _from_to(sum_of(c.a, key), sum_of(c.b, key), unit)
 
 def _sums(c):
     "What both results add up to, in lines"
     a, b = c.a, c.b
     lines = [f"work         {_whole(c, 'flops', 'FLOP')}, {_whole(c, 'bytes_moved', 'B')}",
-        f"roof         {_whole(c, 'roof_time_s', 's')}"]
+        f"roof         {_whole(c, 'needed_s', 's')}"]
     if not (a.totals and b.totals): return lines
     rows = [taken(o, kind_of(o)).seconds for o in (a, b)]
     rest = _from_to(a.totals.remainder_s, b.totals.remainder_s, 's')
@@ -402,10 +406,30 @@ def _sums(c):
     return [*times, f'remainder    {rest} outside of the rows', *lines]
 
 # %% ../../nbs/records/compare.ipynb #a7c94647
+def _moment(r):
+    "When a result was made; `None`: it does not say so, or not as profiles do"
+    try: found = datetime.fromisoformat(r.about.get('date'))
+    except (TypeError, ValueError): return None
+    return found if found.tzinfo else None
+
+def _lapse(seconds):
+    "A time between two results, in words"
+    for name,least in (('day', 86400), ('hour', 3600), ('minute', 60)):
+        if seconds>=2*least: return plural(round(seconds/least), name)
+    return plural(round(seconds), 'second')
+
+def _apart(c):
+    "How far apart two results were measured that did not take turns, in lines"
+    a, b = map(_moment, (c.a, c.b))
+    if c.turns or None in (a, b) or a==b or c.forward_a.exact or c.forward_b.exact: return []
+    lapse = _lapse(abs((b - a).total_seconds()))
+    return [f"{'measured':12} {lapse} apart, not in turns: an interval holds each result's own spread alone"]
+
+# %% ../../nbs/records/compare.ipynb #eacd4102
 def _differences(c):
     "Circumstances that are not the same, in lines"
     def shown(v): return 'unknown' if v is None else as_text(v)
-    return [f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()]
+    return [*(f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch

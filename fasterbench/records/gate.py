@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 from ..operations import is_number
 from .compare import Comparison, short_ratio
+from .grouping import few_samples
 
 # %% ../../nbs/records/gate.ipynb #72a2dd8a
 statuses = dict(passed=0, inconclusive=3, worse=1) # what is decided, the more serious the later → exit status
@@ -67,9 +68,7 @@ def _unknown(c):
     a, b = c.forward_a, c.forward_b
     if not (a.whole and b.whole): return "not all rows have a time, and a part is not compared with a whole"
     if c.ratio is None: return 'there is no time in a'
-    if c.ratio_within(chance) is None:
-        return f"{min(len(a.samples), len(b.samples))} samples are too few for an interval that holds {100*chance:g} %"
-    return ''
+    return few_samples(a, b, c.turns, chance)
 
 def time_verdict(
     c:Comparison,

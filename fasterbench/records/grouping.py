@@ -6,8 +6,8 @@
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
            'eager_sum', 'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'grouped_rows', 'by_kind',
            'joined_in_parts', 'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest',
-           'interval', 'shown_took', 'few_samples', 'ratio', 'ratio_interval', 'change', 'taken', 'Compared', 'Pair',
-           'match']
+           'interval', 'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared',
+           'Pair', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
@@ -22,7 +22,7 @@ from typing import Annotated, Literal, NamedTuple
 from ..session.scope import Place, phases, with_phase
 from ..operations import check_count, arithmetic_intensity, utilization_pct
 from .matching import drafted
-from .rows import RooflinePoint, ceiling_for, fused_s
+from .rows import RooflinePoint, ceiling_for, fused_s, not_counted
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
 from ..counting.places import operations_of
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
@@ -332,11 +332,6 @@ def shown_took(t:Took, turns:bool)->Took: # turns: were its samples taken in tur
     "A time as a comparison shows it: in turns, whose ratio is a median, the median, too"
     return t._replace(seconds=Timing(t.samples).median) if turns and t.whole and t.samples else t
 
-def few_samples(a:Took, b:Took, turns:bool=False)->str: # empty: there are enough, or none at all
-    "How many samples there are and how many an interval needs, in words"
-    n, needed = min(len(a.samples), len(b.samples)), fewest(usual if turns else math.sqrt(usual))
-    return f'too few samples for an interval: {n}, and it takes {needed}' if 0<n<needed else ''
-
 def ratio(a:Took, b:Took, turns:bool=False)->float|None: # `None`: not known of all rows
     "The time of `b` divided by that of `a`; in turns the median of what each has beside the other"
     if not (a.whole and b.whole and a.seconds and b.seconds is not None): return None
@@ -365,6 +360,29 @@ def change(a:Took, b:Took, turns:bool=False)->str: # of `in_words`
     less, more = changes_of[a.exact, b.exact]
     return less if at[1]<1 else more if at[0]>1 else 'same'
 
+# %% ../../nbs/records/grouping.ipynb #eb4452e2
+def too_few(
+    a:Took, b:Took, turns:bool=False,
+    chance:float=usual, # that the ratio lies in its interval
+)->tuple|None: # how many there are, and how many it takes; `None`: there are enough
+    "How many samples are too few for an interval of the ratio of two times"
+    n = min((len(o.samples) for o in (a, b) if not o.exact), default=math.inf)
+    needed = fewest(chance if turns and _of_turns(a, b) else math.sqrt(chance))
+    return (n, needed) if n<needed else None
+
+def few_samples(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # as of `too_few`; empty: they are enough
+    "The same in words"
+    if not (few := too_few(a, b, turns, chance)): return ''
+    are = ' is' if few[0]==1 else 's are'
+    return f'{few[0]} sample{are} too few for an interval that holds {100*chance:g} %, which takes {few[1]}'
+
+# %% ../../nbs/records/grouping.ipynb #b9fe46f5
+@patch(as_prop=True)
+def needed_s(self:RooflinePoint)->float|None: # seconds; `None`: not known
+    "What the roof allows; 0 for a row that does nothing, which needs no roof"
+    nothing = self.flops==0==self.bytes_moved and not (self.unknown or self.exchanges) and self.type!=not_counted
+    return 0. if self.roof_time_s is None and nothing else self.roof_time_s
+
 # %% ../../nbs/records/grouping.ipynb #f472a6a1
 def taken(
     rows:list, # of `RooflinePoint`
@@ -372,7 +390,7 @@ def taken(
 )->Took:
     "What some rows took; what their roof allows, where they were not measured"
     exact = bool(rows) and kind not in run_kinds
-    known = [s for r in rows if (s := r.roof_time_s if exact else r.time_s) is not None]
+    known = [s for r in rows if (s := r.needed_s if exact else r.time_s) is not None]
     samples = [] if exact else samples_of(rows)
     return Took(sum(known) if known else None, samples, exact, len(known)==len(rows))
 

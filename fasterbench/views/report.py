@@ -22,7 +22,7 @@ from ..counting.utilization import float32_lines, token_lines
 # %% ../../nbs/views/report.ipynb #f749928a
 def _rows_at_roof(rows):
     "Which rows a sum of roofline-limited times is over, in words"
-    n = sum(r.roof_time_s is not None for r in rows)
+    n = sum(r.needed_s is not None for r in rows)
     return 'all rows' if n==len(rows) else f'{n} of {len(rows)} rows'
 
 # %% ../../nbs/views/report.ipynb #0f3518ca
