@@ -393,3 +393,6 @@ def lightning_callback(
 ): # a `lightning.pytorch.Callback`
     "A callback for Lightning's Trainer that logs MFU, HFU and rates"
     return _lightning_class()(peaks, **options)
+
+# %% ../nbs/callbacks.ipynb #540334a1
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

@@ -404,3 +404,6 @@ def main(argv:list|None=None):
             code, text = failure(e)
             with one_voice(e) as tells: tells and sys.stderr.write(traceback.format_exc() if whole else text)
             sys.exit(code)
+
+# %% ../nbs/cli.ipynb #29a4fc44
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

@@ -484,3 +484,6 @@ def count_run(
 )->Costs:
     "Count the next forward pass or step"
     return (counted_step if run.what=='step' else counted)(run, modules, mode)
+
+# %% ../nbs/costs.ipynb #f386c404
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

@@ -489,3 +489,6 @@ def over_devices(
     ps = [getattr(e, phase) for e in found]
     rows = [_rank_rows(e, p) for e,p in zip(found, ps)]
     return Sweep(rows, names, 'device', [p.tokens for p in ps], 'tokens')
+
+# %% ../nbs/language.ipynb #fee24577
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

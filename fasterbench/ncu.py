@@ -427,8 +427,7 @@ def _kernel_row(k, level, flops, nbytes, all_s, peaks):
 def kernel_rows(
     kernels:list|str|Path, # of `Kernel`, or a file that `read_ncu` reads, all launches of a kernel as one
     peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
-    *,
-    levels:bool=False, # a row for the bytes of each cache, too?
+    *, levels:bool=False, # a row for the bytes of each cache, too?
 )->Roofline:
     "Kernels whose FLOPs, bytes and time were counted, as rows for the tables and figures of layers"
     peaks, file = peaks_of(peaks), Path(kernels).name if isinstance(kernels, (str, Path)) else None
@@ -483,3 +482,6 @@ def ncu_command(
     if not isinstance(program, str) or not program.strip(): raise ValueError(f"program={program!r}: a command line")
     metrics, output = shlex.quote(','.join(_usual + _counts*flops)), shlex.quote(output)
     return f"ncu --csv --clock-control none --metrics {metrics} --log-file {output} {program}"
+
+# %% ../nbs/ncu.ipynb #bb922003
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

@@ -371,3 +371,6 @@ def plot_comparison(
     _name_arrows(fig, frame, lines, pairs, names)
     name_rate(fig, s)
     return lay_out(fig, s, **roof_axes(s, frame), legend=legend(s))
+
+# %% ../nbs/plot.ipynb #cd50212b
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

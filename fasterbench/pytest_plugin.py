@@ -57,3 +57,6 @@ Assertions.assert_no_more_flops = assert_no_more_flops
 
 @pytest.fixture(name='roofline', scope='session')
 def assertions(): return Assertions() # of a model and an earlier one
+
+# %% ../nbs/pytest_plugin.ipynb #68cfda08
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

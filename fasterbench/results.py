@@ -466,3 +466,6 @@ readers[Roofline.format] = Roofline.from_record
 # %% ../nbs/results.ipynb #b49e8ea5
 Roofline.formats = formats = { # ending → function of a `Roofline` that gives the file's text or bytes
     '.json': as_json, '.html': as_html, '.csv': Roofline.to_csv, '.md': Roofline.to_markdown, **picture_formats}
+
+# %% ../nbs/results.ipynb #7943b892
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

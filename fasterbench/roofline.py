@@ -468,3 +468,6 @@ def _under_each(a, roofs, dtype, weights):
             warn_unknown(counted[kind].costs)
         return a.placed(counted[kind], peaks, dtype)
     return one
+
+# %% ../nbs/roofline.ipynb #a6de8a87
+from .base.docstrings import page; page(__name__)   # `help` says what parameters are

@@ -58,7 +58,12 @@ def pace(usual=0.06): # usual: seconds of the work below on an EPYC of the fifth
     sum(i*i for i in range(2_000_000))
     return usual/(process_time() - begin)
 
-def ran(path):
+def never_quiet():
+    "From now on, in this process, nobody waits for the machine to become quiet: tests run side by side"
+    from fasterbench.machine.peaks import measure_peaks
+    measure_peaks.__kwdefaults__['wait'] = 0.
+
+def ran(path, beside=False): # beside: do others run meanwhile, so that waiting for a quiet machine is in vain?
     """What each cell of a notebook shows in a run of all, and the processor's seconds that the run takes on the machine that
     limits are for; compilers and other processes are not in it, since they depend on what they have kept"""
     from execnb.shell import CaptureShell
@@ -67,6 +72,7 @@ def ran(path):
     os.environ.pop('COLUMNS', None)   # tables are as wide as they are without a terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without
     os.chdir(path.parent)
+    if beside: never_quiet()
     nb, shell = NBProcessor(path, procs=[FrontmatterProc, FromPackage], process=True).nb, CaptureShell(path)
     for o in nb.cells: o.outputs = []   # a cell that shows nothing would keep what was saved
     try: shell.run_all(nb, exc_stop=True, preproc=passed_over)

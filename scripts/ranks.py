@@ -8,6 +8,8 @@ the same with a text of Python. Each rank has the group (gloo, on the CPU), one 
     print(run_ranks('x = torch.full((3,), rank + 1.); dist.all_reduce(x); print(x)', n=4))   # tensor([10., 10., 10.])
 """
 import multiprocessing, os, signal, tempfile, time
+from multiprocessing import resource_tracker
+from multiprocessing.forkserver import _forkserver
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -28,8 +30,17 @@ else: store.wait([f'{i} is done' for i in range(1, ranks)])   # they meet where 
 loaded_before = ['torch.distributed.fsdp', 'torch.distributed.tensor.parallel', 'torch.distributed.pipelining', 'torch._dynamo',
     'torch.utils.flop_counter', 'pandas', 'plotly.graph_objs._figure', 'plotly.graph_objs._scatter', 'plotly.graph_objs._bar']
 
-def run(rank, n, script, port):
+def forking():
+    """The context that makes processes, forked from one that has loaded what takes long. A process that was itself forked from
+    such a server has its ranks from there: left alone, `multiprocessing` starts one more, which takes 4 s to load the same"""
+    method = multiprocessing.get_context('forkserver')
+    if _forkserver.get_inherited_fds() is None: method.set_forkserver_preload(loaded_before)   # once, for all that are forked from it
+    else: _forkserver.ensure_running = resource_tracker.ensure_running   # the server's own address is inherited, too
+    return method
+
+def run(rank, n, script, port, environment):
     "What the process of one rank does: it runs the script, and writes to files beside it"
+    os.environ.clear(); os.environ.update(environment)   # of the caller, not of the server
     for number,what in ((1, 'out'), (2, 'err')):
         with open(script.parent/f'{rank}.{what}', 'w') as f: os.dup2(f.fileno(), number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,9 +57,9 @@ def ended_ranks(
     "Run `code` in processes that form a group: their exit codes, what they printed and wrote to standard error"
     with tempfile.TemporaryDirectory() as d:
         script, end = Path(d)/'script.py', time.monotonic() + timeout
-        told, method = (n, script, get_free_port()), multiprocessing.get_context('forkserver')
+        told = n, script, get_free_port(), dict(os.environ)
         script.write_text(in_group.replace('CODE', code) if joined else code)
-        method.set_forkserver_preload(loaded_before)   # once, for all that are forked from it
+        method = forking()
         processes = [method.Process(target=run, args=(i, *told), daemon=True) for i in range(n)]
         try:
             for p in processes: p.start()

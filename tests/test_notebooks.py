@@ -7,7 +7,7 @@ most_seconds = 1.5*40   # of the processor, for a notebook: 40 alone; beside oth
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
 def test_notebook(path):
     wrong = None
-    try: _, seconds = apart(ran, path)
+    try: _, seconds = apart(ran, path, True)
     except RuntimeError as e: wrong = str(e)
     if wrong: pytest.fail(wrong, pytrace=False)
     assert seconds<most_seconds, f'{path.name} takes {seconds:.0f} s of the processor, and {most_seconds} are allowed'

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['memory_kinds', 'boundaries', 'phase_of', 'flops_per_token', 'multiplied_params', 'tokens_of', 'attention_of',
            'language_facts', 'TokenRates', 'ceiling_of', 'token_lines', 'float32_lines', 'Footprint', 'MemoryMode',
-           'watching_sizes', 'Kept', 'Watched', 'step_footprint', 'Gauge', 'allocator_of', 'measured_footprint']
+           'adds_gradients', 'watching_sizes', 'Kept', 'Watched', 'step_footprint', 'Gauge', 'allocator_of',
+           'measured_footprint']
 
 # %% ../../nbs/counting/utilization.ipynb #ec3f91e2
 import torch, gc, weakref
@@ -25,7 +26,7 @@ from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, 
 from .places import in_the_open
 from ..records.rows import main_dtype
 from ..views.tables import framed, Column, tabulated
-from ..session.scope import placing, Nodes, Scope, parts, watching
+from ..session.scope import accumulates_gradient, messages, placing, Nodes, Scope, parts, watching
 
 # %% ../../nbs/counting/utilization.ipynb #a30e1e88
 def flops_per_token(
@@ -173,7 +174,8 @@ def float32_lines(r)->list[str]: # of a `Roofline`; empty: there is no choice
     return [f'float32      {words}']
 
 # %% ../../nbs/counting/utilization.ipynb #351698cd
-memory_kinds = 'parameters buffers inputs gradients optimizer activations other'.split() # what memory is for
+# What memory is for
+memory_kinds = 'parameters, buffers, inputs, gradients, gradient buckets, optimizer, activations, other'.split(', ')
 # Phase → in words, the moment when it is over
 boundaries = dict(forward='after the forward pass', backward='after the backward pass', optimizer='after the optimizer')
 
@@ -197,6 +199,7 @@ Footprint.buffers     = _complete('buffers', 'forward', "Bytes of buffers")
 Footprint.inputs      = _complete('inputs', 'forward', "Bytes of the sample, and of what else was there before")
 Footprint.activations = _complete('activations', 'forward', "Bytes kept for the backward pass, after the forward pass")
 Footprint.gradients   = _complete('gradients', 'backward', "Bytes of gradients, after the backward")
+Footprint.buckets     = _complete('gradient buckets', 'backward', "Bytes that ranks add gradients up in")
 Footprint.optimizer   = _complete('optimizer', 'optimizer', "Bytes of the optimizer's states, after its step")
 
 # %% ../../nbs/counting/utilization.ipynb #c2618d1b
@@ -249,6 +252,7 @@ class MemoryMode(TorchDispatchMode, Scope):
         self.known, self.sizes, self.kinds = {}, [], {}   # storage → number; its bytes now; its kind
         self.before, self.log = Counter(), []   # number → bytes at the beginning; (number, bytes, tensors kept, phase)
         self.phase, self.owners = '', {}   # number → module that kept it first
+        self.named, self.buckets = set(), set()   # numbers of the model and its sample; of gradient buckets
         self.wraps = False  # were there tensors that wrap others, such as `DTensor`s?
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
@@ -300,6 +304,22 @@ def was_there(self:MemoryMode, t, kind='inputs'):
         number = self.noted(s, before=True)
         if new or kind!='inputs': self.kinds.setdefault(number, kind)
 
+# %% ../../nbs/counting/utilization.ipynb #b9981714
+def adds_gradients(func)->bool: # func: `OpOverload`
+    "Does an operator add something up on several ranks, outside of the nodes that take derivatives?"
+    if getattr(func, 'namespace', '')!='c10d' or func._opname not in messages: return False
+    node, (kind, *_) = torch._C._current_autograd_node(), messages[func._opname]
+    return kind in ('all_reduce', 'reduce_scatter', 'reduce') and (node is None or accumulates_gradient(node))
+
+@patch
+def bucketed(self:MemoryMode, args):
+    "The floating-point memory that a collective is given holds gradients, unless it is the model's or its sample's"
+    for s in [s for t in _given(args) if t.is_floating_point() or t.is_complex() for s in self.pieces(t)]:
+        n = self.noted(s)
+        if n in self.named: continue
+        self.buckets.add(n)
+        if self.kinds.get(n)=='inputs': del self.kinds[n]   # nobody had named it; a gradient's name may come
+
 # %% ../../nbs/counting/utilization.ipynb #9c314343
 @patch
 def __torch_dispatch__(self:MemoryMode, func, types, args=(), kwargs=None):
@@ -310,6 +330,7 @@ def __torch_dispatch__(self:MemoryMode, func, types, args=(), kwargs=None):
     if self.wraps and placing(): return func(*args, **kwargs or {})   # takes no memory
     for t in _given((args, kwargs)):
         if t.dim(): self.was_there(t)
+    if self.phase=='backward' and adds_gradients(func): self.bucketed(args)
     out = func(*args, **(kwargs or {}))
     for t in _given(out):
         for s in self.pieces(t): self.noted(s)
@@ -365,10 +386,13 @@ def held_at(self:MemoryMode,
     return sizes, {n for n,k in kept.items() if k>0 and n not in self.kinds}
 
 @patch
+def kind_of(self:MemoryMode, n:int)->str: return self.kinds.get(n, 'gradient buckets' if n in self.buckets else 'other')
+
+@patch
 def by_kind(self:MemoryMode, end:int)->dict: # kind → bytes
     "What was held after the first `end` entries, by kind"
     (sizes, activations), res = self.held_at(end), dict.fromkeys(memory_kinds, 0)
-    for n,size in sizes.items(): res['activations' if n in activations else self.kinds.get(n, 'other')] += size
+    for n,size in sizes.items(): res['activations' if n in activations else self.kind_of(n)] += size
     return res
 
 # %% ../../nbs/counting/utilization.ipynb #d2f19cb7
@@ -383,6 +407,7 @@ class Watched:
         for kind,ts in dict(parameters=held(model, '_parameters'), buffers=held(model, '_buffers')).items():
             for t in ts: self.mode.was_there(t, kind)
         for t in tensors(sample): self.mode.was_there(t)
+        self.mode.named = {*self.mode.kinds}
         self.name_kinds()
     def parameters(self):
         return [*held(self.model, '_parameters'), *(optimizer_parameters(self.optimizer) if self.optimizer else ())]
