@@ -228,8 +228,21 @@ def _known(field):
     "What one side is known by: side, `'a'` or `'b'` → function of a pair"
     return lambda s: lambda p: getattr(getattr(p, s), field, None)
 
-def _over(s): return lambda p: all_run(getattr(p, f'rows_{s}'), 'over_s') # seconds; `None`: not known of all rows
-def _used(s): return lambda p: None if getattr(p, f'took_{s}').exact else _known('utilization_pct')(s)(p)
+def _run_and_shown(p, s):
+    "Seconds of a side's rows, and those that stand in the comparison: in turns medians; `None`: not known of all rows"
+    return all_run(getattr(p, f'rows_{s}'), 'time_s'), getattr(p, f'took_{s}').seconds
+
+def _over(s):
+    def of(p):
+        over, (run, shown) = all_run(getattr(p, f'rows_{s}'), 'over_s'), _run_and_shown(p, s)
+        return None if over is None else over + (shown - run)
+    return of # seconds; `None`: not known of all rows
+
+def _used(s):
+    def of(p):
+        used, (run, shown) = _known('utilization_pct')(s)(p), _run_and_shown(p, s)
+        return None if getattr(p, f'took_{s}').exact or used is None or not shown else used*(run/shown)
+    return of
 
 # %% ../../nbs/records/compare.ipynb #2c0ad5aa
 def _parted(value):
