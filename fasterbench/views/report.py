@@ -14,7 +14,7 @@ from dataclasses import replace
 from ..session.scope import Place, quoted, phases
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
-from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
+from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds, unseen_said
 from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted
 from ..counting.utilization import float32_lines, token_lines
@@ -147,10 +147,12 @@ def _caches_of(rows):
     if not caches: return "the peaks hold no caches that could explain it"
     return f"their data fit in a cache, with whose roof they are compared: {each}"
 
+# %% ../../nbs/views/report.ipynb #5b0e2764
 def _row_lines(rows, t):
     "What is to be said of some of the rows; `t`: the totals, or `None`"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
     above = [r for r in rows if r.above and r.bound=='memory' and not r.impossible and not r.exchanges]
+    idle = [r for r in rows if r.unseen_s and r.utilization_pct is not None]
     what, share = 'forward pass', ''
     if t: what, share = pass_name(t.what), f" ({100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time)"
     said = [
@@ -158,7 +160,8 @@ def _row_lines(rows, t):
                 "a tenth of their median"),
         (some,  f"paths        {plural(len(some), 'row')} not called in every {what} as often as counted; "
                 f"the utilization is that of those with all calls"),
-        (above, f"↑            above the memory's roof: {_caches_of(above)}")]
+        (above, f"↑            above the memory's roof: {_caches_of(above)}"),
+        (idle,  f"†            without an operation (NumPy, Python or another library): {unseen_said(idle)}")]
     return [line for rows,line in said if rows]
 
 # %% ../../nbs/views/report.ipynb #f264e2c3

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts', 'spare', 'frames', 'picture_size',
-           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of',
-           'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
-           'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value',
-           'text_or_file', 'Lines', 'shown_page']
+           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'unseen_said', 'of_step',
+           'kind_of', 'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines',
+           'more_rows', 'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text',
+           'csv_value', 'text_or_file', 'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
 import csv, io, os, re, shutil, sys
@@ -20,7 +20,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
-from ..session.scope import unseen
+from ..session.scope import quoted, unseen
 from .layout import data_text, figure_page, html_text
 
 # %% ../../nbs/views/tables.ipynb #274acc68
@@ -58,7 +58,8 @@ def _name_cell(r):
 
 def _flops_cell(r): return ('≥' if r.unknown and r.flops is not None else '') + si(r.flops)
 def _bytes_cell(r): return ('≥' if unseen in r.unknown and r.bytes_moved is not None else '') + si(r.bytes_moved, 'B')
-def _util_cell(r): return '–' if r.utilization_pct is None else f"{'↑' if r.above else ''}{r.utilization_pct:.1f}"
+def _util_marks(r): return '†'*bool(r.unseen_s) + '↑'*r.above
+def _util_cell(r): return '–' if r.utilization_pct is None else f'{_util_marks(r)}{r.utilization_pct:.1f}'
 
 def roof_cell(r)->str:
     "What a row is compared with, in a few words"
@@ -81,6 +82,15 @@ def likely_lines(r)->list[str]: # of a `Roofline`; empty: there is no forecast
     within = f' ({_likely_within(r)} in 80 % of runs)' if r.likely_interval else ''
     said = [f"{si(r.likely_s, 's')}{within}, "]*(r.likely_s is not None) + [r.about.get('likely', '')]
     return [f"likely       {''.join(said)}"]*('likely' in r.about)
+
+# %% ../../nbs/views/tables.ipynb #6f7f2c34
+def unseen_said(
+    rows:list, # of `RooflinePoint`
+)->str:
+    "How much of their time passes while no operation runs, of the three with most"
+    most = sorted(rows, key=lambda r: -r.unseen_s)
+    each = [f"{si(r.unseen_s, 's')} of {si(r.run_s, 's')} in {quoted(r.label)}" for r in most[:3]]
+    return ', '.join(each) + (', …' if most[3:] else '')
 
 # %% ../../nbs/views/tables.ipynb #3b4800f6
 def _link_bytes(r): return r.link_bytes or None
@@ -129,6 +139,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('likely_s', 'likely', 's', 'time that a forecast expects'),
     Column('likely_interval', 'likely within', '', 'interval with 80 % of runs it was tested on', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
+    Column('unseen_s', 'no operation', 's', 'part of the time in which none runs: NumPy, Python or another library'),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
     Column('over_s', 'above the roof', 's', 'time measured minus roofline-limited time'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
