@@ -301,7 +301,7 @@ class CountedPasses:
         self.run, self.device, self.modules, self.made, self.costs = run, device, modules, [], []
     def more(self):
         "Count one more"
-        self.made.append(CountedGaps(self.device, tf32=tf32_on(self.device)))
+        self.made.append(CountedGaps(self.device, bool(self.made), tf32=tf32_on(self.device)))
         self.costs.append(count_run(self.run, self.modules, self.made[-1]))
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #45bed5c6

@@ -14,8 +14,9 @@ from dataclasses import replace
 from ..session.scope import Place, quoted, phases
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
-from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds, unseen_said
-from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts
+from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
+from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts, no_number
+from ..records.inner import inner_lines
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted
 from ..counting.utilization import float32_lines, token_lines
 
@@ -152,7 +153,6 @@ def _row_lines(rows, t):
     "What is to be said of some of the rows; `t`: the totals, or `None`"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
     above = [r for r in rows if r.above and r.bound=='memory' and not r.impossible and not r.exchanges]
-    idle = [r for r in rows if r.unseen_s and r.utilization_pct is not None]
     what, share = 'forward pass', ''
     if t: what, share = pass_name(t.what), f" ({100*sum(r.time_s for r in noisy)/t.mean_s:.1f} % of the time)"
     said = [
@@ -160,9 +160,8 @@ def _row_lines(rows, t):
                 "a tenth of their median"),
         (some,  f"paths        {plural(len(some), 'row')} not called in every {what} as often as counted; "
                 f"the utilization is that of those with all calls"),
-        (above, f"↑            above the memory's roof: {_caches_of(above)}"),
-        (idle,  f"†            without an operation (NumPy, Python or another library): {unseen_said(idle)}")]
-    return [line for rows,line in said if rows]
+        (above, f"↑            above the memory's roof: {_caches_of(above)}")]
+    return [line for rows,line in said if rows] + inner_lines(rows, t.what if t else 'forward')
 
 # %% ../../nbs/views/report.ipynb #f264e2c3
 def _error_lines(rows, peaks=None):
@@ -462,7 +461,7 @@ def side_by_side(
     rows = in_phases(r)
     if not all(o.phase for o in rows):
         raise ValueError(f"{r!r}: not every row has a phase, as the rows of a training step have")
-    found = joined_in_parts(((o.phase, o) for o in rows), group_key(by, depth))
+    found = joined_in_parts(((o.phase, o) for o in rows), group_key(no_number(by), depth))
     return Phases((ModulePhases(n, of) for n,of in found.items()), kind_of(r))
 
 # %% ../../nbs/views/report.ipynb #f97b00fc

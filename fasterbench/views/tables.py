@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts', 'spare', 'frames', 'picture_size',
-           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'unseen_said', 'of_step',
-           'kind_of', 'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines',
-           'more_rows', 'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text',
-           'csv_value', 'text_or_file', 'Lines', 'shown_page']
+           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of',
+           'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
+           'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value',
+           'text_or_file', 'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
 import csv, io, os, re, shutil, sys
@@ -20,7 +20,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
-from ..session.scope import quoted, unseen
+from ..session.scope import unseen
 from .layout import data_text, figure_page, html_text
 
 # %% ../../nbs/views/tables.ipynb #274acc68
@@ -83,15 +83,6 @@ def likely_lines(r)->list[str]: # of a `Roofline`; empty: there is no forecast
     said = [f"{si(r.likely_s, 's')}{within}, "]*(r.likely_s is not None) + [r.about.get('likely', '')]
     return [f"likely       {''.join(said)}"]*('likely' in r.about)
 
-# %% ../../nbs/views/tables.ipynb #6f7f2c34
-def unseen_said(
-    rows:list, # of `RooflinePoint`
-)->str:
-    "How much of their time passes while no operation runs, of the three with most"
-    most = sorted(rows, key=lambda r: -r.unseen_s)
-    each = [f"{si(r.unseen_s, 's')} of {si(r.run_s, 's')} in {quoted(r.label)}" for r in most[:3]]
-    return ', '.join(each) + (', …' if most[3:] else '')
-
 # %% ../../nbs/views/tables.ipynb #3b4800f6
 def _link_bytes(r): return r.link_bytes or None
 def _waits_for(r): return None if r.mostly_for is None else f'rank {r.mostly_for}'
@@ -110,10 +101,17 @@ def _names(key): return lambda r: ', '.join(filter(None, map(_told, getattr(r, k
 def _names_cell(key):
     "The first names, as far as there is room"
     def cell(r):
-        text = _names(key)(r) or '–'
+        text = _longest(getattr(r, key)) or _names(key)(r) or '–'
         cut = text.find(', ', 24)   # after as many names as take about so much room
         return as_text(text if len(text)<=40 or cut<0 else text[:cut] + ', …')
     return cell
+
+def _longest(of):
+    "The two operations that take longest, in a few words, and how many others were timed; empty: none was"
+    timed = sorted((o for o in of if getattr(o, 'time_s', None) is not None), key=lambda o: -o.time_s)
+    first, rest = [o.short for o in timed[:2]], len(timed) - 2
+    if len(', '.join(first))>40: first, rest = first[:1], len(timed) - 1
+    return ', '.join(first) + f' +{rest}'*(rest>0)
 
 def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
@@ -150,7 +148,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('working_set', 'working set', 'B', 'bytes that the largest operation of a row moves'),
     Column('recomputed', 'recomputed', 'FLOP', 'work of the forward pass that the backward does again', of=_recomputed),
     _listed('modules', 'of a kernel: the modules that it came from'),
-    _listed('operations', 'where they were timed, its operations and what ran for them; of a kernel its parts'),
+    _listed('operations', 'its operations, timed under the profiler, and what ran for them; of a kernel its parts'),
     Column('link_bytes', 'link bytes', 'B', "bytes of collectives on this rank's link, at least", of=_link_bytes),
     Column('link_time_s', 'time on the link', 's', 'least time that the link allows for these bytes'),
     Column('waiting_s', 'waiting', 's', 'part of the time that is spent waiting for another rank'),
