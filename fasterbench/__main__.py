@@ -12,7 +12,6 @@ from .commands.parser import parsed
 # %% ../nbs/main.ipynb #1db87ebb
 def main(argv:list|None=None): # words; `None`: those of this process
     "The `fasterbench` command: what is asked for is read first, and what runs it is imported then"
-    if argv is None: os.environ.setdefault('KINETO_LOG_LEVEL', '99')   # torch's profiler writes lines of its own
     if 'RANK' not in os.environ: parsed(argv)   # of several processes `fasterbench.cli` finds the one that speaks
     try: from fasterbench.cli import main as run
     except Exception:   # such as that of a library that torch loads; 1 is the exit status of a limit

@@ -23,7 +23,7 @@ from .operations import as_text, first_line, progress, si, value_text
 from .records.compare import Comparison
 from .results import Roofline, as_output
 from .sources.measured import rows_of
-from .sources.profiling import Subject, circumstances
+from .sources.profiling import Subject, circumstances, two_subjects
 from .sources.estimates import Estimated, forward_counted, mesh_run, model_mesh, paper_request, step_counted
 from .sources.estimates import tensor_parallel
 from .machine.roof import HardwarePeaks, peaks_of
@@ -115,7 +115,7 @@ def compare_interleaved(
     **options # `device`, `warmup`, `steps` (turns of each), `grad`; `by` and `depth`, as of `Roofline.compare`
 )->Comparison:
     "Measure two models in turns of a few forward passes, and compare them"
-    first, second = (o if isinstance(o, Subject) else RooflineAnalyzer(o, sample, peaks) for o in (a, b))
+    first, second = two_subjects(RooflineAnalyzer, a, b, sample, peaks)
     return first.compare_interleaved(second, **options)
 
 # %% ../nbs/roofline.ipynb #f1906352

@@ -331,6 +331,7 @@ class ModuleCost:
     collectives:Counter = field(default_factory=Counter) # `Collective` → how often; their row has nothing else
     tf32_flops:int|None = None # FLOP of float32 products that may run in TF32; `None`: not known
     operations:dict = field(default_factory=dict, repr=False) # name → [calls, FLOP or `None`: unknown, bytes]
+    unseen_s:float|None = None # seconds in which none of its operations ran; `None`: not notable
 
 # %% ../../nbs/counting/places.ipynb #06156b30
 @patch(as_prop=True)
@@ -369,9 +370,8 @@ def add(self:ModuleCost,
 def note(self:ModuleCost, name:str, calls:int, flops:int|None, nbytes:int): # of all these calls
     "Note calls of an operation, by its name"
     o = self.operations.get(name) or self.operations.setdefault(name, [0, 0, 0])
-    o[0] += calls
+    o[0] += calls; o[2] += nbytes
     o[1] = None if flops is None or o[1] is None else o[1] + flops
-    o[2] += nbytes
 
 @patch
 def merge(self:ModuleCost, other:ModuleCost):

@@ -354,9 +354,13 @@ class RowOperation(str):
         self.time_s, self.kernels = time_s, tuple(kernels) # seconds of a forward pass; names, what took longest first
         return self
     @property
-    def said(self)->str: # its name, with its time and what ran for it if these are known
-        time = '' if self.time_s is None else f" {si(self.time_s, 's')}"
-        return f"{str(self)}{time}" + f" ({' + '.join(self.kernels)})"*bool(self.kernels)
+    def said(self)->str: return self._told(str(self), self.kernels) # its name, its time and what ran for it, as known
+    @property
+    def short(self)->str: # the same in a few letters; of what ran the first, if it is called otherwise
+        name, *ran = (k.removeprefix('aten::') for k in (self, *self.kernels[:1]) if k!=self or k is self)
+        return self._told(name[:28] + '…'*(len(name)>28), [o[:20] for o in ran])
+    def _told(self, name, ran):
+        return f"{name}{'' if self.time_s is None else ' ' + si(self.time_s, 's')}" + f" ({' + '.join(ran)})"*bool(ran)
 
 class Operations(tuple):
     "The operations of a row, each name once: `RowOperation`"

@@ -4,17 +4,17 @@
 
 # %% auto #0
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
-           'eager_sum', 'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'grouped_rows', 'by_kind',
-           'joined_in_parts', 'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest',
-           'interval', 'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared',
-           'Pair', 'match']
+           'eager_sum', 'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'no_number', 'grouped_rows',
+           'by_kind', 'joined_in_parts', 'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took',
+           'fewest', 'interval', 'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken',
+           'Compared', 'Pair', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Integral, Number
 from statistics import median
 from fastcore.basics import groupby, patch
 from functools import cached_property
@@ -66,7 +66,7 @@ def _largest(rows, field):
 
 # What is made of a field of several rows → fields
 _joins = {sum_of: 'calls params recomputed link_bytes', _listed: 'modules', operations_of: 'operations',
-    known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s tf32_flops',
+    known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s tf32_flops unseen_s',
     whole_sum: '''time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
         likely_s''', whole_interval: 'likely_interval',
     counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof'}
@@ -156,6 +156,13 @@ def group_key(
     if by=='block': return block_key(rows)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
     raise ValueError(f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
+
+# %% ../../nbs/records/grouping.ipynb #55ea87ee
+def no_number(by):
+    "`by` of `group_key`, or an error where it is a number: lines of several rows have no depth that is said so"
+    if not isinstance(by, Number): return by
+    raise TypeError(f"by={by!r}: by is a word such as 'module', or a function of the row; depth=… takes "
+        "parts of names, and top=… of the table's text a number of lines")
 
 # %% ../../nbs/records/grouping.ipynb #bc999ee6
 def grouped_rows(

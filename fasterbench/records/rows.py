@@ -65,6 +65,7 @@ class RooflinePoint:
     rank_s:tuple = field(default=(), repr=False)           # seconds on each rank; `None` for one that has no such row
     collectives:Counter = field(default_factory=Counter, repr=False) # `Collective` → calls
     tf32_flops:int|None = field(default=None, repr=False) # FLOP that may run in TF32; `None`: as the peaks say
+    unseen_s:float|None = field(default=None, repr=False) # seconds of it in which no operation ran; `None`: not notable
     launches:int|None = field(default=None, repr=False) # operations that are launched one by one; `None`: not known
     likely_s:float|None = field(default=None, repr=False) # seconds that it is likely to take; `None`: no forecast
     likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
@@ -306,7 +307,7 @@ def roofline_point(
         ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=[*t.samples], unknown=work.unknown,
         boundary_bytes=work.own_boundary, eager_bytes=work.eager_bytes, link_bytes=work.link_bytes,
         launches=None if work.compiled or work.flops is None else work.sizes.total(), collectives=work.collectives,
-        tf32_flops=work.tf32_flops, operations=work.listed,
+        tf32_flops=work.tf32_flops, operations=work.listed, unseen_s=work.unseen_s,
         **under_roof(work, peaks, time_s if called_s is None else called_s))
 
 # %% ../../nbs/records/rows.ipynb #16ef8b87
@@ -398,7 +399,7 @@ def _work_of(r, peaks, dtype): # as `ModuleCost` has it
 
 # %% ../../nbs/records/rows.ipynb #4b712202
 _kept = '''name type phase calls params flops matmul_flops recomputed unknown collectives launches link_bytes
-    time_s time_pct'''.split() # fields that do not depend on peaks
+    time_s unseen_s time_pct'''.split() # fields that do not depend on peaks
 
 def _projected(r, peaks, dtype):
     "A row under other peaks, in its own dtype or another"
@@ -444,15 +445,14 @@ field_types[RooflinePoint] = dict(
     **dict.fromkeys('recomputed link_bytes'.split(), Amount),
     **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Quotient|None),
     **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
-    **dict.fromkeys('boundary_bytes eager_bytes tf32_flops'.split(), Amount|None),
+    **dict.fromkeys('boundary_bytes eager_bytes tf32_flops unseen_s likely_s'.split(), Amount|None),
     bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
-    likely_s=Amount|None, likely_interval=tuple[Amount, Amount]|None,
     operations=Operations, waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
-    collectives=Annotated[Counter, _collectives, list[Sent]])
+    likely_interval=tuple[Amount, Amount]|None, collectives=Annotated[Counter, _collectives, list[Sent]])
 # What earlier versions did not write
 optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations
     link_bytes link_time_s waiting_s waits_for hidden_s rank_s collectives tf32_flops launches likely_s
-    likely_interval'''.split()
+    likely_interval unseen_s'''.split()
 
 field_types[Projection] = dict(was_bound=_bound|None, was_roof_time_s=Amount|None)
 

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
-           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'with_unseen',
-           'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged',
-           'joined_edges', 'join_compiled', 'measured_in_turns', 'measured']
+           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'CountedGaps', 'CountedPasses',
+           'with_unseen', 'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in',
+           'merged', 'joined_edges', 'join_compiled', 'measured_in_turns', 'measured']
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ from .inductor import compiled_meanwhile, recompiled
 from .observe import Observer, time_forwards, time_in_turns
 from .measured import Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
-from .behind import noticed
+from .behind import Gaps, noticed
 from ..counting.traffic import Operations
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
@@ -292,17 +292,30 @@ def timed_again(self:MeasuredKernels, odd, rows)->tuple: # as of `Measured`
     return set().union(*(modules.get(n, {n}) for n in odd)), {*self.everything}
 
 
+# %% ../../nbs/sources/compiled_kernels.ipynb #dab33852
+class CountedGaps(Gaps, CostMode): "Counts, and notes when no operation runs"
+
+class CountedPasses:
+    "Passes of a run, with what is counted in each and its gaps"
+    def __init__(self, run, device:torch.device, modules:dict): # a `Program` or a `Step`, where it is; name → module
+        self.run, self.device, self.modules, self.made, self.costs = run, device, modules, [], []
+    def more(self):
+        "Count one more"
+        self.made.append(CountedGaps(self.device, bool(self.made), tf32=tf32_on(self.device)))
+        self.costs.append(count_run(self.run, self.modules, self.made[-1]))
+
 # %% ../../nbs/sources/compiled_kernels.ipynb #45bed5c6
 def with_unseen(
     costs:Costs,
-    forwards, # `Forwards` that were timed
+    found:dict, # key → seconds in which no operation ran, as `noticed` gives them
     names, # of the modules that may have such a row
     met=None, # `Rendezvous` of all ranks, which agree
 )->Costs:
-    "The costs, with what is not known of modules that took time, though no operation was seen in them"
-    found = noticed(costs, forwards, names)
-    if met: found = dict.fromkeys(k for told in met.exchange(found, 'rows without operations') for k in told)
-    rows = {k: costs.by_module.get(k, ModuleCost()) for k in found if phase_and_name(k)[1] in names}
+    "The costs, with how long no operation ran, and what is not known of modules in which none was seen"
+    for k in found.keys() & costs.by_module.keys(): costs.by_module[k].unseen_s = found[k]
+    idle = [k for k in found if k not in costs.by_module or not costs.by_module[k].worked]
+    if met: idle = dict.fromkeys(k for told in met.exchange(idle, 'rows without operations') for k in told)
+    rows = {k: costs.by_module.get(k, ModuleCost(unseen_s=found.get(k))) for k in idle if phase_and_name(k)[1] in names}
     for row in rows.values():
         if not row.worked: row.unknown[unseen] += row.calls or 1
     if not rows: return costs
@@ -332,7 +345,8 @@ def _kernels_measured(run, device, warmup, steps):
         taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
     beside = [n for n in modules if all(inside(n, region) is None for region in regions)]
-    of = run, device, modules, with_unseen(costs, taken, beside), taken
+    found = noticed(costs, taken, beside, CountedPasses(run, device, modules))
+    of = run, device, modules, with_unseen(costs, found, beside), taken
     return MeasuredKernels(*of, by_name=mode.by_name, rec=rec, launches=launches, regions=regions)
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #aa41c321
@@ -430,14 +444,14 @@ def join_compiled(
 # %% ../../nbs/sources/compiled_kernels.ipynb #0821f804
 def _observed(run, device, met):
     "The observer of a run, what counts it, and what makes a `Measured` of its `Forwards`"
-    modules, seen = visible(run.model), []   # as they are now; a forward pass may change that
-    o = Observer(run.model, run, device, modules, met)
+    modules = visible(run.model)   # as they are now; a forward pass may change that
+    o, passes = Observer(run.model, run, device, modules, met), CountedPasses(run, device, modules)
     run.warm_up_once()
-    def count(): seen.append(count_run(run, modules, CostMode(tf32=tf32_on(device))))
     def of(taken):
-        costs = with_unseen(join_compiled(seen[0], o, taken.calls, modules), taken, modules, met)
+        costs = join_compiled(passes.costs[0], o, taken.calls, modules)
+        costs = with_unseen(costs, noticed(costs, taken, modules, passes, met), modules, met)
         return Measured(run, device, modules, costs, taken)
-    return o, count, of
+    return o, passes.more, of
 
 def measured_in_turns(
     runs:list, # of `Program` or `Step`

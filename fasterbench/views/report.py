@@ -15,7 +15,8 @@ from ..session.scope import Place, quoted, phases
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, Column, Lines, Table, by_column, columns
 from .tables import html_cell, kind_of, likely_lines, more_rows, row_orders, run_kinds
-from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts
+from ..records.grouping import ModulePhases, RankedRow, group_key, joined, joined_in_parts, no_number
+from ..records.inner import inner_lines
 from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted
 from ..counting.utilization import float32_lines, token_lines
 
@@ -147,6 +148,7 @@ def _caches_of(rows):
     if not caches: return "the peaks hold no caches that could explain it"
     return f"their data fit in a cache, with whose roof they are compared: {each}"
 
+# %% ../../nbs/views/report.ipynb #5b0e2764
 def _row_lines(rows, t):
     "What is to be said of some of the rows; `t`: the totals, or `None`"
     noisy, some = [r for r in rows if r.noisy], [r for r in rows if r.sometimes]
@@ -159,7 +161,7 @@ def _row_lines(rows, t):
         (some,  f"paths        {plural(len(some), 'row')} not called in every {what} as often as counted; "
                 f"the utilization is that of those with all calls"),
         (above, f"↑            above the memory's roof: {_caches_of(above)}")]
-    return [line for rows,line in said if rows]
+    return [line for rows,line in said if rows] + inner_lines(rows, t.what if t else 'forward')
 
 # %% ../../nbs/views/report.ipynb #f264e2c3
 def _error_lines(rows, peaks=None):
@@ -459,7 +461,7 @@ def side_by_side(
     rows = in_phases(r)
     if not all(o.phase for o in rows):
         raise ValueError(f"{r!r}: not every row has a phase, as the rows of a training step have")
-    found = joined_in_parts(((o.phase, o) for o in rows), group_key(by, depth, rows))
+    found = joined_in_parts(((o.phase, o) for o in rows), group_key(no_number(by), depth, rows))
     return Phases((ModulePhases(n, of) for n,of in found.items()), kind_of(r))
 
 # %% ../../nbs/views/report.ipynb #f97b00fc

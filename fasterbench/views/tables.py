@@ -58,7 +58,8 @@ def _name_cell(r):
 
 def _flops_cell(r): return ('≥' if r.unknown and r.flops is not None else '') + si(r.flops)
 def _bytes_cell(r): return ('≥' if unseen in r.unknown and r.bytes_moved is not None else '') + si(r.bytes_moved, 'B')
-def _util_cell(r): return '–' if r.utilization_pct is None else f"{'↑' if r.above else ''}{r.utilization_pct:.1f}"
+def _util_marks(r): return '†'*bool(r.unseen_s) + '↑'*r.above
+def _util_cell(r): return '–' if r.utilization_pct is None else f'{_util_marks(r)}{r.utilization_pct:.1f}'
 
 def roof_cell(r)->str:
     "What a row is compared with, in a few words"
@@ -100,10 +101,17 @@ def _names(key): return lambda r: ', '.join(filter(None, map(_told, getattr(r, k
 def _names_cell(key):
     "The first names, as far as there is room"
     def cell(r):
-        text = _names(key)(r) or '–'
+        text = _longest(getattr(r, key)) or _names(key)(r) or '–'
         cut = text.find(', ', 24)   # after as many names as take about so much room
         return as_text(text if len(text)<=40 or cut<0 else text[:cut] + ', …')
     return cell
+
+def _longest(of):
+    "The two operations that take longest, in a few words, and how many others were timed; empty: none was"
+    timed = sorted((o for o in of if getattr(o, 'time_s', None) is not None), key=lambda o: -o.time_s)
+    first, rest = [o.short for o in timed[:2]], len(timed) - 2
+    if len(', '.join(first))>40: first, rest = first[:1], len(timed) - 1
+    return ', '.join(first) + f' +{rest}'*(rest>0)
 
 def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
@@ -129,6 +137,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('likely_s', 'likely', 's', 'time that a forecast expects'),
     Column('likely_interval', 'likely within', '', 'interval with 80 % of runs it was tested on', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
+    Column('unseen_s', 'no operation', 's', 'part of the time in which none runs: NumPy, Python or another library'),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
     Column('over_s', 'above the roof', 's', 'time measured minus roofline-limited time'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
@@ -139,7 +148,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('working_set', 'working set', 'B', 'bytes that the largest operation of a row moves'),
     Column('recomputed', 'recomputed', 'FLOP', 'work of the forward pass that the backward does again', of=_recomputed),
     _listed('modules', 'of a kernel: the modules that it came from'),
-    _listed('operations', 'where they were timed, its operations and what ran for them; of a kernel its parts'),
+    _listed('operations', 'its operations, timed under the profiler, and what ran for them; of a kernel its parts'),
     Column('link_bytes', 'link bytes', 'B', "bytes of collectives on this rank's link, at least", of=_link_bytes),
     Column('link_time_s', 'time on the link', 's', 'least time that the link allows for these bytes'),
     Column('waiting_s', 'waiting', 's', 'part of the time that is spent waiting for another rank'),
