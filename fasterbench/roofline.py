@@ -181,7 +181,7 @@ def estimate(self:RooflineAnalyzer,
     mesh=None,
     links=None, # over what they exchange data, as `layouts.links_of` takes it
 )->Roofline:
-    "The rows under `peaks`, with the time that their roof allows; nothing is run"
+    "The rows under `peaks`, with the time that their roof allows, without what torch does not dispatch; nothing is run"
     return self._forward('estimate', *self._asked(peaks, dtype, weights, mesh, links))
 
 # %% ../nbs/roofline.ipynb #2b1fc1e7

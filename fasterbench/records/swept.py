@@ -129,7 +129,7 @@ def device_ridge(self:Swept)->float|None: # FLOP/byte; `None`: the device has no
 
 @patch(as_prop=True)
 def fits(self:Swept)->str|None: # yes or no; `None`: not known
-    "Does the device's memory hold the weights, and the cache of a language model?"
+    "Does the device's memory hold the weights, and the cache of a language model? Activations are not asked about"
     weights, cache = (self.result.about.get(k) for k in ('weight_bytes', 'cache_bytes'))
     held = None if weights is None else self.result.peaks.holds(weights + (cache or 0))
     return None if held is None else 'yes' if held else 'no'
@@ -289,7 +289,7 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('bound', 'bound', '', 'side of the ridge of the whole'),
     Column('memory_pct', 'memory %', '%', 'part of the roofline-limited time in memory-bound rows'),
     Column('utilization_pct', 'util %', '%', 'roofline-limited time, of that measured; not clipped'),
-    Column('fits', 'fits', '', "does the device's memory hold the weights, and the cache?"),
+    Column('fits', 'fits', '', "are weights and cache less than the device's memory? activations are not in it"),
     Column('left_out', 'left out', '', 'of the roofline-limited time'),
 )}
 

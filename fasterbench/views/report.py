@@ -283,8 +283,9 @@ def _link_lines(r):
     for o in (o for o in r if o.exchanges and o.link_bytes):
         group = o.group or 'several groups'
         sent[group] += o.link_bytes
-        if o.link_time_s is None: lacks[group] = True
-    without = f"; the peaks hold no link of {', '.join(lacks)} with as many ranks" if lacks else ''
+        if o.link_time_s is None: lacks[group] = max([c.ranks for c in o.collectives] + [lacks.get(group, 0)])
+    by = f"`torchrun --nproc-per-node {max(lacks.values(), default=0) or '…'} -m fasterbench peaks --links`"
+    without = f"; the peaks hold no link of {', '.join(lacks)} with as many ranks: {by} measures it" if lacks else ''
     each = ', '.join(f"{si(n, 'B')} in {group}" for group,n in sent.items())
     return [f"links        at least {each} on this rank's link{without}"] if sent else []
 
