@@ -11,7 +11,8 @@ from fastcore.basics import patch
 from ..base.core import device_name
 from ..base.precision import float32_products
 from ..counting.places import Costs, row_kind
-from ..counting.utilization import Footprint, allocator_of, language_facts, measured_footprint, step_footprint
+from ..counting.allocators import allocator_of
+from ..counting.utilization import Footprint, language_facts, measured_footprint, step_footprint
 from ..machine.roof import HardwarePeaks
 from ..operations import first_line, warn
 from ..records.rows import RooflinePoint, roofline_point
