@@ -137,7 +137,7 @@ def sum_of(rows, field:str): return sum(getattr(r, field) or 0 for r in rows) # 
 # %% ../nbs/operations.ipynb #e3ce33f1
 def pass_name(what:str)->str: return f'{what} pass' if what.endswith('ward') else what # of a phase, or `'step'`
 def passes(what:str)->str: return _in_plural(pass_name(what)) # several, in words
-def per_pass(what:str)->str: return f'per {pass_name(what)}' # what a number is per, in words
+def per_pass(what:str)->str: return 'for the list' if what=='list' else f'per {pass_name(what)}' # what a number is of
 
 # %% ../nbs/operations.ipynb #6391ed3f
 def as_text(

@@ -59,9 +59,10 @@ class Roofline(Lines, Saved, TokenRates):
 
 # %% ../nbs/results.ipynb #ce319d03
 @patch(as_prop=True)
-def what(self:Roofline)->str: # `'forward'` or `'step'`
+def what(self:Roofline)->str: # `'forward'`, `'step'`, or `'list'` of operations that are no pass
     "What was timed or estimated"
     if self.totals: return self.totals.what
+    if 'what' in self.about: return self.about['what']
     return 'step' if any(r.phase for r in self) else 'forward'
 
 @patch
@@ -285,7 +286,8 @@ def heading(r)->str: # of a `Roofline`
     run, peaks = r.kind in run_kinds, r.peaks
     named = run and r.about.get('device_name')
     device = named or peaks and peaks.called
-    how = 'on' if named or run and r.kind!='traced' else 'under the roof of'   # a trace may not name its device
+    placed = named or run and r.kind!='traced' and r.what!='list'   # a trace may not name its device
+    how = 'on' if placed else 'under the roof of'
     return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')
 
 def facts(r)->dict: # of a `Roofline`: name → words

@@ -63,5 +63,5 @@ def read_operations(
     all_s = sum(r.time_s for r in given) if timed else None
     rows = [_placed(i, r, peaks, dtype, all_s) for i,r in enumerate(given)]
     name = Path(operations).name if isinstance(operations, (str, Path)) else 'operations'
-    found = Roofline(rows, 'measured', peaks, about=dict(model=name))
+    found = Roofline(rows, 'measured', peaks, about=dict(model=name, what='list'))
     return found if timed else project(found, peaks)

@@ -90,9 +90,11 @@ def _overhead_line(t):
     return f'{known} ({beside}): much, since {t.module_calls} module calls take {each} each'
 
 # %% ../../nbs/views/report.ipynb #1baa5bc4
+def _timed_list(r): return r.what=='list' and r.kind in run_kinds
+
 def whole_s(r)->float|None: # of a `Roofline`: seconds; `None`: nothing was run as a whole
     "What its rows are a part of: a timed forward pass or step, or in a trace all that the device did"
-    return r.totals.mean_s if r.totals else r.time_s if r.kind=='traced' else None
+    return r.totals.mean_s if r.totals else r.time_s if r.kind=='traced' or _timed_list(r) else None
 
 def _part_of(whole, seconds): return f"{si(seconds, 's')} ({100*seconds/whole:.1f} %)"
 def _timed(t, seconds): return _part_of(t.mean_s, seconds) # and part of the whole
@@ -115,7 +117,8 @@ def _work_line(o):
     flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
     eager = getattr(o, 'eager_bytes', None)
     of = '' if eager is None else f" (compiled code's are those at its boundary; one by one {si(eager, 'B')})"
-    return f"work         {flops} ({si(o.matmul_flops, 'FLOP')} in matrix products), {si(o.bytes_moved, 'B')}{of}"
+    products = '' if getattr(o, 'what', '')=='list' else f" ({si(o.matmul_flops, 'FLOP')} in matrix products)"
+    return f"work         {flops}{products}, {si(o.bytes_moved, 'B')}{of}"
 
 # %% ../../nbs/views/report.ipynb #06dbe1f9
 def in_phases(r)->list: # of a `Roofline`
@@ -222,7 +225,8 @@ def _run_said(r, took):
     each, roof = _phases_said(r), si(r.roof_time_s, 's')
     allowed = f"{'; of it' if each else ', of which'} this roof allows {roof} ({100*r.roof_time_s/took:.0f} %)"
     if _partial(r): allowed = f"; the roof of {_rows_at_roof(r)} allows {roof}, that of the others is not known"
-    where = per_pass(r.what) if r.totals else 'on the device' if 'busy_s' in r.about else 'in operations'
+    other = 'on the device' if 'busy_s' in r.about else 'in operations'
+    where = per_pass(r.what) if r.totals or r.what=='list' else other
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     first = f"{si(took, 's')} {where}{_noise_said(r.totals)}{each}{allowed}"
     return [first, *_disturbed_said(r), *([sides] if sides else [])]
@@ -349,7 +353,7 @@ _answered = 'roof', 'rows', *phases   # names of lines that repeat the answer's 
 def summary_lines(r)->list[str]: # of a `Roofline`: as of `fact_lines`
     "What a summary says below its table: what the answer, which stands above, does not"
     hidden = [*_answered, *(['overhead'] if r.totals and not _overhead_known(r.totals) else [])]
-    lines = fact_lines(r) if whole_s(r) else _paper_lines(r)
+    lines = fact_lines(r) if whole_s(r) and not _timed_list(r) else _paper_lines(r)
     padding = [f"padding      {r.about['padding']}"] if 'padding' in r.about else []
     return [o for o in lines if o[:13].strip() not in hidden] + padding + note_lines(r)*bool(whole_s(r))
 
@@ -357,8 +361,9 @@ def summary_lines(r)->list[str]: # of a `Roofline`: as of `fact_lines`
 def _where(r):
     "What a result is of, in words"
     a, dtype = r.about, [r.about['dtype']] if 'dtype' in r.about else []
-    if not r.totals and r.kind not in run_kinds:
-        return ', '.join(['estimated', *dtype, f'under the roof of {r.peaks.called}'])
+    ran = bool(r.totals) or r.kind in run_kinds
+    if not ran or r.what=='list':
+        return ', '.join([*['estimated']*(not ran), *dtype, f'under the roof of {r.peaks.called}'])
     name = f" ({a['device_name']})" if 'device_name' in a else ''
     device = ['kernels']*(r.kind=='kernels' and not r.totals) + [f"on {a.get('device')}{name}"]*('device' in a)
     return ', '.join([*device, *dtype, *([plural(a['threads'], 'thread')] if 'threads' in a else [])])
