@@ -11,7 +11,6 @@ __all__ = ['Counted', 'Phase', 'LanguageEstimate', 'unfit_lines', 'asked_text', 
 import torch, math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from operator import itemgetter
 from collections import Counter
 from typing import NamedTuple
 from fastcore.basics import patch
@@ -19,11 +18,11 @@ from .base.precision import float32_roof
 from .sources.architectures import build_on_meta, causal_pairs, stored_bytes, Forward, attention_noted
 from .sources.architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
 from .sources.architectures import rank_config, stages_of, load_config
-from .operations import check_count, element_bytes, plain, si, as_text
+from .operations import check_count, element_bytes, number_runs, plain, si, as_text
 from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
-from .views.tables import Column, Table
+from .views.tables import text_table
 from .base.codec import check_values
 from .records.forecasts import balance, in_dtype
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
@@ -171,8 +170,7 @@ def _formats(dtype, **asked):
     "Bytes of an element of what is asked for, `None`: as in `dtype`; refuses arithmetic in another dtype than a float"
     sizes = [None if v is None else element_bytes(v, k) for k,v in asked.items()]
     if dtype.is_floating_point: return sizes
-    raise ValueError(f"dtype={dtype}: the arithmetic is floating point; "
-        "`weights` is the format that weights are kept in")
+    raise ValueError(f"dtype={dtype}: the arithmetic is floating point; `weights` is the format of the weights")
 
 # %% ../nbs/language.ipynb #1a50d92f
 class _Asked(NamedTuple):
@@ -207,11 +205,8 @@ def _estimated(config, peaks, dtype, weights, cache, batch, prompt, context, mes
     if mesh is None: return LanguageEstimate(*facts, *_on_one_device(model, o))
     return MeshEstimate(*facts, *_over_devices(model, config, o), o.layout, o.links)
 
-def _all_rows(e):
-    "Those of both phases; of a mesh, those of a rank of each kind of stage"
-    phases = e.prefill, e.decode
-    if isinstance(e, MeshEstimate): phases = [w.phase for p in phases for w in p.work]
-    return [r for p in phases for r in p.rows]
+def _all_rows(e): # those of both phases; of a mesh, of a rank of each kind of stage
+    return [r for p in (e.prefill, e.decode) for o in getattr(p, 'work', [p]) for r in getattr(o, 'phase', o).rows]
 
 # %% ../nbs/language.ipynb #a336567e
 def estimate_language(
@@ -230,17 +225,12 @@ def estimate_language(
 )->LanguageEstimate:
     "Prefill and a step of decoding under `peaks`; nothing is run, and no weights are needed"
     e = _estimated(config, peaks, dtype, weights, cache, batch, prompt, context, mesh, links, microbatches)
-    rows = _all_rows(e)
-    check_ceilings([(rows, e.peaks)], 'estimate_language')
+    check_ceilings([(rows := _all_rows(e), e.peaks)], 'estimate_language')
     warn_no_ceiling(rows, e.peaks)
     return e
 
 # %% ../nbs/language.ipynb #f7a41d33
 _fits = {True: 'yes', False: 'no', None: '–'}
-
-def _table(heads, lines):
-    "Lines of texts as a table"
-    return Table(lines, {}, [Column(k, k, 'calls', 'to the right', itemgetter(i)) for i,k in enumerate(heads)]).text()
 
 _phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',
     '% of the time\nmemory bound', 'time\nat the roof', 'tokens/s\nat the roof']
@@ -257,7 +247,7 @@ def phase_table(e:LanguageEstimate)->str:
     p, known = e.prefill, e.prefill.causal_flops is not None
     causal = [['prefill, causal', p, p.causal_flops, p.causal_rows, p.causal_roof_time_s]]*known
     cells = [_phase_cells(*o) for o in (first, *causal, last)]
-    table = _table(_phase_heads, cells)
+    table = text_table(_phase_heads, cells)
     why = "prefill: attention is no operation of its own in this model, so its causal part is not known"
     said = [f"{o.name}: {' '.join(line.split())}" for o in (e.prefill, e.decode) for line in o.left_out]
     return '\n'.join([table, *[why]*(not known), *said])
@@ -412,13 +402,7 @@ def _on_mesh(o, config, mesh, links, microbatches):
 
 # %% ../nbs/language.ipynb #d7e59a14
 def _of_stages(w, e):
-    return f"stage{'s' if w.stages[1:] else ''} {', '.join(_runs(w.stages))}" if e.layout.pp>1 else 'a rank'
-
-def _runs(numbers):
-    "Numbers one behind the other as first–last"
-    starts = [n for n in numbers if n - 1 not in numbers]
-    ends = [n for n in numbers if n + 1 not in numbers]
-    return [f'{a}–{b}' if b>a else f'{a}' for a,b in zip(starts, ends)]
+    return f"stage{'s' if w.stages[1:] else ''} {', '.join(number_runs(w.stages))}" if e.layout.pp>1 else 'a rank'
 
 def unfit_ranks(e:MeshEstimate)->list[str]: # empty: they do, or how much memory there is is not known
     "A line for each phase and the ranks whose weights and cache do not fit a device's memory"
@@ -433,14 +417,14 @@ def _work_cells(p, w, groups):
     sizes = [si(w.phase.flops, 'FLOP')] + [si(o, 'B') for o in (w.phase.bytes_moved, w.kept_bytes, w.phase.cache_bytes)]
     times = [si(o, 's') for o in (w.compute_s, w.memory_s, w.roof_s)]
     exchange = [si(w.link_times[g], 's') if g in w.link_times else '–' for g in groups]
-    return [p.name, ', '.join(_runs(w.stages)), f'{w.ranks:,}', *sizes, _fits[w.phase.fits], *times, *exchange]
+    return [p.name, ', '.join(number_runs(w.stages)), f'{w.ranks:,}', *sizes, _fits[w.phase.fits], *times, *exchange]
 
 def mesh_table(e:MeshEstimate)->str:
     "What a rank of each stage does for a microbatch, in both phases"
     groups = [g for g in e.links if any(g in w.link_times for p in (e.prefill, e.decode) for w in p.work)]
     cells = [_work_cells(p, w, groups) for p in (e.prefill, e.decode) for w in p.work]
     heads = [*_heads, *(f'{g} over\n{e.links[g].topology or si(e.links[g].bandwidth, "B/s")}' for g in groups)]
-    return _table(heads, cells)
+    return text_table(heads, cells)
 
 # %% ../nbs/language.ipynb #d2a11e0b
 def _rate_line(p):

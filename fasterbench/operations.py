@@ -6,9 +6,9 @@
 __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound',
            'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'pass_name',
            'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
-           'check_seconds', 'check_count', 'first_line', 'CostError', 'told_as', 'defined_at', 'announce', 'warn',
-           'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text', 'quoted_formula',
-           'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes', 'positions']
+           'check_seconds', 'check_count', 'first_line', 'number_runs', 'CostError', 'told_as', 'defined_at',
+           'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text',
+           'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes', 'positions']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -200,6 +200,15 @@ def check_count(name:str, value:int, least:int)->int: # name: what the error cal
 def first_line(e:BaseException)->str:
     "The first line of what an error says; its class where that is empty"
     return (str(e).splitlines() or [''])[0] or type(e).__name__
+
+# %% ../nbs/operations.ipynb #61b9f00b
+def number_runs(
+    numbers:list, # whole numbers, in order
+)->list: # of texts
+    "Numbers one behind the other as first–last"
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return [f'{a}–{b}' if b>a else f'{a}' for a,b in zip(starts, ends)]
 
 # %% ../nbs/operations.ipynb #97a46017
 class CostError(ValueError): "A rule that `register_cost` was given fails, or gives what is no count"
