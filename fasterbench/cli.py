@@ -92,10 +92,13 @@ def _check_compiled(train, isolate, compile, kernels, beside):
     if kernels: check_unused('with --kernels', isolate=isolate)
 
 # %% ../nbs/cli.ipynb #772a7fbd
-def _asked_comparison(against, beside, fail_slower, fail_flops, unused, alone): # options: of neither, not of `beside`
+def _asked_comparison(
+    against, beside, save, fail_slower, fail_flops, # of `roofline`
+    unused, alone, # options: of no comparison, not of `beside`
+):
     "What a profile is made for, a comparison or not, and the limits of that"
     limits = dict(fail_slower=fail_slower, fail_flops=fail_flops)
-    if not (against or beside): check_unused('without --against or --beside', **limits)
+    if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside: check_unused('with --beside', against=against, **alone)
     if against: check_kind(against, 'a result')
@@ -111,7 +114,7 @@ def _apart(name):
     for k in [k for k,m in sys.modules.items() if k not in before and own(m)]: del sys.modules[k]
 
 # %% ../nbs/cli.ipynb #e1ef3fff
-def _in_turns(name, beside, input, of, peaks, by, device, compile, warmup, steps, **alone):
+def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
     both, before = [], (name, False) if beside==uncompiled else (beside, compile)
     for o,changed in (before, (name, compile)):
@@ -121,32 +124,32 @@ def _in_turns(name, beside, input, of, peaks, by, device, compile, warmup, steps
             raise ValueError(f"--beside {uncompiled}: {name} is compiled as it is")
         both.append(RooflineAnalyzer(model, sample, peaks))
     what = f'{name} in turns with {beside}, {forward_text(name, sample)}'
-    return run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps, by=by)
+    return run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps)
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
     model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None,
     warmup=None, steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None,
     top=None, sort=None, by=None, columns=None, isolate=False, operations=False, parallel=None, threads=None,
-    peaks=None, against=None, beside=None, fail_slower=None, fail_flops=None, html=None, out=None,
+    peaks=None, against=None, beside=None, fail_slower=None, fail_flops=None, save=None, html=None, out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
-    unused = dict(html=html, columns=columns, sort=sort, parallel=parallel), more
-    kind, limits = _asked_comparison(against, beside, fail_slower, fail_flops, *unused)
+    unused = dict(html=html, columns=columns, sort=sort, parallel=parallel)
+    kind, limits = _asked_comparison(against, beside, save, fail_slower, fail_flops, unused, more)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
-    if own_rank()==0: check_targets([peaks, counts, against], kind.formats, html=html, out=out)
+    if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
     how = profile_options(device, warmup, steps) | more | dict(compile=compile)
     check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype); torch.manual_seed(0)
-        if beside: rows = _in_turns(model, beside, input, of, given, view.by, **how | dict(steps=either(steps, 40)))
+        if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
-    if against: rows = Roofline.load(against).compare(rows, view.by)
-    if kind is Comparison: return print_comparison(rows, out, top, None, limits)
+    if against: rows = Roofline.load(against).compare(rows)
+    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save)
     title = f'{model} on {device_name(device)}' + (f', {parallel} on {launched()} ranks' if parallel else '')
     if own_rank()==0: print_result(rows, view, title, html, out)
 
@@ -340,9 +343,9 @@ def operations(file, peaks=None, dtype=None, top=None, sort=None, by=None, colum
 def compare(a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, out=None):
     "Compare two results row by row: what changed, and is it more than noise?"
     check_targets([a, b], Comparison.formats, out=out); limits = asked_limits(fail_slower, fail_flops)
-    by = checked_view(top, 'time', by).by; Comparison().as_table().in_order(sort)
+    checked_view(top, 'time', by); Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
-    print_comparison(Roofline.load(a).compare(Roofline.load(b), by), out, top, sort, limits)
+    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, limits)
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, html=None, out=None):

@@ -128,7 +128,9 @@ def by(self:Roofline,
     depth:int|None=None, # the first parts of the names: 1 is `layer1`, 2 is `layer1.0`
 )->Roofline:
     "Rows that belong together as one row each, those that take longest first; phases in their order"
-    return self.like(grouped_rows(self, by, depth))
+    groups = self.like(grouped_rows(self, by, depth))
+    groups.totals = self.totals   # they add up to the same
+    return groups
 
 # %% ../nbs/results.ipynb #26a17a32
 @patch

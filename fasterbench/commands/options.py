@@ -26,7 +26,7 @@ from ..operations import as_text, check_count, is_number, write_file
 from ..machine.datasheets import sheet_named
 from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
-from ..base.codec import check_ending, check_kind, drawn_endings, file_kinds, saved_kind
+from ..base.codec import as_json, check_ending, check_kind, drawn_endings, file_kinds, saved_kind
 from ..records.compare import Comparison
 from ..records.gate import check_percent, gate
 from .models import check_model, own_object
@@ -401,8 +401,10 @@ def show_result(r:Roofline, html, out, top, sort, by, columns): # as of `print_f
     if r.peaks is None: check_unused('to a result without peaks', html=html)
     print_result(r, view, heading(r), html, out)
 
-def print_comparison(c:Comparison, out, top=None, sort=None, limits:dict|None=None): # limits: of `gate`
-    "Print a comparison, and write it to files; the command ends with the status of what is decided about limits"
+def print_comparison(c:Comparison, out, top=None, sort=None, by=None, limits:dict|None=None, save=None):
+    "Print a comparison, of `gate`s `limits`, and write it, and b, to files; the command ends with what is decided"
+    if save: print(f'saved        {write_file(save, as_json(c.b))}')
+    if by is not None: c = c.by(checked_view(None, None, str(by)).by)
     verdicts = gate(c, **limits) if limits else ()
     c.summary(rows_asked(top, 20), either(sort, 'difference'))
     drawn = rows_asked(top)

@@ -124,7 +124,9 @@ described['roofline'] = Command(
     against=option('compare with this result, from before: a file that --out FILE.json wrote', a_file),
     beside=option('measure this model, from before, in turns with it, and compare; eager: itself without --compile',
         a_model),
-    **in_common('fail_slower fail_flops html out')))
+    **in_common('fail_slower fail_flops'),
+    save=option('of a comparison: write the result of the model itself to this file, too, in JSON'),
+    **in_common('html out')))
 
 # %% ../../nbs/commands/parser.ipynb #f51c592a
 described['peaks'] = Command(

@@ -8,10 +8,10 @@ __all__ = ['in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 
            'columns_of', 'PairPlaces', 'comparison_json', 'SavedComparison']
 
 # %% ../../nbs/records/compare.ipynb #adedc33d
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from fastcore.basics import patch
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,7 +21,7 @@ from ..views.layout import html_text
 from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
-from .grouping import too_few
+from .grouping import too_few, first_names, lapse
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import kept_as, many, refuse
 
@@ -56,13 +56,6 @@ class Comparison(Lines, Saved, Compared):
     took_a, took_b = forward_a, forward_b
 
 # %% ../../nbs/records/compare.ipynb #f0d9b317
-def _grouped(r, by, depth):
-    "A result in groups, with the totals that it has"
-    if by is None and depth is None: return r
-    groups = r.by(by, depth=depth)
-    groups.totals = r.totals
-    return groups
-
 def compared(
     a, b, # `Roofline`s: what was, and what is there now
     by:str|Callable|None=None, # compare groups: as in `Roofline.by`
@@ -70,8 +63,18 @@ def compared(
     turns:bool=False, # were both measured in turns, forward pass by forward pass?
 )->Comparison:
     "What changed from one result to another, row by row"
-    a, b = (_grouped(o, by, depth) for o in (a, b))
-    return Comparison(match(a, b, by is None and depth is None, turns), a, b, turns)
+    rows = by is None and depth is None
+    if not rows: a, b = (o.by(by, depth=depth) for o in (a, b))
+    return Comparison(match(a, b, rows, turns), a, b, turns)
+
+@patch
+def by(self:Comparison,
+    by:str|Callable|None=None, # as in `Roofline.by`; `None`, and no depth: all rows as they are
+    *,
+    depth:int|None=None, # as there
+)->Comparison:
+    "The comparison of groups, of the same two results"
+    return compared(self.a, self.b, by, depth, self.turns)
 
 # %% ../../nbs/records/compare.ipynb #0ed97b46
 @patch(as_prop=True)
@@ -131,10 +134,12 @@ def _counted(c):
 # %% ../../nbs/records/compare.ipynb #8ee8e895
 outside = 'outside of the rows' # a part of a forward pass
 
+def _words(name): return re.split(r'\.(?![^(]*\))', name) # the names of several modules in parentheses are one
+
 def _next_word(name, at):
     "The first words of a name, one more than `at` has; `at`: its own row; `None`: it is not in it"
     if at and name!=at and not name.startswith(at + '.'): return None
-    return '.'.join(name.split('.')[:1 + (at.count('.') + 1 if at else 0)])
+    return '.'.join(_words(name)[:1 + (len(_words(at)) if at else 0)])
 
 def _most_in(c, way, whole):
     "The part of the model, all of its phases together"
@@ -259,11 +264,12 @@ def _more(value):
 def _two(a, b): return as_text(a if a==b or not b else b if not a else f'{a} → {b}')
 
 def _name_cell(p):
-    "The name; both where it changed, and how many rows were joined"
-    n, m = len(p.rows_a), len(p.rows_b)
+    "The name; both where it changed, how many rows were joined, and which kernels are among them"
+    n, m, kernels = len(p.rows_a), len(p.rows_b), [r.name for r in p.rows_a + p.rows_b if r.parts]
     names = [(o and o.name) or '(the model)' if o else '' for o in (p.a, p.b)]
     shown = _two(*names) if p.how=='structure' else as_text(p.name) or '(the model)'
-    return f'{shown} ({n} → {m} rows)' if max(n, m)>1 else shown
+    which = f": {as_text(first_names(kernels))}" if kernels else ''
+    return f'{shown} ({n} → {m} rows{which})' if max(n, m)>1 else shown
 
 def _class(p): return (p.a or p.b).type
 def _class_cell(p): return _two(p.a and p.a.type, p.b and p.b.type)
@@ -419,24 +425,10 @@ def _sums(c):
     return [*times, f'remainder    {rest} outside of the rows', *lines]
 
 # %% ../../nbs/records/compare.ipynb #a7c94647
-def _moment(r):
-    "When a result was made; `None`: it does not say so, or not as profiles do"
-    try: found = datetime.fromisoformat(r.about.get('date'))
-    except (TypeError, ValueError): return None
-    return found if found.tzinfo else None
-
-def _lapse(seconds):
-    "A time between two results, in words"
-    for name,least in (('day', 86400), ('hour', 3600), ('minute', 60)):
-        if seconds>=2*least: return plural(round(seconds/least), name)
-    return plural(round(seconds), 'second')
-
 def _apart(c):
     "How far apart two results were measured that did not take turns, in lines"
-    a, b = map(_moment, (c.a, c.b))
-    if c.turns or None in (a, b) or a==b or c.forward_a.exact or c.forward_b.exact: return []
-    lapse = _lapse(abs((b - a).total_seconds()))
-    return [f"{'measured':12} {lapse} apart, not in turns: an interval holds each result's own spread alone"]
+    if c.turns or c.forward_a.exact or c.forward_b.exact or not (words := lapse(c.a, c.b)): return []
+    return [f"{'measured':12} {words} apart, not in turns: an interval holds each result's own spread alone"]
 
 # %% ../../nbs/records/compare.ipynb #eacd4102
 def _differences(c):

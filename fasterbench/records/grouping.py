@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
-           'eager_sum', 'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'no_number', 'grouped_rows',
-           'by_kind', 'joined_in_parts', 'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals', 'sum_rows', 'Took',
-           'fewest', 'interval', 'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken',
-           'Compared', 'Pair', 'match']
+           'first_names', 'eager_sum', 'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'no_number',
+           'grouped_rows', 'by_kind', 'joined_in_parts', 'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals',
+           'sum_rows', 'Took', 'fewest', 'interval', 'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few',
+           'few_samples', 'lapse', 'taken', 'Compared', 'Pair', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from numbers import Integral, Number
 from statistics import median
 from fastcore.basics import groupby, patch
@@ -27,7 +28,7 @@ from ..base.system import Disturbance, Timing, mean_of, middle_half, median_inte
 from ..counting.places import operations_of
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
 from ..views.tables import kind_of, row_seconds, run_kinds
-from ..operations import sum_of
+from ..operations import plural, sum_of
 
 # %% ../../nbs/records/grouping.ipynb #dfb9f7c9
 def common(values):
@@ -53,6 +54,15 @@ def whole_interval(rows, field)->tuple|None: # from and to; `None`: a row does n
     return tuple(map(sum, zip(*known))) if known and None not in known else None
 
 def counts_of(rows, field)->Counter: return sum((Counter(getattr(r, field)) for r in rows), Counter()) # all together
+
+# %% ../../nbs/records/grouping.ipynb #8028e0ac
+def first_names(
+    names:list,
+    most:int=2, # of them
+)->str:
+    "The first of some names, and how many more there are; a long one is shortened in the middle"
+    first = [n if len(n)<=40 else f'{n[:24]}…{n[-12:]}' for n in names[:most]]
+    return ', '.join([*first, f'… {len(names) - most} more'] if names[most:] else first)
 
 # %% ../../nbs/records/grouping.ipynb #eb47abda
 def _alike(rows, field): return common(getattr(r, field) for r in rows)
@@ -382,6 +392,24 @@ def few_samples(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # as
     if not (few := too_few(a, b, turns, chance)): return ''
     are = ' is' if few[0]==1 else 's are'
     return f'{few[0]} sample{are} too few for an interval that holds {100*chance:g} %, which takes {few[1]}'
+
+# %% ../../nbs/records/grouping.ipynb #1b574268
+def _moment(r):
+    "When a result was made; `None`: it does not say so, or not as profiles do"
+    try: found = datetime.fromisoformat(r.about.get('date'))
+    except (TypeError, ValueError): return None
+    return found if found.tzinfo else None
+
+def _in_words(seconds):
+    "A time between two results, in words"
+    for name,least in (('day', 86400), ('hour', 3600), ('minute', 60)):
+        if seconds>=2*least: return plural(round(seconds/least), name)
+    return plural(round(seconds), 'second')
+
+def lapse(a, b)->str: # of two `Roofline`s; empty: it is not known, or there is none
+    "How far apart two results were made, in words"
+    times = [*map(_moment, (a, b))]
+    return '' if None in times or times[0]==times[1] else _in_words(abs((times[1] - times[0]).total_seconds()))
 
 # %% ../../nbs/records/grouping.ipynb #b9fe46f5
 @patch(as_prop=True)

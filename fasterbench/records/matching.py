@@ -132,12 +132,13 @@ def _add_repeated(drafts, sides, keys):
 
 # %% ../../nbs/records/matching.ipynb #e619143a
 def _called(names):
-    "What modules are called together: what their names have in common, and the last words of each"
+    "What modules are called together: what their names have in common, and the rest of each, or the first and the last"
     first, *more = (o.split('.') for o in names)
     if not more: return names[0]
     n = next((i for i,words in enumerate(zip(first, *more)) if len({*words})>1), min(map(len, (first, *more))))
     rest = ['.'.join(o.split('.')[n:]) for o in names]
-    inner = f'{len(names)} modules' if any('.' in o for o in rest) else ', '.join(o or '(itself)' for o in rest)
+    rest = [o or '(itself)' for o in rest]
+    inner = f'{rest[0]} … {rest[-1]}: {len(rest)} modules' if any('.' in o for o in rest) else ', '.join(rest)
     return '.'.join([*first[:n], f'({inner})'])
 
 # %% ../../nbs/records/matching.ipynb #d59626f0
