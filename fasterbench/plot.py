@@ -21,7 +21,7 @@ from .views.marks import link_traces, mark_traces, quartiles, rate, strip, witho
 from .views.marks import name_mark, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
 from .views.marks import subtitle
 from .views.tables import columns, kind_of, row_seconds, row_table
-from .operations import as_text, attainable_flops, check_count, plain, si
+from .operations import as_text, attainable_flops, check_count, plain, plural, si
 from .records.grouping import group_key, joined
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
@@ -342,10 +342,12 @@ def _titles(c, title, pairs, sort=None):
     models = [html_text(o.about.get('model', 'the model')) for o in (c.a, c.b)]
     times = ' → '.join(si(o.seconds, 's') for o in (c.forward_a, c.forward_b))
     more = len(c) - len(pairs)
-    which = 'largest differences' if sort in (None, 'difference') else f'first by {as_text(sort)}'
+    first = sort in (None, 'difference')
+    which = 'the ' + plural(len(pairs), 'largest difference')
+    if not first: which = f"{plural(len(pairs), 'row')}, by {as_text(sort)}"
     apart = [o for k,o in c.differing().items() if k not in ('peaks', 'disturbed') and max(len(str(v)) for v in o)<=40]
     ends = [html_text(', '.join('unknown' if o[i] is None else o[i] for o in apart[:2])) or 'ab'[i] for i in (0, 1)]
-    said = f'arrows from {" to ".join(ends)}, the {len(pairs)} {which}' + (f'; {more} more not drawn' if more else '')
+    said = f'arrows from {" to ".join(ends)}, {which}' + (f'; {more} more not drawn' if more else '')
     return title or f'{" → ".join(dict.fromkeys(models))}: {times}', said
 
 # %% ../nbs/plot.ipynb #bd621c26
@@ -353,7 +355,7 @@ def plot_comparison(
     c, # `Comparison`
     title:str|None=None, # with markup, as plotly reads it; `None`: the models and their times
     top:int=12, # arrows
-    names:int=5, # of them with a name beside
+    names:int=12, # of them with a name beside, as far as there is room
     *,
     sort:str|None=None, # which arrows, as of `Comparison.table`; `None`: those with the largest differences
     size:tuple|None=None, # pixels, wide and high, of a picture; `None`: as wide as its page

@@ -332,7 +332,7 @@ def packed_weights(
 )->list: # of tensors
     "Quantized weights and biases that are no parameters"
     layers = [m for m in modules if isinstance(m, nn.Module)]
-    parts = [m._modules.get(k) for m in layers for k in ('_packed_params', '_all_weight_values')]
+    parts = [m._modules[k] for m in layers for k in ('_packed_params', '_all_weight_values') if k in m._modules]
     inside = [*layers, *(m for p in parts if p is not None for m in p.modules())]
     found = {id(o): o for m in inside for o in vars(m).values() if isinstance(o, torch.ScriptObject)}
     return [t for o in found.values() if re.search(r'\.(quantized|rnn)\.', str(o._type())) for t in _unpacked(o)]

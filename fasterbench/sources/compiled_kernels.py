@@ -224,7 +224,8 @@ class MeasuredKernels(Measured):
 # %% ../../nbs/sources/compiled_kernels.ipynb #da6692d2
 @patch
 def facts(self:MeasuredKernels, *args)->dict: # what a result says about it: also what broke its graphs
-    return dict(Measured.facts(self, *args), graph_breaks=[', in '.join(o) for o in self.breaks])
+    own = dict(Measured.facts(self, *args), execution='torch.compile')
+    return dict(own, graph_breaks=[', in '.join(o) for o in self.breaks])
 
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #b0dd6885
