@@ -14,7 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from collections import Counter
-from fastcore.basics import patch
+from fastcore.basics import groupby, patch
 from functools import cache
 from math import inf
 from operator import itemgetter
@@ -405,12 +405,12 @@ def listed(self:ModuleCost)->Operations:
 
 def operations_of(rows, field:str='operations')->Operations: # of rows
     "The operations of several rows, each name once; what one of them does not know is not known of all"
-    found = {}
-    for o in (o for r in rows for o in getattr(r, field)): found.setdefault(o, []).append(o)
+    found = groupby((o for r in rows for o in getattr(r, field)), str)
     def total(values): return None if None in values else sum(values)
     def joined(name, of):
         amounts = (total([getattr(o, k) for o in of]) for k in ('calls', 'flops', 'bytes_moved', 'time_s'))
-        return RowOperation(name, *amounts, dict.fromkeys(k for o in of for k in o.kernels))
+        def most(k): return -sum(o.time_s or 0 for o in of if o.kernels[:1]==(k,))
+        return RowOperation(name, *amounts, sorted(dict.fromkeys(k for o in of for k in o.kernels), key=most))
     return Operations(joined(*o) for o in found.items())
 
 # %% ../../nbs/counting/places.ipynb #8794db0d

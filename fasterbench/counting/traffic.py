@@ -356,9 +356,9 @@ class RowOperation(str):
     @property
     def said(self)->str: return self._told(str(self), self.kernels) # its name, its time and what ran for it, as known
     @property
-    def short(self)->str: # the same in a few letters; of what ran the first, if it is called otherwise
-        name, *ran = (k.removeprefix('aten::') for k in (self, *self.kernels[:1]) if k!=self or k is self)
-        return self._told(name[:28] + '…'*(len(name)>28), [o[:20] for o in ran])
+    def short(self)->str: # the same in a few letters; of what ran the first, and how many others
+        name, *ran = (o.removeprefix('aten::') for o in (self, *self.kernels) if o is self or self.kernels!=(self,))
+        return self._told(name[:28] + '…'*(len(name)>28), [o[:20] + f' +{len(ran) - 1}'*bool(ran[1:]) for o in ran[:1]])
     def _told(self, name, ran):
         return f"{name}{'' if self.time_s is None else ' ' + si(self.time_s, 's')}" + f" ({' + '.join(ran)})"*bool(ran)
 

@@ -434,7 +434,7 @@ def _apart(c):
 def _differences(c):
     "Circumstances that are not the same, in lines"
     def shown(v): return 'unknown' if v is None else as_text(v)
-    return [*(f'{k:12} {shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()), *_apart(c)]
+    return [*(f'{k.replace("_", " "):13}{shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch
