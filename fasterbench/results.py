@@ -14,7 +14,8 @@ from fastcore.basics import patch
 from string import Template
 from dataclasses import dataclass
 from typing import Annotated, Literal
-from .views.report import OverRanks, rank_lines, Phases, side_by_side, print_summary, result_answer
+from .views.sides import OverRanks, rank_lines, Phases, side_by_side
+from .views.report import print_summary, result_answer, in_phases
 from .views.report import result_text, fact_lines, note_lines, rank_facts
 from .plot import plot_comparison, plot_result
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, run_kinds
@@ -194,7 +195,7 @@ def phases(self:Roofline,
     depth:int|None=None, # as there
 )->Phases:
     "The phases of a training step side by side, a line for each module and each group of the optimizer's parameters"
-    return side_by_side(self, by, depth)
+    return side_by_side(self, in_phases(self), by, depth)
 
 @patch
 def over_ranks(self:Roofline,
