@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['sums', 'page_columns', 'formats', 'Roofline', 'check_scalable', 'project', 'heading', 'facts', 'rows_table',
-           'in_script', 'notes', 'as_html', 'as_output', 'OneResult', 'RanksResult']
+           'in_script', 'notes', 'as_html', 'as_output', 'OneResult', 'RanksResult', 'rows_json']
 
 # %% ../nbs/results.ipynb #a03b3132
 import difflib, torch, html, json, math
@@ -57,6 +57,9 @@ class Roofline(Lines, Saved, TokenRates):
         super().__init__(rows)
         self.kind, self.peaks, self.totals, self.about, self.memory = kind, peaks, totals, dict(about or {}), memory
         self.boundaries, self.ranks = boundaries, ranks
+    whole = property(lambda self: vars(self).get('_whole', self)) # what sums are of; of a tree's rows the result itself
+    @whole.setter
+    def whole(self, r): self._whole = r
 
 # %% ../nbs/results.ipynb #ce319d03
 @patch(as_prop=True)
@@ -100,7 +103,7 @@ sums = {   # how the rows' fields are added → field → what it is; `None`: it
         fused_roof_time_s='seconds that the roof allows for the bytes at the boundaries'),
     counts_of: dict(unknown='operations without a rule → calls')}
 
-def _added(add, name, what): return property(lambda self: add(self, name), doc=what)
+def _added(add, name, what): return property(lambda self: add(self.whole, name), doc=what)
 for add,names in sums.items():
     for name,what in names.items(): setattr(Roofline, name, _added(add, name, what))
 
@@ -145,7 +148,9 @@ def tree(self:Roofline)->Roofline:
     "A row for every module, with all that is in it"
     names = dict.fromkeys(n for r in self for n in (*reversed(above(r.name)), r.name))   # the outer ones first
     def subtree(name): return [r for r in self if inside(r.name, name) is not None]
-    return self.like([self.joined_whole(n, subtree(n)) for n in names])
+    res = self.like([self.joined_whole(n, subtree(n)) for n in names])
+    res.totals, res.whole = self.totals, self.whole   # the rows contain each other, and sums have each once
+    return res
 
 # %% ../nbs/results.ipynb #602564a3
 @patch(as_prop=True)
@@ -470,8 +475,13 @@ def from_record(cls:Roofline,
 readers[Roofline.format] = Roofline.from_record
 
 # %% ../nbs/results.ipynb #b49e8ea5
+def rows_json(r)->str: # of a `Roofline`
+    "A result as JSON; a tree is made again of the result that it is of"
+    if r.whole is r: return as_json(r)
+    raise ValueError(f"{r!r}: the rows of a tree contain each other, save the result that it is of")
+
 Roofline.formats = formats = { # ending → function of a `Roofline` that gives the file's text or bytes
-    '.json': as_json, '.html': as_html, '.csv': Roofline.to_csv, '.md': Roofline.to_markdown, **picture_formats}
+    '.json': rows_json, '.html': as_html, '.csv': Roofline.to_csv, '.md': Roofline.to_markdown, **picture_formats}
 
 # %% ../nbs/results.ipynb #7943b892
 from .base.docstrings import page; page(__name__)   # `help` says what parameters are

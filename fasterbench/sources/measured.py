@@ -9,7 +9,7 @@ __all__ = ['kinds_of', 'params_of', 'row_at', 'rows_of', 'Measured', 'step_memor
 # %% ../../nbs/sources/measured.ipynb #b53f43d2
 import torch
 from fastcore.basics import patch
-from ..base.core import device_name, tensors, torch_compiled
+from ..base.core import device_name, held, tensors, torch_compiled, visible
 from ..base.precision import float32_products
 from ..counting.places import Costs, row_kind
 from ..counting.allocators import allocator_of
@@ -131,11 +131,11 @@ def memory_format(t:torch.Tensor)->str|None: # `None`: it has no channels, or is
 
 def run_facts(model, sample)->dict: # name → words
     "How a model is run: compiled or not, and in which memory format"
-    whole, parts = torch_compiled(model), sum(map(torch_compiled, model.modules()))
+    whole, parts = torch_compiled(model), sum(map(torch_compiled, visible(model).values()))
     how = 'torch.compile' if whole else f"torch.compile of {plural(parts, 'module')}" if parts else 'eager'
     if isinstance(model, torch.jit.ScriptModule): how = 'TorchScript'
     if isinstance(model, (ExportedModule, Package)): how = 'AOTInductor' if isinstance(model, Package) else 'exported'
-    formats = {memory_format(t) for t in (*model.parameters(), *tensors(sample))} - {None}
+    formats = {memory_format(t) for t in (*held(model), *tensors(sample))} - {None}
     return dict(execution=how) | (dict(memory_format=', '.join(sorted(formats))) if formats else {})
 
 # %% ../../nbs/sources/measured.ipynb #7264fda6

@@ -243,6 +243,7 @@ def _run_said(r, took):
 def result_answer(r)->str: # of a `Roofline`
     "What a result says, in a few sentences"
     if not r: return 'There are no rows.'
+    r = r.whole
     first, *more = _run_said(r, whole_s(r)) if whole_s(r) else _least_said(r)
     name = as_text(r.about.get('model', 'the model'))
     return '. '.join([f'{name}: {first}', *(o[:1].upper() + o[1:] for o in more)]) + '.'
@@ -357,12 +358,13 @@ def _paper_lines(r):
 
 _answered = 'roof', 'rows', *phases   # names of lines that repeat the answer's numbers
 
-def summary_lines(r)->list[str]: # of a `Roofline`: as of `fact_lines`
+def summary_lines(r, shown=None)->list[str]: # of a `Roofline`: as of `fact_lines`; rows of the table; `None`: its own
     "What a summary says below its table: what the answer, which stands above, does not"
+    r, shown = r.whole, r if shown is None else shown
     hidden = [*_answered, *(['overhead'] if r.totals and not _overhead_known(r.totals) else [])]
     lines = fact_lines(r) if whole_s(r) and not _timed_list(r) else _paper_lines(r)
     padding = [f"padding      {r.about['padding']}"] if 'padding' in r.about else []
-    return [o for o in lines if o[:13].strip() not in hidden] + padding + note_lines(r)*bool(whole_s(r))
+    return [o for o in lines if o[:13].strip() not in hidden] + padding + note_lines(shown)*bool(whole_s(r))
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _where(r):
@@ -375,12 +377,14 @@ def _where(r):
     device = ['kernels']*(r.kind=='kernels' and not r.totals) + [f"on {a.get('device')}{name}"]*('device' in a)
     return ', '.join([*device, *dtype, *([plural(a['threads'], 'thread')] if 'threads' in a else [])])
 
+def _grouped(r, by): return r if by is None or by=='module' and by_phase(r) else r.by(by) # rows of a table
+
 def _table(r, by, columns, every):
     "The table of a summary; `every`: what shows all of its lines"
     side_by_side = by=='module' and bool(by_phase(r))
     if side_by_side and columns is not None:
         raise ValueError(f"columns={columns!r}: phases side by side have columns of their own")
-    table = r.phases().as_table() if side_by_side else row_table(r if by is None else r.by(by))
+    table = r.phases().as_table() if side_by_side else row_table(_grouped(r, by))
     def more(rest, sort): return f'{table.more(rest, sort)}: {every} shows all' if rest else ''
     return replace(table, more=more)
 
@@ -402,7 +406,7 @@ def print_summary(
     with any_console():
         print(*map(as_text, filter(None, above)), sep='\n', end='\n\n')
         print(table, end='\n\n')
-        print(*map(as_text, summary_lines(r)), sep='\n')
+        print(*map(as_text, summary_lines(r, _grouped(r, by))), sep='\n')
 
 # %% ../../nbs/views/report.ipynb #5cb5408a
 def result_text(r, top:int=30)->str: # `Roofline`, rows
