@@ -8,7 +8,7 @@ __all__ = ['uncompiled', 'varying', 'commands', 'roofline', 'peaks', 'estimate',
 
 # %% ../nbs/cli.ipynb #8f05811c
 import inspect, sys, tempfile, traceback, torch
-from contextlib import nullcontext, redirect_stderr, redirect_stdout, contextmanager
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .base.core import dtype_name, torch_compiled, visible
@@ -21,7 +21,8 @@ from .language import MeshEstimate, asked_text, head_lines, over_devices
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
 from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
-from .commands.models import ModelError, check_model, is_language, load_parts, run_model_code, contained
+from .commands.models import check_model, is_language, load_parts
+from .commands.others import ModelError, contained, run_model_code
 from .commands.models import load_varied
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
@@ -104,22 +105,13 @@ def _asked_comparison(
     if against: check_kind(against, 'a result')
     return Comparison if against or beside else Roofline, asked_limits(**limits)
 
-@contextmanager
-def _apart(name):
-    "What a file of one's own imports from its folder is imported anew by what is loaded after the block"
-    before, where = {*sys.modules}, name.rpartition(':')[0]
-    yield
-    folder = Path(where).resolve().parent if where.endswith('.py') else None
-    def own(m): return folder and getattr(m, '__file__', None) and Path(m.__file__).resolve().is_relative_to(folder)
-    for k in [k for k,m in sys.modules.items() if k not in before and own(m)]: del sys.modules[k]
-
 # %% ../nbs/cli.ipynb #e1ef3fff
 def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
     both, before = [], (name, False) if beside==uncompiled else (beside, compile)
     for o,changed in (before, (name, compile)):
         torch.manual_seed(0)
-        with _apart(o): model, sample, _ = _loaded(o, input, of, changed)
+        model, sample, _ = _loaded(o, input, of, changed)
         if compile and not changed and any(map(torch_compiled, visible(model).values())):
             raise ValueError(f"--beside {uncompiled}: {name} is compiled as it is")
         both.append(RooflineAnalyzer(model, sample, peaks))

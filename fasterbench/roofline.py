@@ -22,7 +22,7 @@ from .base.codec import check_values
 from .operations import as_text, first_line, progress, si, value_text
 from .records.compare import Comparison
 from .results import Roofline, as_output
-from .sources.measured import rows_of
+from .sources.measured import registered_facts, rows_of
 from .sources.profiling import Subject, circumstances, two_subjects
 from .sources.estimates import Estimated, forward_counted, mesh_run, model_mesh, paper_request, step_counted
 from .sources.estimates import tensor_parallel
@@ -128,7 +128,7 @@ def placed(self:RooflineAnalyzer,
     costs, things, facts, memory = counted
     rows = rows_of(costs, things, peaks)
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
-        device_name=peaks.called, **facts, **float32_roof(rows, peaks))
+        device_name=peaks.called, **facts, **registered_facts(costs), **float32_roof(rows, peaks))
     return Roofline(rows, 'estimated', peaks, None, about, memory, costs.boundaries)
 
 # %% ../nbs/roofline.ipynb #2edb02c2

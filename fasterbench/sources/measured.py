@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kinds_of', 'params_of', 'row_at', 'rows_of', 'Measured', 'step_memory', 'named_optimizer', 'memory_format',
-           'run_facts', 'step_facts']
+           'run_facts', 'registered_names', 'registered_facts', 'step_facts']
 
 # %% ../../nbs/sources/measured.ipynb #b53f43d2
 import torch
@@ -12,6 +12,7 @@ from fastcore.basics import patch
 from ..base.core import device_name, held, tensors, torch_compiled, visible
 from ..base.precision import float32_products
 from ..counting.places import Costs, row_kind
+from ..counting.rules import registered
 from ..counting.allocators import allocator_of
 from ..counting.utilization import Footprint, language_facts, measured_footprint, step_footprint
 from ..machine.roof import HardwarePeaks
@@ -138,6 +139,16 @@ def run_facts(model, sample)->dict: # name → words
     formats = {memory_format(t) for t in (*held(model), *tensors(sample))} - {None}
     return dict(execution=how) | (dict(memory_format=', '.join(sorted(formats))) if formats else {})
 
+# %% ../../nbs/sources/measured.ipynb #caea04a1
+def registered_names()->set: # as rows name operations
+    "The operations whose cost a program has registered"
+    return {o._schema.name if isinstance(o, torch._ops.OpOverload) else o._qualified_op_name for o in registered}
+
+def registered_facts(costs:Costs)->dict: # name → names
+    "Which of the operations that were counted have a registered cost"
+    found = {o for c in costs.by_module.values() for o in c.operations} & registered_names()
+    return dict(registered_costs=sorted(found)) if found else {}
+
 # %% ../../nbs/sources/measured.ipynb #7264fda6
 def step_facts(
     run, # a `Program`, or a `Step`
@@ -152,7 +163,8 @@ def step_facts(
 @patch
 def facts(self:Measured, model, sample)->dict: # what a result says about it
     return dict(threads=torch.get_num_threads(), device_name=device_name(self.device),
-        **run_facts(model, sample), **float32_products(self.device), **step_facts(self.run, model, sample))
+        **run_facts(model, sample), **registered_facts(self.costs),
+        **float32_products(self.device), **step_facts(self.run, model, sample))
 
 @patch
 def memory(self:Measured)->Footprint|None: # that a step holds

@@ -25,7 +25,7 @@ from ..counting.traffic import op_dtype
 from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, raised
 from ..base.system import time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
-from .measured import Measured, named_optimizer
+from .measured import Measured, named_optimizer, registered_names
 from .observe import warn_other_path
 from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
@@ -338,8 +338,10 @@ def through_ceiling(
 )->list:
     "The rows that pass the ceiling of their dtype by more than the interquartile range of their times"
     def passes(r):
-        ceiling = ceiling_for(r, peaks) if r.matmul_flops and not r.unknown else None
+        counted = r.matmul_flops and not r.unknown and not own.intersection(r.operations)
+        ceiling = ceiling_for(r, peaks) if counted else None
         return bool(ceiling) and r.flops/ceiling - r.time_s > r.noise_s
+    own = registered_names()
     return [r for r in rows if r.time_s and passes(r)]
 
 # %% ../../nbs/sources/profiling.ipynb #a1548ede

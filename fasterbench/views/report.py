@@ -176,7 +176,8 @@ def _error_lines(rows, peaks=None):
     def numbers(r):
         rate = si(r.flops/r.run_s, 'FLOP/s') if r.bound=='compute' else si(moved(r)/r.run_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
-        by = f" ({kernel})" if kernel else ''
+        own = [o for o in r.operations if o in getattr(rows, 'about', {}).get('registered_costs', ())]
+        by = f" ({kernel})"*bool(kernel) + f", with the registered cost of {', '.join(own)}"*bool(own)
         return f"{quoted(r.label)} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
     which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
     return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {which}"]
