@@ -208,7 +208,7 @@ def _fact(k, v):
 
 def _facts(r):
     "The circumstances of a result, one by one, as words"
-    about = {k: v for k,v in r.about.items() if k!='date'}
+    about = {k: v for k,v in r.about.items() if k!='date' and v not in ('', [], {})}
     plain = {k: v for k,v in about.items() if not isinstance(v, dict)}
     facts = dict(kind=r.kind) | dict(_fact(k, v) for k,v in plain.items())
     for k,v in about.items():
@@ -324,7 +324,8 @@ pair_columns = {c.key: c for c in (
     *_field('name', 'name', '', 'name', 'name'), *_field('type', 'type', '', 'class', 'type'),
     *_both('time', 'time', 's', 'time, or what the roof allows', _time),
     Column('difference_s', 'difference', 's', 'time in b less that in a', _difference_cell),
-    Column('ratio', 'ratio', '×', 'time in b as a part of that in a, and its interval', _ratio_cell),
+    Column('ratio', 'ratio', '×', 'time in b as a part of that in a, in turns the median of those of the turns; its interval',
+        _ratio_cell),
     _part('ratio_from', 'ratio from', 'where that ratio lies, at least', _least),
     _part('ratio_to', 'ratio to', 'where that ratio lies, at most', _most),
     *_field('flops', 'FLOPs', 'FLOP', 'work', 'flops'),
@@ -419,10 +420,12 @@ def _sums(c):
     lines = [f"work         {_whole(c, 'flops', 'FLOP')}, {_whole(c, 'bytes_moved', 'B')}",
         f"roof         {_whole(c, 'needed_s', 's')}"]
     if not (a.totals and b.totals): return lines
-    rows = [taken(o, kind_of(o)).seconds for o in (a, b)]
-    rest = _from_to(a.totals.remainder_s, b.totals.remainder_s, 's')
+    rows = [shown_took(taken(o, kind_of(o)), c.turns).seconds for o in (a, b)]
+    rest = _from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')
     times = [f"rows         {_from_to(*rows, 's')}", *_phase_sums(c)]
-    return [*times, f'remainder    {rest} outside of the rows', *lines]
+    medians = ['turns        each time is a median of its own, each ratio the median of those of the turns: '
+        'medians do not add up']*c.turns
+    return [*times, f'remainder    {rest} outside of the rows', *medians, *lines]
 
 # %% ../../nbs/records/compare.ipynb #a7c94647
 def _apart(c):
