@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from .views.sides import OverRanks, rank_lines, Phases, side_by_side
 from .views.report import print_summary, result_answer, in_phases
-from .views.report import result_text, fact_lines, note_lines, rank_facts
+from .views.report import result_text, fact_lines, note_lines, peaks_text, rank_facts
 from .plot import plot_comparison, plot_result
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, run_kinds
 from .views.layout import figure_html, data_text, html_text, dark_css
@@ -302,7 +302,7 @@ def facts(r)->dict: # of a `Roofline`: name → words
     "The circumstances of a result"
     known = {k: si(v, 's') if k.endswith('_s') else _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
     res = dict(kind=r.kind) | {k.removesuffix('_s').replace('_', ' '): v for k,v in known.items()}
-    if r.peaks: res['peaks'] = repr(r.peaks)
+    if r.peaks: res['peaks'] = peaks_text(r)
     if r.totals or r.kind=='traced': return _with_lines(res, fact_lines(r))
     return res | rank_facts(r) | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 

@@ -291,17 +291,39 @@ field_types[Link] = dict(bandwidth=Rate, bandwidths=dict[_kind, Rate], unsupport
 
 # %% ../../nbs/machine/datasheets.ipynb #7dc67428
 @patch
-def time_s(self:Link,
-    kind:str,     # of collective; a `recv` is what was measured as a `send`
-    nbytes:float, # bytes of the message
-)->float: # seconds; by the link's own rate where the kind was not measured
-    "The least time of a collective"
+def rate(self:Link,
+    kind:str, # of collective; a `recv` is what was measured as a `send`
+)->tuple: # byte/s, the link's own where the kind was not measured; seconds of the smallest message, 0: not known
+    "What a kind of collective is compared with: bandwidth and latency"
     which = 'send' if kind=='recv' and 'recv' not in self.bandwidths else kind
-    bandwidth = self.bandwidths.get(which, self.bandwidth)
-    return max(self.latencies.get(which, 0.), bus_bytes(kind, nbytes, self.ranks)/bandwidth)
+    return self.bandwidths.get(which, self.bandwidth), self.latencies.get(which, 0.)
 
 @patch
-def __str__(self:Link): return f"{self.group}: {self.ranks} ranks, {si(self.bandwidth, 'B/s')} each way"
+def time_s(self:Link,
+    kind:str,     # of collective
+    nbytes:float, # bytes of the message
+)->float: # seconds
+    "The least time of a collective"
+    bandwidth, latency = self.rate(kind)
+    return max(latency, bus_bytes(kind, nbytes, self.ranks)/bandwidth)
+
+# %% ../../nbs/machine/datasheets.ipynb #5dbeb88b
+@patch
+def told(self:Link,
+    kinds=(), # of collectives; empty: the slowest and the fastest
+)->str:
+    "Rates and latencies in words"
+    def said(k):
+        rate, latency = self.rate(k)
+        return f"{k} {si(rate, 'B/s')}" + (f" (latency {si(latency, 's')})" if latency else '')
+    own = {} if self.bandwidth in self.bandwidths.values() else dict(others=self.bandwidth)
+    ends = sorted((self.bandwidths | own).items(), key=lambda o: o[1])
+    many = ' to '.join(f"{si(v, 'B/s')} ({k})" for k,v in (ends[0], ends[-1]))
+    each = f"{many if ends[0][1]<ends[-1][1] else si(self.bandwidth, 'B/s')} each way"
+    return f"{self.group}: {self.ranks} ranks, {', '.join(map(said, kinds)) or each}"
+
+@patch
+def __str__(self:Link): return self.told()
 
 # %% ../../nbs/machine/datasheets.ipynb #eacba36e
 def as_links(

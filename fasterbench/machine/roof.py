@@ -263,13 +263,12 @@ def _memory_rows(self:HardwarePeaks, sheet):
 # %% ../../nbs/machine/roof.ipynb #f5e9d3a1
 @patch
 def _link_rows(self:HardwarePeaks):
-    def row(o):
-        best = max(o.bandwidths, key=o.bandwidths.get, default=None)
-        quick = min(o.latencies, key=o.latencies.get, default=None)
-        latency = quick and f'latency {si(o.latencies[quick], "s")} ({quick})'
-        words = '; '.join(w for w in (best, latency, o.backend, o.topology) if w)
-        return f'{o.group}, {o.ranks} ranks', si(o.bandwidth, 'B/s'), '', '', words, '', ''
-    return [row(o) for o in self.links]
+    "A line for each kind of collective of a link"
+    def row(o, kind):
+        rate, latency = o.rate(kind)
+        words = '; '.join(w for w in (latency and f'latency {si(latency, "s")}', o.backend, o.topology) if w)
+        return f"{o.group}, {o.ranks} ranks{f': {kind}' if kind else ''}", si(rate, 'B/s'), '', '', words, '', ''
+    return [row(o, k) for o in self.links for k in dict.fromkeys([*o.bandwidths, *o.latencies]) or ['']]
 
 # %% ../../nbs/machine/roof.ipynb #44aca40d
 @patch
@@ -324,11 +323,18 @@ def _reservations(self:HardwarePeaks):
 
 # %% ../../nbs/machine/roof.ipynb #f9b6e868
 @patch
-def __repr__(self:HardwarePeaks):
+def told(self:HardwarePeaks,
+    kinds:dict|None=None, # group → kinds of collectives that its link is shown for; `None`: the ends of all kinds
+)->str:
+    "The peaks in a line"
     threads = f", {plural(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {plain(self.ridge_point)} FLOP/B"
-    return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *map(str, self.links), *self._reservations()])})")
+    links = [o.told((kinds or {}).get(o.group, ())) for o in self.links]
+    return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *links, *self._reservations()])})")
+
+@patch
+def __repr__(self:HardwarePeaks): return self.told()
 
 # %% ../../nbs/machine/roof.ipynb #a94e988a
 @patch
@@ -365,7 +371,7 @@ def from_record(cls:HardwarePeaks,
 
 # %% ../../nbs/machine/roof.ipynb #405d767a
 rate_columns = {c.key: c for c in (   # key, heading, unit, what it means
-    Column('name', 'name', '', 'dtype, level of memory or group of ranks', of=lambda o: o[0]),
+    Column('name', 'name', '', 'dtype, level of memory, or group of ranks and kind of collective', of=lambda o: o[0]),
     Column('rate', 'rate', '1/s', 'best that was reached', of=lambda o: o[1]),
     Column('unit', 'unit', '', 'of the rate', of=lambda o: o[2]))}
 
@@ -373,7 +379,7 @@ def peaks_csv(p:HardwarePeaks)->str:
     "Every rate as a line"
     rates = [(k, v, 'FLOP/s') for k,v in p.compute_peaks.items()]
     rates += [(o.name, o.bandwidth, 'B/s') for o in (*p.memory_levels[:-1], p.memory)]
-    rates += [(o.group, o.bandwidth, 'B/s') for o in p.links]
+    rates += [(f'{o.group} {k}'.strip(), o.rate(k)[0], 'B/s') for o in p.links for k in o.bandwidths or ['']]
     return Table(rates, rate_columns, [*rate_columns.values()]).as_csv()
 
 # %% ../../nbs/machine/roof.ipynb #0b2b64b1

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['beside_kernels', 'not_counted', 'RooflinePoint', 'arithmetic', 'ceiling_for', 'cache_times', 'roof_name', 'link_of',
            'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'warn_no_ceiling',
-           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'projected', 'Sent', 'row_record', 'read_row']
+           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'link_kinds', 'projected', 'Sent', 'row_record',
+           'read_row']
 
 # %% ../../nbs/records/rows.ipynb #cce7f1e9
 import re, torch
@@ -406,6 +407,17 @@ def _projected(r, peaks, dtype):
     work, kept = _work_of(r, peaks, dtype), {k: getattr(r, k) for k in _kept}
     return Projection(**kept, bytes_moved=work.bytes_moved, boundary_bytes=work.own_boundary, dtype=work.dtype,
         tf32_flops=work.tf32_flops, was_bound=r.bound, was_roof_time_s=r.roof_time_s, **under_roof(work, peaks))
+
+# %% ../../nbs/records/rows.ipynb #f79a2801
+def link_kinds(
+    rows, # of `RooflinePoint`
+    peaks, # `HardwarePeaks`
+)->dict: # group of a link of `peaks` → kinds of collectives, in the order of the rows
+    "The links that rows are compared with, and the kinds of collectives on them"
+    res = {}
+    for o in (o for r in rows if r.exchanges for o in _messages(r, peaks)):
+        if link := link_of(o, peaks): res.setdefault(link.group, {})[o.kind] = None
+    return {k: [*v] for k,v in res.items()}
 
 # %% ../../nbs/records/rows.ipynb #dffb2fea
 def projected(

@@ -20,7 +20,7 @@ from .layout import html_text, colours, in_css, rate_unit, rest, Line, Sheet, ce
 from .layout import left, narrowest, right, roof_line, slope_line, time_ticks, write
 from ..operations import as_text, plain, si, plural
 from .labels import Placer, Spot, cut, place, spots_around, text_size
-from ..records.rows import beside_kernels
+from ..records.rows import beside_kernels, link_kinds
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
 def rate(row)->float|None: # FLOP/s
@@ -234,6 +234,14 @@ def standing(row)->str: # key of `shapes`
     return 'impossible' if row.impossible else 'above' if row.above else row.bound
 
 # %% ../../nbs/views/marks.ipynb #92391ecc
+def _link_slopes(rows, peaks):
+    "Names and byte/s: a link's rate for the collectives of `rows`, one for each kind if they differ"
+    sent = link_kinds(rows, peaks)
+    for o in (o for o in peaks.links if o.group in sent):
+        kinds, name = sent[o.group], f'link {o.group}'
+        if len({o.rate(k)[0] for k in kinds})==1: yield name, o.rate(kinds[0])[0]
+        else: yield from ((f'{name} {k}', o.rate(k)[0]) for k in kinds)
+
 def roof_lines(
     rows:list, # of `RooflinePoint`: those that have a place, or are of collectives
     peaks, # `HardwarePeaks`
@@ -241,9 +249,9 @@ def roof_lines(
 )->tuple: # lists of `Line`: ceilings, with the roof first; slopes, with the memory's first
     "The roofs that `rows` are compared with"
     def held(r): return r.bound=='compute' or r.above or r.type=='kernel'   # kernels may have a row for each level
-    used, groups = {r.roof for r in rows if held(r)} - {peaks.name}, {r.group for r in rows if r.exchanges}
+    used = {r.roof for r in rows if held(r)} - {peaks.name}
     slopes = [(o.name, o.bandwidth, 'dash') for o in peaks.memory_levels[:-1] if o.name in used]
-    slopes += [(f'link {o.group}', o.bandwidth, 'dot') for o in peaks.links if o.group in groups]
+    slopes += [(k, v, 'dot') for k,v in _link_slopes(rows, peaks)]
     memory, top = slope_line(peaks.memory.name, peaks.peak_bandwidth, lo, peaks.peak_flops, 'roof'), peaks.peak_flops
     ceilings = [ceiling_line(peaks, k, hi) for k in peaks.compute_peaks if k in used]
     return [roof_line(peaks, lo, hi), *ceilings], [memory, *(slope_line(k, v, lo, top, dash=o) for k,v,o in slopes)]

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['without', 'ceiling_lines', 'unfit', 'unfit_result', 'whole_s', 'in_phases', 'by_phase', 'phase_lines',
-           'result_answer', 'rank_facts', 'fact_lines', 'note_lines', 'summary_lines', 'print_summary', 'result_text']
+           'result_answer', 'peaks_text', 'rank_facts', 'fact_lines', 'note_lines', 'summary_lines', 'print_summary',
+           'result_text']
 
 # %% ../../nbs/views/report.ipynb #4ff4eaf6
 from collections import Counter
@@ -15,7 +16,7 @@ from ..operations import any_console, as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, likely_lines, run_kinds
 from ..records.grouping import joined
 from ..records.inner import inner_lines
-from ..records.rows import beside_kernels, memory_pct, no_ceiling, not_counted
+from ..records.rows import beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
@@ -303,6 +304,10 @@ def _link_lines(r):
     return [f"links        at least {each} on this rank's link{without}"] if sent else []
 
 # %% ../../nbs/views/report.ipynb #c7086b9b
+def peaks_text(r)->str: # of a `Roofline` with peaks
+    "The peaks in a line, with the rates of links that its collectives are compared with"
+    return r.peaks.told(link_kinds(r, r.peaks))
+
 def rank_facts(r)->dict: # of a `Roofline`: name → words; empty: nothing is known of other ranks
     "What is to be said of ranks, collectives and links"
     lines = [*_rank_lines(r), *(_exchange_lines(r) if r.totals else ()), *_link_lines(r)]
@@ -403,7 +408,7 @@ def print_summary(
     "Print what the result says, the rows, slowest first, and the totals"
     table = _table(r, by, columns, every).text(top, sort, width=terminal_width(), keys=columns)   # it may refuse
     named = f"{r.about['model']} {_where(r)}".rstrip() if 'model' in r.about else r.kind
-    above = [r.answer, unfit_result(r), named, '' if r.peaks is None else repr(r.peaks)]
+    above = [r.answer, unfit_result(r), named, '' if r.peaks is None else peaks_text(r)]
     with any_console():
         print(*map(as_text, filter(None, above)), sep='\n', end='\n\n')
         print(table, end='\n\n')
