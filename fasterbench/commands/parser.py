@@ -214,9 +214,9 @@ described['trace'] = Command(
     **in_common('top sort by columns html out')))
 
 described['operations'] = Command(
-    "Put a list of operations, with their FLOPs, bytes and perhaps times, under the roof of a device",
+    "Put a list of operations, with FLOPs, bytes and, all or none, times, under the roof of a device",
     dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_us (or time_s, '
-        'time_ms, time_ns)', a_file)), dict(
+        'time_ms, time_ns); all rows have a time, or none has', a_file)), dict(
     peaks=option('whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`',
         some_roofs),
     dtype=option('of operations that say none (default: that of the peaks; of a device float32)'),
