@@ -156,11 +156,13 @@ def dtypes_run()->tuple: # of names
     return tuple(sorted(k for k,kinds in known.items() if {'arithmetic', 'memory'}<=kinds))
 
 _run_in = ' and '.join(dtypes_run())
+_roof_file = ('a file: of `fasterbench peaks --save`, or of other rates, in Python '
+    "HardwarePeaks(100e12, 2e12, device_name='MyChip').save('chip.json')")
 
 # %% ../../nbs/commands/parser.ipynb #09b84e39
 described['estimate'] = Command(
     "Work out the roofline of a model for a machine that is not present; nothing is run", in_common('model'), dict(
-    peaks=option('whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`; '
+    peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}; '
         'several with commas', some_roofs),
     dtype=option('of parameters and arithmetic, or tf32 (default: bf16 for a language model, else as the model is)'),
     weights=option('format of the weight matrices, such as int4, or bytes an element (default: dtype)'),
@@ -217,7 +219,7 @@ described['operations'] = Command(
     "Put a list of operations, with FLOPs, bytes and, all or none, times, under the roof of a device",
     dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_us (or time_s, '
         'time_ms, time_ns); all rows have a time, or none has', a_file)), dict(
-    peaks=option('whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`',
+    peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}',
         some_roofs),
     dtype=option('of operations that say none (default: that of the peaks; of a device float32)'),
     **in_common('top sort by columns html out')))
