@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts', 'spare', 'frames', 'picture_size',
-           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of',
+           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of', 'run_here',
            'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
            'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'text_table', 'markdown_text',
            'csv_value', 'text_or_file', 'Lines', 'shown_page']
@@ -186,6 +186,12 @@ def kind_of(
     "What the rows are of; where none has a time, they are an estimate's"
     kind = getattr(rows, 'kind', 'measured')
     return 'estimated' if kind=='measured' and all(r.time_s is None for r in rows) else kind
+
+# %% ../../nbs/views/tables.ipynb #69be943b
+def run_here(rows)->bool: # a `Roofline`, or rows from elsewhere
+    "Were these timed on the machine that their peaks are of?"
+    kind = getattr(rows, 'kind', 'measured')
+    return kind in run_kinds and kind!='traced' and getattr(rows, 'what', '')!='list'
 
 # %% ../../nbs/views/tables.ipynb #e53a6ea3
 def shown_columns(rows:list)->list: # of `Column`
