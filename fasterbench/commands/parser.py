@@ -82,7 +82,8 @@ shared |= dict(   # of training, and of what is printed
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
     top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
-    by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
+    by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module (of kernels and '
+        'training steps), or how many parts of names, such as 2'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
 
 _ends = ('end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told{}; '
@@ -192,7 +193,7 @@ described['compare'] = Command(
     "Compare two results row by row: what changed, and is it more than noise?", dict(
     a=option('the result before: a file that `fasterbench roofline --out FILE.json` wrote', a_file),
     b=option('the result after: another such file', a_file)), dict(
-    by=option('compare groups: block, type, bound, dtype, roof, or the first N parts of names'),
+    by=option('compare groups: block, type, bound, dtype, roof, or how many parts of names, such as 2'),
     top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('or order: as in the model; or a column of numbers: ratio, time_a, over_s, … (default: difference)'),
     **in_common('fail_slower fail_flops out')))
