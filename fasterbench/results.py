@@ -17,14 +17,14 @@ from typing import Annotated, Literal
 from .views.sides import OverRanks, rank_lines, Phases, side_by_side
 from .views.report import print_summary, result_answer, in_phases
 from .views.report import result_text, fact_lines, note_lines, rank_facts
-from .plot import heading, plot_comparison, plot_result
+from .plot import heading, plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed
 from .views.layout import figure_html, data_text, html_text, dark_css
 from .session.scope import above, inside, Place, phases, quoted
 from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
-from .base.codec import optional_fields, part, refuse
+from .base.codec import check_options, optional_fields, part, refuse
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, whole_sum, all_run
 from .records.grouping import whole_interval, group_key
 from .records.forecasts import forecast
@@ -187,10 +187,15 @@ def as_table(self:Roofline)->Table: return row_table(self) # what `table`, `to_c
 @patch
 def plot(self:Roofline,
     title:str|None=None, # `None`: the model and the device
-    **options # of `plot_result` and `plot_roofline`: `by`, `top`, `sort`, `colour`, `bars`, `size`
+    # `by`: what is one mark, as of `summary`; `top` or `bars`: how many bars; `sort`: their order, as of `summary`;
+    # `colour`: as `by`, of marks; `size`: pixels, wide and high, of a picture
+    **options
 ): # a plotly `Figure`
     "Draw the rows under the roof"
+    check_options(self, 'Roofline.plot', options)
     return plot_result(self, title, **options)
+
+Roofline.drawn_by = plot_result, plot_roofline
 
 # %% ../nbs/results.ipynb #165ac89f
 @patch
@@ -271,10 +276,14 @@ def compare(self:Roofline,
 def plot(self:Comparison,
     title:str|None=None, # with markup, as plotly reads it; `None`: the models
     top:int=12, # pairs with an arrow
-    **options # of `plot_comparison`: `sort`, `names`, `size`
+    # `sort`: which pairs, as of `table`; `names`: arrows with a name; `size`: pixels, wide and high, of a picture
+    **options
 ): # a plotly `Figure`
     "Draw both results under the roof, with an arrow from a to b for the largest pairs"
+    check_options(self, 'Comparison.plot', options)
     return plot_comparison(self, title, top, **options)
+
+Comparison.drawn_by = plot_comparison,
 
 # %% ../nbs/results.ipynb #ce13f8dd
 def _in_words(v):
@@ -340,7 +349,8 @@ def as_html(
     by=None, # rows that belong together as one, as of `Roofline.by`, or a depth; `None`: each row by itself
     top:int|None=None, # rows of the table, and bars; `None`: all, and 10 bars
     sort:str='time', # of the table and the bars, as of `Roofline.summary`
-    **options # of `plot_roofline`: `colour`, `bars`
+    title:str|None=None, # `None`: the model and the device
+    **options # of `plot_roofline`: `colour`, `bars`, `size`
 )->str: # HTML
     "A result as a page of its own, with a figure where there is a row that can be drawn"
     groups = r if by is None else r.by(by)
@@ -350,7 +360,7 @@ def as_html(
     figure = '' if fig is None else figure_html(fig.update_layout(clickmode='event'), 'roofline')
     about = ''.join(f'<tr><th>{html_text(k)}<td>{html_text(v)}\n' for k,v in facts(r).items())
     style = Template(data_text('page.css')).substitute(dark=dark_css('#roofline'))
-    parts = dict(title=html_text(heading(r)), opening=html_text(r.answer), style=style, facts=about,
+    parts = dict(title=html_text(title or heading(r)), opening=html_text(r.answer), style=style, facts=about,
         figure=figure, rows=rows_table(rows),
         notes='<br>'.join(filter(None, [notes(groups), html_text(more)])),
         names=in_script([o.label for o in rows]), script=data_text('page.js'))

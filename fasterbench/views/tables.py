@@ -498,7 +498,7 @@ def shown_page(o, **shown)->str: # HTML; of what has a figure and a table: a com
 
 def _picture(kind):
     "A function that gives a figure in plotly's own export, with twice the pixels"
-    return lambda o, **shown: o.plot(size=picture_size, **shown).to_image(format=kind, scale=2)
+    return lambda o, size=picture_size, **shown: o.plot(size=size, **shown).to_image(format=kind, scale=2)
 
 picture_formats = {end: _picture(end[1:]) for end in pictures} # ending → function of what has a figure
 shown_formats = {'.html': shown_page, **picture_formats} # ending → function of what has a figure and a table in HTML
