@@ -388,8 +388,9 @@ class Saved:
     drawn_by = () # functions whose options `plot` takes
     def save(self,
         path:str|Path, # of the file; its ending is one of the class's `formats`
-        # of a page or a picture, as of `plot`: of a result `title`, `by`, `top`, `sort`, `colour`, `bars`, `size`; of
-        # comparisons `title`, `top`, `names`, `sort`, `size`; of sweeps `title`, `top`, `size`; of peaks `title`, `size`
+        # of a page or a picture, as of `plot`: of a result `title`, `by`, `top`, `sort`, `colour`, `bars`, `size`;
+        # of comparisons `title`, `top`, `names`, `sort`, `size`; of sweeps `title`, `top`, `size`; of peaks
+        # `title`, `size`
         **shown
     )->Path:
         "Write it to a file, all of it or nothing"
