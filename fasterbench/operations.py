@@ -378,6 +378,15 @@ def _float(where, key, text):
     except ValueError:
         raise ValueError(f"{where}: {key}={text!r:.60} is not a number, finite and of at least 0") from None
 
+# %% ../nbs/operations.ipynb #057165d1
+_no_time = '', '-', '–', 'nan', '<na>', 'nat', 'na', 'n/a', 'none', 'null'   # where a table has no number
+
+def _is_absent(key, value):
+    "Is nothing given there? 0 is no time"
+    if str(key).startswith('time_'): return str(value).strip().lower() in _no_time or finite(value)==0
+    return value is None or key in _words and not isinstance(value, str) and str(value).lower() in _no_time
+
+
 # %% ../nbs/operations.ipynb #3f597359
 def _read_csv(path):
     "The operations of a CSV file"
@@ -388,7 +397,9 @@ def _read_csv(path):
                              f"{','.join(cells)[:60]}")
     records = [{k:v for k,v in zip(header, cells) if k in _fields} for _,cells in lines]
     where = [f"{str(path)!r}, operation {i} ({r.get('name', r)!s:.60})" for i,r in enumerate(records)]
-    def value(w, k, v): return unquoted_formula(v) if k in _words else _float(w, k, v)
+    def value(w, k, v):
+        if k in _words: return unquoted_formula(v)
+        return v if _is_absent(k, v) else _float(w, k, v)
     return [{k: value(w, k, v) for k,v in r.items() if v or k not in _words} for w,r in zip(where, records)]
 
 # %% ../nbs/operations.ipynb #c7ac11bd
@@ -412,18 +423,32 @@ def _value(where, key, value):
 def _checked(i, record):
     "One operation by the fields' own names"
     where = f"operation {i} ({record.get('name', record)!s:.60})"
-    given = {k: v for k,v in record.items() if k in _fields and v is not None}
+    given = {k: v for k,v in record.items() if k in _fields and not _is_absent(k, v)}
     _check_fields(where, [*given, *(k for k in record if k not in _fields)])
     return dict(name='') | {_fields[k]: _value(where, k, v) for k,v in given.items()}   # exercise sheets name none
 
+# %% ../nbs/operations.ipynb #9f46a420
+def _untimed(i, record, o):
+    "An operation without a time, in words, with the 0 that stands there"
+    zero = [f': {k}={v}' for k,v in record.items() if k in _fields and str(k).startswith('time_') and finite(v)==0]
+    return f"{o['name'] or f'operation {i}'!s:.60}{''.join(zero)}", bool(zero)
+
+def _check_times(records, found):
+    "All operations have a time, or none has; a time of 0 is refused"
+    lacks = [_untimed(i, *o) for i,o in enumerate(zip(records, found)) if 'time_s' not in o[1]]
+    if not lacks or len(lacks)==len(found) and not any(zero for _,zero in lacks): return
+    named = ', '.join(words for words,_ in lacks[:3]) + ', …'*(len(lacks)>3)
+    has = f"{len(lacks)} of {plural(len(found), 'operation')} {'has' if len(lacks)==1 else 'have'} no time"
+    raise ValueError(f"{has} ({named}): all have one or none; leave out the column, or these rows")
+
+# %% ../nbs/operations.ipynb #5f5041f9
 def operations_in(
     operations, # as `roofline_analysis` takes them
 )->list: # of dicts: `name`, `flops`, `bytes_moved` and, as far as they are given, `time_s` (seconds) and `dtype`
-    "The operations of a list, each with what is known of it, checked"
-    found = [_checked(i, record) for i,record in enumerate(_records(operations))]
-    lacks = [i for i,o in enumerate(found) if 'time_s' not in o]
-    if 0<len(lacks)<len(found):
-        raise ValueError(f"operation {lacks[0]} ({found[lacks[0]]['name']!s:.60}) has no time, and others have one")
+    "The operations of a list, each with what is known of it, checked; all have a time, or none has"
+    records = [*_records(operations)]
+    found = [_checked(i, record) for i,record in enumerate(records)]
+    _check_times(records, found)
     return found
 
 # %% ../nbs/operations.ipynb #97300445
@@ -440,9 +465,9 @@ def _row(o, peaks):
 _digits = dict(arithmetic_intensity=4, attainable_flops=4, efficiency=2, estimated_time_s=8)
 
 def roofline_analysis(
-    # dicts (or objects) with `flops` (FLOP), `bytes_moved` (bytes; also as `memory_bytes` or `bytes`) and, if they have
-    # them, a `name` and a time with its unit: `time_s`, `time_ms`, `time_us`; a DataFrame or the path of a CSV file
-    # with these columns
+    # dicts (or objects) with `flops` (FLOP), `bytes_moved` (bytes; also as `memory_bytes` or `bytes`), a `name` if they
+    # have one and, all or none, a time with its unit: `time_s`, `time_ms`, `time_us`; a DataFrame or the path of a CSV
+    # file with these columns
     operations,
     peak_compute:float,   # FLOP/s
     peak_bandwidth:float, # byte/s

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['arrow_colours', 'head', 'block_name', 'equal_blocks', 'colour_groups', 'by_name', 'bar_blocks', 'plot_roofline',
-           'plot_result', 'chart_points', 'text_roofline', 'drawn_pairs', 'pair_hover', 'plot_comparison']
+           'heading', 'plot_result', 'chart_points', 'text_roofline', 'drawn_pairs', 'pair_hover', 'plot_comparison']
 
 # %% ../nbs/plot.ipynb #becafef1
 import math, re
@@ -20,7 +20,7 @@ from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_tr
 from .views.marks import link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button, legend
 from .views.marks import name_mark, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
 from .views.marks import subtitle
-from .views.tables import columns, kind_of, row_seconds, row_table
+from .views.tables import columns, kind_of, row_seconds, row_table, run_here, run_kinds
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
 from .records.grouping import group_key, joined
 from .machine.roof import peaks_of
@@ -173,7 +173,7 @@ def plot_roofline(
 ): # a plotly `Figure`
     "Draw `rows` under the roof of `peaks`"
     import plotly.graph_objects as go
-    peaks = peaks_of(peaks, main_dtype(rows))
+    peaks, given = peaks_of(peaks, main_dtype(rows)), rows
     if kind_of(rows)=='projected': rows = [replace(r, time_s=None) for r in rows]   # times under another roof
     known, total = [r for r in rows if drawable(r) or without_flops(r) or row_seconds(r)], sum(map(row_seconds, rows))
     paper = bool(rows) and all(r.time_s is None for r in rows)
@@ -183,11 +183,21 @@ def plot_roofline(
     if size: bars = min(bars, size[1]//45)   # as many as there is room for
     blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
-    s = Sheet(title, subtitle(rows, peaks, paper), *_parts(paper, len(longest), opens, named, size), size)
+    said = subtitle(rows, peaks, paper, run_here(given))
+    s = Sheet(title, said, *_parts(paper, len(longest), opens, named, size), size)
     fig = go.Figure()
     _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total)
     if longest: _draw_bars(fig, go, s, longest, group, named, paper)
     return lay_out(fig, s, legend=legend(s))
+
+# %% ../nbs/plot.ipynb #8b890548
+def heading(r)->str: # of a `Roofline`
+    "The model and the device, as far as they are known: of a table, a page and a figure"
+    run, peaks = r.kind in run_kinds, r.peaks
+    named = run and r.about.get('device_name')
+    device = named or peaks and peaks.called
+    how = 'on' if named or run_here(r) else 'under the roof of'
+    return f"{r.about.get('model') or r.kind}" + (f' {how} {device}' if device else '')
 
 # %% ../nbs/plot.ipynb #8c988a11
 def plot_result(
@@ -201,9 +211,7 @@ def plot_result(
     "Draw the rows of a result under its roof"
     if not isinstance(title, (str, type(None))): raise TypeError(f"title={title!r:.60}: the title is text")
     if r.peaks is None: raise ValueError(f"{r!r}: it has no peaks, and so no roof to be drawn")
-    ran = r.totals or r.kind in ('measured', 'traced')
-    where = f"on {r.about.get('device_name', r.peaks.device)}" if ran else 'estimated'
-    if title is None: title = html_text(f"{r.about.get('model', '')} {where}")
+    if title is None: title = html_text(heading(r))
     if by is not None: r, options = r.by(by), dict(colour=by_name) | options
     if top is not None: options['bars'] = check_count('top', top, 1)
     return plot_roofline(r, r.peaks, title, **options)

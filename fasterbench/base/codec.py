@@ -6,12 +6,12 @@
 __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit',
            'many', 'pictures', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
            'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_values', 'check_format', 'part',
-           'kept_as', 'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending',
-           'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number',
-           'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
+           'kept_as', 'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_options',
+           'check_ending', 'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in',
+           'as_number', 'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
 
 # %% ../../nbs/base/codec.ipynb #6f5a33e7
-import csv, io, json, math, re, shlex
+import csv, inspect, io, json, math, re, shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
@@ -319,6 +319,18 @@ def load_json(
     except (ValueError, RecursionError) as e: said, cause = e, e
     raise ValueError(as_text(f"{str(path)!r} holds no {what}: {said}")) from cause
 
+# %% ../../nbs/base/codec.ipynb #446d0ec5
+def check_options(
+    o, # what has a figure; `drawn_by`: the functions that draw it
+    where:str, # the options are given, for the error
+    given:dict, # name → value
+):
+    "Refuse an option that no function has which draws an object"
+    found = [p for f in o.drawn_by for p in inspect.signature(f).parameters.values() if p.default is not p.empty]
+    known = dict.fromkeys(p.name for p in found)
+    for k,v in given.items():
+        if k not in known: raise TypeError(f"{k}={v!r:.60} is no option of {where}, which has {', '.join(known)}")
+
 # %% ../../nbs/base/codec.ipynb #903ae315
 pictures = '.png', '.svg', '.pdf' # endings of files that hold a picture
 drawn_endings = *pictures, '.html', '.htm' # and of those that show a part, as it is asked for
@@ -344,6 +356,7 @@ def write_as(
     end = check_ending(path, formats)
     if shown and end not in drawn_endings: raise ValueError(f"path={str(path)!r}: {next(iter(shown))} is of "
         f"pictures and pages, and {f'a {end} file' if end else 'such a file'} holds everything")
+    if shown: check_options(o, f'a {end} file', shown)
     return write_file(path, formats[end](o, **shown))
 
 # %% ../../nbs/base/codec.ipynb #becacebc
@@ -372,9 +385,13 @@ class Saved:
     format  = '' # that its JSON says
     formats = {} # ending of a file → function of the object that gives the file's text or bytes
     times   = 1  # as of `load_json`
+    drawn_by = () # functions whose options `plot` takes
     def save(self,
         path:str|Path, # of the file; its ending is one of the class's `formats`
-        **shown # of a page or a picture: what is shown, as of `plot`; of a result `by`, `top`, `sort`, `colour`
+        # of a page or a picture, as of `plot`: of a result `title`, `by`, `top`, `sort`, `colour`, `bars`, `size`;
+        # of comparisons `title`, `top`, `names`, `sort`, `size`; of sweeps `title`, `top`, `size`; of peaks
+        # `title`, `size`
+        **shown
     )->Path:
         "Write it to a file, all of it or nothing"
         return write_as(self, path, self.formats, **shown)

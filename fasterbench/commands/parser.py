@@ -82,7 +82,8 @@ shared |= dict(   # of training, and of what is printed
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
     top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
-    by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module, or parts of names'),
+    by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module (of kernels and '
+        'training steps), or how many parts of names, such as 2'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
 
 _ends = ('end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told{}; '
@@ -156,11 +157,13 @@ def dtypes_run()->tuple: # of names
     return tuple(sorted(k for k,kinds in known.items() if {'arithmetic', 'memory'}<=kinds))
 
 _run_in = ' and '.join(dtypes_run())
+_roof_file = ('a file: of `fasterbench peaks --save`, or of other rates, in Python '
+    "HardwarePeaks(100e12, 2e12, device_name='MyChip').save('chip.json')")
 
 # %% ../../nbs/commands/parser.ipynb #09b84e39
 described['estimate'] = Command(
     "Work out the roofline of a model for a machine that is not present; nothing is run", in_common('model'), dict(
-    peaks=option('whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`; '
+    peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}; '
         'several with commas', some_roofs),
     dtype=option('of parameters and arithmetic, or tf32 (default: bf16 for a language model, else as the model is)'),
     weights=option('format of the weight matrices, such as int4, or bytes an element (default: dtype)'),
@@ -190,7 +193,7 @@ described['compare'] = Command(
     "Compare two results row by row: what changed, and is it more than noise?", dict(
     a=option('the result before: a file that `fasterbench roofline --out FILE.json` wrote', a_file),
     b=option('the result after: another such file', a_file)), dict(
-    by=option('compare groups: block, type, bound, dtype, roof, or the first N parts of names'),
+    by=option('compare groups: block, type, bound, dtype, roof, or how many parts of names, such as 2'),
     top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('or order: as in the model; or a column of numbers: ratio, time_a, over_s, … (default: difference)'),
     **in_common('fail_slower fail_flops out')))
@@ -214,10 +217,10 @@ described['trace'] = Command(
     **in_common('top sort by columns html out')))
 
 described['operations'] = Command(
-    "Put a list of operations, with their FLOPs, bytes and perhaps times, under the roof of a device",
+    "Put a list of operations, with FLOPs, bytes and, all or none, times, under the roof of a device",
     dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_us (or time_s, '
-        'time_ms, time_ns)', a_file)), dict(
-    peaks=option('whose roof: a device of the datasheets such as H100-SXM, or a file from `fasterbench peaks`',
+        'time_ms, time_ns); all rows have a time, or none has', a_file)), dict(
+    peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}',
         some_roofs),
     dtype=option('of operations that say none (default: that of the peaks; of a device float32)'),
     **in_common('top sort by columns html out')))

@@ -49,13 +49,13 @@ networks = {name: _network(gbit) for gbit,names in { # name → `Connection`
     }.items() for name in names}
 
 # %% ../../nbs/machine/datasheets.ipynb #0d4016f9
-def _row_named(name, rows, where):
+def _row_named(name, rows, where, more=''):
     "The row of that name, in any case; an error tells what is near to it, or all there is; `where`: it was looked for"
     known, asked = {k.lower(): v for k,v in rows.items()}, str(name).lower()
     if asked in known: return known[asked]
     near = [k for k in known if asked in k] or difflib.get_close_matches(asked, known, cutoff=0.4)
     names = ', '.join(known[k].name for k in near or known)
-    raise ValueError(f"{name!r} is {where}; {'near to it' if near else 'there'} are {names}")
+    raise ValueError(f"{name!r} is {where}; {'near to it' if near else 'there'} are {names}{more}")
 
 def connection_named(
     name:str,  # `"NVLink"`, `"400G"`, …; case does not matter
@@ -258,11 +258,13 @@ def own_connections(
     return sheet.links if sheet else ()
 
 # %% ../../nbs/machine/datasheets.ipynb #2e576f2b
+_own_rates = "; other rates are a file: HardwarePeaks(FLOP/s, byte/s, device_name=…).save('chip.json')" # of an error
+
 def sheet_named(
     name:str # `"H100-SXM"`, `"EPYC-9654"`, …; case does not matter
 )->Datasheet|Processor:
     "The vendor's numbers for a device by the name that it has in the tables"
-    return _row_named(name, sheets|processors, 'not in the tables of datasheets')
+    return _row_named(name, sheets|processors, 'not in the tables of datasheets', _own_rates)
 
 # %% ../../nbs/machine/datasheets.ipynb #0cb2ec25
 @dataclass(frozen=True)

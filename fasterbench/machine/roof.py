@@ -385,7 +385,7 @@ def peaks_csv(p:HardwarePeaks)->str:
 # %% ../../nbs/machine/roof.ipynb #0b2b64b1
 HardwarePeaks.format = 'fasterbench peaks'
 HardwarePeaks.formats = { # ending → function of `HardwarePeaks` that gives the file's text or bytes; without one: JSON
-    '.json': fields_json, '.html': lambda p: figure_page(p.plot()), '.csv': peaks_csv,
+    '.json': fields_json, '.html': lambda p, **shown: figure_page(p.plot(**shown)), '.csv': peaks_csv,
     '.md': lambda p: p.table('github') + '\n', **picture_formats, '': fields_json}
 
 # %% ../../nbs/machine/roof.ipynb #92f1d7f5
@@ -407,6 +407,8 @@ def plot(self:HardwarePeaks,
 ): # a plotly `Figure`
     "Draw every ceiling"
     return draw_peaks(self, title, size)
+
+HardwarePeaks.drawn_by = draw_peaks,
 
 # %% ../../nbs/machine/roof.ipynb #98b99a6d
 def _driver(path='/proc/driver/nvidia/version'):

@@ -16,7 +16,7 @@ from .forecasts import balance, checked_prices, known_rows
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
-from ..base.codec import plain_number
+from ..base.codec import check_options, plain_number
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -403,10 +403,14 @@ def summary(self:Sweep):
 @patch
 def plot(self:Sweep,
     title:str|None=None, # `None`: the model and the device
-    top:int=4, size:tuple|None=None, # rows whose way under the roof is drawn; as of `plot_sweep`
+    top:int=4, # rows whose way under the roof is drawn
+    **options # `size`: pixels, wide and high, of a picture
 ): # a plotly `Figure`
     "Draw time, throughput and the way under the roof; of several devices, their times"
-    return plot_sweep(self, title, top, size)
+    check_options(self, 'Sweep.plot', options)
+    return plot_sweep(self, title, top, **options)
+
+Sweep.drawn_by = plot_sweep,
 
 # %% ../../nbs/records/swept.ipynb #80f2304d
 def _number_or_text(where, v): return v if isinstance(v, str) else decoded(float, v, where)

@@ -52,7 +52,9 @@ def _placed(i, r, peaks, dtype, all_s):
 
 # %% ../../nbs/sources/listed.ipynb #7d66b45e
 def read_operations(
-    operations, # list, DataFrame or path of a CSV file, as for `roofline_analysis`, with a `dtype` each; or rows
+    # list, DataFrame or path of a CSV file, as for `roofline_analysis`, with a `dtype` each; or rows; all of them or
+    # none have a time
+    operations,
     peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
     *,
     dtype:torch.dtype|str|None=None, # of operations that say none; `None`: the main one of the peaks

@@ -283,9 +283,14 @@ def _left_out(rows, paper):
     return res
 
 # %% ../../nbs/views/marks.ipynb #2372e120
-def subtitle(rows:list, peaks, paper:bool)->str: # of `RooflinePoint`; `HardwarePeaks`; was nothing run? HTML
+def subtitle(
+    rows:list, # of `RooflinePoint`
+    peaks, # `HardwarePeaks`
+    paper:bool, # was nothing run?
+    here:bool=True, # was it run on the machine that the peaks are of?
+)->str: # HTML
     "The device, the shapes of marks, and how much of the time is in rows that have none"
-    device = peaks.device_name if paper and peaks.device_name else peaks.device
+    device = peaks.device if here and not paper else peaks.called
     said = [f"{as_text(device)}, {peaks.name}{', estimated' if paper else ''}", _legend_of_shapes(rows),
         f"area: share of the time{' at the roof' if paper else ''}"]
     said += [text for text,is_so in [

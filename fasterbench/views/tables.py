@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts', 'spare', 'frames', 'picture_size',
-           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of',
+           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of', 'run_here',
            'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
            'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'text_table', 'markdown_text',
            'csv_value', 'text_or_file', 'Lines', 'shown_page']
@@ -186,6 +186,12 @@ def kind_of(
     "What the rows are of; where none has a time, they are an estimate's"
     kind = getattr(rows, 'kind', 'measured')
     return 'estimated' if kind=='measured' and all(r.time_s is None for r in rows) else kind
+
+# %% ../../nbs/views/tables.ipynb #69be943b
+def run_here(rows)->bool: # a `Roofline`, or rows from elsewhere
+    "Were these timed on the machine that their peaks are of?"
+    kind = getattr(rows, 'kind', 'measured')
+    return kind in run_kinds and kind!='traced' and getattr(rows, 'what', '')!='list'
 
 # %% ../../nbs/views/tables.ipynb #e53a6ea3
 def shown_columns(rows:list)->list: # of `Column`
@@ -492,7 +498,7 @@ def shown_page(o, **shown)->str: # HTML; of what has a figure and a table: a com
 
 def _picture(kind):
     "A function that gives a figure in plotly's own export, with twice the pixels"
-    return lambda o, **shown: o.plot(size=picture_size, **shown).to_image(format=kind, scale=2)
+    return lambda o, size=picture_size, **shown: o.plot(size=size, **shown).to_image(format=kind, scale=2)
 
 picture_formats = {end: _picture(end[1:]) for end in pictures} # ending → function of what has a figure
 shown_formats = {'.html': shown_page, **picture_formats} # ending → function of what has a figure and a table in HTML
