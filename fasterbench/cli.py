@@ -43,7 +43,7 @@ from .base.codec import check_kind, fields_json
 from .sources.listed import read_operations
 from .sources.traced import read_trace
 from .records.compare import Comparison
-from .machine.datasheets import as_layout
+from .machine.layouts import as_layout
 
 # %% ../nbs/cli.ipynb #27e7a21c
 def _divider(name, built, sample, plan, device):

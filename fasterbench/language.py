@@ -28,7 +28,7 @@ from .records.forecasts import balance, in_dtype
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in
-from .machine.datasheets import Layout, as_layout, exchange_times, links_of
+from .machine.layouts import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .session.program import undisturbed
 from .sources.measured import rows_of

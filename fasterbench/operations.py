@@ -6,9 +6,10 @@
 __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound',
            'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'pass_name',
            'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
-           'check_seconds', 'check_count', 'first_line', 'number_runs', 'CostError', 'told_as', 'defined_at',
-           'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text',
-           'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes', 'positions']
+           'check_seconds', 'check_count', 'check_options', 'first_line', 'number_runs', 'CostError', 'told_as',
+           'defined_at', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes',
+           'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes',
+           'positions']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -195,6 +196,18 @@ def check_count(name:str, value:int, least:int)->int: # name: what the error cal
     if not whole or operator.index(value)<least or finite(operator.index(value)) is None:
         raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
     return operator.index(value)
+
+# %% ../nbs/operations.ipynb #446d0ec5
+def check_options(
+    o, # what has a figure; `drawn_by`: the functions that draw it
+    where:str, # the options are given, for the error
+    given:dict, # name → value
+):
+    "Refuse an option that no function has which draws an object"
+    found = [p for f in o.drawn_by for p in inspect.signature(f).parameters.values() if p.default is not p.empty]
+    known = dict.fromkeys(p.name for p in found)
+    for k,v in given.items():
+        if k not in known: raise TypeError(f"{k}={v!r:.60} is no option of {where}, which has {', '.join(known)}")
 
 # %% ../nbs/operations.ipynb #3353d8b5
 def first_line(e:BaseException)->str:

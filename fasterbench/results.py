@@ -24,12 +24,13 @@ from .session.scope import above, inside, Place, phases, quoted
 from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
-from .base.codec import check_options, optional_fields, part, refuse
+from .base.codec import optional_fields, part, refuse
+from .operations import check_options
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, whole_sum, all_run
 from .records.grouping import whole_interval
 from .records.forecasts import forecast
 from .records.rows import RooflinePoint, main_dtype, projected, warn_no_ceiling, Projection, ceiling_for
-from .records.rows import read_row, row_record
+from .records.kept import read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable

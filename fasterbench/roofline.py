@@ -27,7 +27,7 @@ from .sources.profiling import Subject, circumstances, two_subjects
 from .sources.estimates import Estimated, forward_counted, mesh_run, model_mesh, paper_request, step_counted
 from .sources.estimates import tensor_parallel
 from .machine.roof import HardwarePeaks, peaks_of
-from .machine.datasheets import as_layout
+from .machine.layouts import as_layout
 from .machine.peaks import clear_peaks_cache, measure_peaks, measured_peaks
 from .records.rows import RooflinePoint, check_ceilings, main_dtype, under_roof, warn_no_ceiling
 from .views.tables import framed

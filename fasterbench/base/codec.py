@@ -6,12 +6,12 @@
 __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit',
            'many', 'pictures', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
            'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_values', 'check_format', 'part',
-           'kept_as', 'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_options',
-           'check_ending', 'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in',
-           'as_number', 'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
+           'kept_as', 'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending',
+           'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number',
+           'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
 
 # %% ../../nbs/base/codec.ipynb #6f5a33e7
-import csv, inspect, io, json, math, re, shlex
+import csv, io, json, math, re, shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
@@ -22,7 +22,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
-from ..operations import as_text, is_number, positive, write_file
+from ..operations import as_text, check_options, is_number, positive, write_file
 
 # %% ../../nbs/base/codec.ipynb #be5ece99
 def refuse(where:str, value, what:str):
@@ -318,18 +318,6 @@ def load_json(
     except json.JSONDecodeError as e: said, cause = f"it is no JSON, the one format that is read again ({e})", e
     except (ValueError, RecursionError) as e: said, cause = e, e
     raise ValueError(as_text(f"{str(path)!r} holds no {what}: {said}")) from cause
-
-# %% ../../nbs/base/codec.ipynb #446d0ec5
-def check_options(
-    o, # what has a figure; `drawn_by`: the functions that draw it
-    where:str, # the options are given, for the error
-    given:dict, # name → value
-):
-    "Refuse an option that no function has which draws an object"
-    found = [p for f in o.drawn_by for p in inspect.signature(f).parameters.values() if p.default is not p.empty]
-    known = dict.fromkeys(p.name for p in found)
-    for k,v in given.items():
-        if k not in known: raise TypeError(f"{k}={v!r:.60} is no option of {where}, which has {', '.join(known)}")
 
 # %% ../../nbs/base/codec.ipynb #903ae315
 pictures = '.png', '.svg', '.pdf' # endings of files that hold a picture

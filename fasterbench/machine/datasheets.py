@@ -6,20 +6,20 @@
 __all__ = ['as_status', 'as_date', 'connections', 'networks', 'sheets', 'instructions', 'processors', 'per_cycle', 'usual_flop',
            'Connection', 'connection_named', 'Datasheet', 'Processor', 'flop_a_cycle', 'find_core', 'core_facts',
            'flop_to_expect', 'find_sheet', 'own_connections', 'sheet_named', 'Link', 'as_links', 'group_backend',
-           'named_groups', 'Layout', 'as_layout', 'PlannedExchange', 'exchange_times', 'links_of']
+           'named_groups']
 
 # %% ../../nbs/machine/datasheets.ipynb #735e38cc
-import difflib, math, re, torch, torch.distributed as dist
+import difflib, re, torch, torch.distributed as dist
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple
 from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
 from ..base.codec import Rate, as_count, as_number, as_stated, check_fields, field_types, matching
 from ..base.codec import or_none, package_rows
 from ..base.system import distinct_cores
-from ..operations import check_count, not_negative, plural, si
+from ..operations import check_count, not_negative, si
 from ..session.scope import bus_bytes, collective_kinds, process_group_name
 
 # %% ../../nbs/machine/datasheets.ipynb #f2ea7c78
@@ -383,117 +383,3 @@ def named_groups(
     named = _named(group)
     for k,g in named.items(): _check_group(k, g); group_backend(k, g, device)
     return {k: g for k,g in named.items() if g.size()>1}
-
-# %% ../../nbs/machine/datasheets.ipynb #c2a8ad08
-@dataclass(frozen=True)
-class Layout:
-    "How many ranks share each kind of work, those next to each other first"
-    tp:int=1   # ranks of a tensor-parallel group
-    ep:int=1   # of an expert-parallel one
-    fsdp:int=1 # of one with sharded parameters
-    dp:int=1   # of a data-parallel one
-    pp:int=1   # stages of a pipeline
-    def __post_init__(self):
-        for k,v in asdict(self).items(): check_count(k, v, 1)
-    @property
-    def ranks(self)->int: return math.prod(asdict(self).values()) # of the whole machine
-    @property
-    def sizes(self)->dict: return {k:v for k,v in asdict(self).items() if v>1} # group → ranks, of groups of several
-    @property
-    def shares(self)->int: return self.dp*self.fsdp*self.ep # that the sequences are divided into
-    def __str__(self):
-        sizes = ', '.join(f'{k} {v}' for k,v in self.sizes.items())
-        return f"{sizes or 'alone'}: {plural(self.ranks, 'rank')}"
-
-# %% ../../nbs/machine/datasheets.ipynb #96fa2845
-def as_layout(
-    mesh, # a `Layout`, or a dict such as `dict(tp=8, dp=4)`
-)->Layout:
-    "A layout, by the sizes of its groups"
-    if isinstance(mesh, Layout): return mesh
-    if not isinstance(mesh, dict): raise TypeError(f"mesh={mesh!r} is no dict of sizes such as dict(tp=8, dp=4)")
-    known = [*asdict(Layout())]
-    odd = [k for k in mesh if k not in known]
-    if odd: raise ValueError(f"mesh={mesh!r}: there is no group {odd[0]!r}, known are {', '.join(known)}")
-    return Layout(**mesh)
-
-# %% ../../nbs/machine/datasheets.ipynb #f6cb26f8
-@patch
-def span(self:Layout,
-    group:str, # one of `sizes`
-)->int: # devices
-    "How many devices, one next to the other, hold a whole group"
-    names = [*asdict(self)]
-    return math.prod(getattr(self, k) for k in names[:names.index(group) + 1])
-
-# %% ../../nbs/machine/datasheets.ipynb #37148507
-@dataclass(frozen=True)
-class PlannedExchange:
-    "Collectives of one kind that a rank takes part in"
-    group:str    # a group of the layout
-    kind:str     # of collective, a key of `collective_kinds`
-    nbytes:float # bytes of the message of one
-    calls:float  # how many
-    what:str     # what is exchanged, in words
-    def link_bytes(self, layout:Layout)->float: # bytes that the rank's link has to carry at least
-        return self.calls*bus_bytes(self.kind, self.nbytes, getattr(layout, self.group))
-    def time_s(self, links:dict)->float: # seconds at least; `links`: group → `Link`
-        return self.calls*links[self.group].time_s(self.kind, self.nbytes)
-
-def exchange_times(
-    exchanges:list, # of `PlannedExchange`
-    links:dict, # group → `Link`
-)->dict: # group → seconds
-    "The least time of what each group exchanges, one collective after the other"
-    groups = dict.fromkeys(o.group for o in exchanges)
-    return {g: sum(o.time_s(links) for o in exchanges if o.group==g) for g in groups}
-
-# %% ../../nbs/machine/datasheets.ipynb #35945d7f
-def _reach(layout, group):
-    n, span = getattr(layout, group), layout.span(group)
-    return f"{group}={n} reaches over {span} devices"
-
-def _over(group, connection, layout):
-    "The link of a group over a connection"
-    if connection.joins and layout.span(group)>connection.joins:
-        raise ValueError(f"links: {_reach(layout, group)}, and {connection.name} joins {connection.joins}")
-    return Link(group, getattr(layout, group), connection.bandwidth*1e9,
-        topology=connection.name, source=f'{connection.source} ({connection.status})')
-
-# %% ../../nbs/machine/datasheets.ipynb #8d327ba8
-def _given(group, value, layout, own):
-    "The link of a group, from what was asked for"
-    n = getattr(layout, group)
-    if isinstance(value, str): return _over(group, connection_named(value, own), layout)
-    if not isinstance(value, Link): return Link(group, n, value)
-    if (value.group, value.ranks)==(group, n): return value
-    raise ValueError(f"links: the link of {value.group!r} is one of {plural(value.ranks, 'rank')}, and {group}={n}")
-
-def _without_asking(group, layout, peaks, own):
-    "The link of a group that was measured, or the fastest of the device's own that reaches as far"
-    n = getattr(layout, group)
-    measured = [o for o in peaks.links if (o.group, o.ranks)==(group, n)]
-    if measured: return measured[0]
-    near = [c for c in own if c.joins is None or layout.span(group)<=c.joins]
-    if near: return _over(group, near[0], layout)
-    most = max(own, key=lambda c: c.joins, default=None)
-    has = f"{most.name} joins {most.joins} of the {peaks.device_name}" if most else 'no link of the device is known'
-    raise ValueError(f"{_reach(layout, group)}, and {has}: links=dict({group}=…) says over what, "
-        "by a name such as '400G' or in byte/s one way")
-
-# %% ../../nbs/machine/datasheets.ipynb #17032cdb
-def links_of(
-    layout:Layout, # of all ranks
-    peaks, # `HardwarePeaks` of one device
-    links=None, # `Link`s, or a dict: group → `Link`, name of a connection or byte/s one way; `None`: the device's own
-    groups:tuple|None=None, # that exchange something; `None`: all of several ranks
-)->dict: # group → `Link`
-    "Over what each group exchanges"
-    if links is None or isinstance(links, dict): asked = links or {}
-    else: asked = {o.group: o for o in as_links(links)}
-    own = own_connections(peaks.device_name or '')
-    odd = [k for k in asked if k not in layout.sizes]
-    if odd: raise ValueError(f"links: there is no group {odd[0]!r} of several ranks in {layout}")
-    needed = [k for k in layout.sizes if groups is None or k in groups]
-    found = {k: _given(k, v, layout, own) for k,v in asked.items()}
-    return {k: found.get(k) or _without_asking(k, layout, peaks, own) for k in needed}

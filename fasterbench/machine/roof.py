@@ -333,8 +333,7 @@ def told(self:HardwarePeaks,
     links = [o.told((kinds or {}).get(o.group, ())) for o in self.links]
     return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *links, *self._reservations()])})")
 
-@patch
-def __repr__(self:HardwarePeaks): return self.told()
+HardwarePeaks.__repr__ = HardwarePeaks.told
 
 # %% ../../nbs/machine/roof.ipynb #a94e988a
 @patch

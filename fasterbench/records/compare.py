@@ -18,8 +18,9 @@ from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
-from ..operations import any_console, as_text, si, pass_name, passes, per_pass, plural, is_number, sum_of
+from ..operations import any_console, as_text, si, pass_name, per_pass, plural, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
+from .circumstances import differing
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
 from .grouping import too_few, first_names, lapse
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
@@ -199,34 +200,9 @@ def answer(self:Comparison)->str:
     if not self: return 'There are no rows.'
     return f'{_models(self)}: {_forwards(self)}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
 
-# %% ../../nbs/records/compare.ipynb #2c9bc7a9
-_held = dict(weight_bytes='weights', cache_bytes='cache') # bytes among the circumstances → what they are
-
-def _fact(k, v):
-    if k.endswith('_s') and is_number(v): return k.removesuffix('_s'), si(v, 's')
-    return (_held[k], f'{v:,.0f} B') if k in _held and v is not None else (k, str(v))
-
-def _facts(r):
-    "The circumstances of a result, one by one, as words"
-    about = {k: v for k,v in r.about.items() if k!='date' and v not in ('', [], {})}
-    plain = {k: v for k,v in about.items() if not isinstance(v, dict)}
-    facts = dict(kind=r.kind) | dict(_fact(k, v) for k,v in plain.items())
-    for k,v in about.items():
-        if isinstance(v, dict): facts |= {f'{k}, {o}': str(w) for o,w in v.items()}
-    if r.totals: facts[passes(r.what)] = str(len(r.totals.forward.samples))
-    others = r.totals and r.totals.disturbance
-    return facts | (dict(disturbed=str(others)) if others and others.notable else {})
-
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
-def _roof(r): return r.peaks and (r.peaks.device_name, r.peaks.compute_peaks, r.peaks.peak_bandwidth)
-
 @patch
-def differing(self:Comparison)->dict: # name → (in a, in b); `None`: not known
-    "The circumstances that are not the same"
-    a, b = _facts(self.a), _facts(self.b)
-    res = {k: (a.get(k), b.get(k)) for k in {**a, **b} if a.get(k)!=b.get(k) or k=='disturbed'}
-    if _roof(self.a)!=_roof(self.b): res['peaks'] = repr(self.a.peaks), repr(self.b.peaks)
-    return res
+def differing(self:Comparison)->dict: return differing(self.a, self.b) # name → (in a, in b); `None`: not known
 
 # %% ../../nbs/records/compare.ipynb #5a32c385
 def _known(field):
@@ -324,8 +300,7 @@ pair_columns = {c.key: c for c in (
     *_field('name', 'name', '', 'name', 'name'), *_field('type', 'type', '', 'class', 'type'),
     *_both('time', 'time', 's', 'time, or what the roof allows', _time),
     Column('difference_s', 'difference', 's', 'time in b less that in a', _difference_cell),
-    Column('ratio', 'ratio', '×', 'time in b as a part of that in a, in turns the median of those of the turns; its interval',
-        _ratio_cell),
+    Column('ratio', 'ratio', '×', 'time in b as a part of that in a, in turns the median of theirs; its interval', _ratio_cell),
     _part('ratio_from', 'ratio from', 'where that ratio lies, at least', _least),
     _part('ratio_to', 'ratio to', 'where that ratio lies, at most', _most),
     *_field('flops', 'FLOPs', 'FLOP', 'work', 'flops'),
@@ -436,8 +411,9 @@ def _apart(c):
 # %% ../../nbs/records/compare.ipynb #eacd4102
 def _differences(c):
     "Circumstances that are not the same, in lines"
-    def shown(v): return 'unknown' if v is None else as_text(v)
-    return [*(f'{k.replace("_", " "):13}{shown(a)} → {shown(b)}' for k,(a,b) in c.differing().items()), *_apart(c)]
+    def shown(k, v): return as_text(v) if v is not None else 'not notable' if k=='disturbed' else 'unknown'
+    found = c.differing().items()
+    return [*(f'{k.replace("_", " "):13}{shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch

@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['beside_kernels', 'not_counted', 'RooflinePoint', 'arithmetic', 'ceiling_for', 'cache_times', 'roof_name', 'link_of',
            'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'warn_no_ceiling',
-           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'link_kinds', 'projected', 'Sent', 'row_record',
-           'read_row']
+           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'link_kinds', 'projected']
 
 # %% ../../nbs/records/rows.ipynb #cce7f1e9
 import re, torch
@@ -15,13 +14,11 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from fastcore.xtras import UNSET
 from types import SimpleNamespace
-from typing import Annotated, Literal, NamedTuple
-from ..session.scope import Collective, Place, bus_bytes, collective_kinds, with_phase, phases
+from ..session.scope import Collective, Place, bus_bytes, collective_kinds, with_phase
 from ..operations import as_text, warn, arithmetic_intensity, roofline_position, utilization_pct
 from ..base.core import module_kind, measurable, arithmetic_dtype, dtype_name
 from ..base.system import Times, Timing
 from ..counting.traffic import Operations
-from ..base.codec import Amount, Quotient, decoded, encoded, field_types, optional_fields, refuse
 
 # %% ../../nbs/records/rows.ipynb #9c9584b9
 @dataclass
@@ -434,66 +431,3 @@ def projected(
     told['about'] = {k: v for k,v in (told['about'] or {}).items() if k!='likely'}   # of the other machine
     if dtype is not None: told['boundaries'] = None
     return rows, told
-
-# %% ../../nbs/records/rows.ipynb #3c96c074
-class Sent(NamedTuple):
-    "Equal collectives of a row, as a file has them"
-    kind:Literal[tuple(collective_kinds)]
-    group:str     # of ranks
-    ranks:int     # in the group
-    nbytes:Amount # bytes of the message
-    calls:int
-
-def _collectives(where, v): # `Collective` → calls
-    res = Counter()
-    for o in decoded(list[Sent], v, where): res[Collective(*o[:-1])] += o.calls
-    return res
-
-# %% ../../nbs/records/rows.ipynb #75973522
-_bound = Literal['memory', 'compute', 'link', 'undefined']
-
-field_types[RooflinePoint] = dict(
-    **dict.fromkeys('flops bytes_moved matmul_flops working_set time_s called_s warm_s cold_s'.split(), Amount|None),
-    **dict.fromkeys('recomputed link_bytes'.split(), Amount),
-    **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Quotient|None),
-    **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
-    **dict.fromkeys('boundary_bytes eager_bytes tf32_flops unseen_s likely_s'.split(), Amount|None),
-    bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
-    operations=Operations, waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
-    likely_interval=tuple[Amount, Amount]|None, collectives=Annotated[Counter, _collectives, list[Sent]])
-# What earlier versions did not write
-optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations
-    link_bytes link_time_s waiting_s waits_for hidden_s rank_s collectives tf32_flops launches likely_s
-    likely_interval unseen_s'''.split()
-
-field_types[Projection] = dict(was_bound=_bound|None, was_roof_time_s=Amount|None)
-
-# %% ../../nbs/records/rows.ipynb #c0e58f79
-def row_record(where, r)->dict:
-    "What a file has of a row; `where`: its place, which errors name"
-    if type(r) not in (RooflinePoint, Projection):
-        raise ValueError(f"{where} is of the class {type(r).__name__}: rows are RooflinePoint or Projection")
-    sent = [encoded(Sent(o.kind, o.group, o.ranks, o.nbytes, n)) for o,n in r.collectives.items()]
-    return encoded(r) | dict(collectives=sent)
-
-# %% ../../nbs/records/rows.ipynb #82933dc2
-def _check_row(where, r):
-    "Refuse fields that can't come from one measurement: properties of the row would fail"
-    n, placed = len(r.samples), (r.roof_time_s, r.arithmetic_intensity, r.utilization_pct)!=(None, None, None)
-    if None in (r.flops, r.matmul_flops, r.bytes_moved) and (placed or r.bound!='undefined'):
-        refuse(f'{where}.flops', r.flops, 'known, or its bytes or products are not, and it has a place under the roof')
-    if r.ran is not None and r.ran>n: refuse(f'{where}.ran', r.ran, f'at most {n}, the samples')
-    if n and r.time_s is None: refuse(f'{where}.time_s', None, f'a time, and there are {n} samples')
-    if r.called_s==0: refuse(f'{where}.called_s', r.called_s, 'a time in which something ran')
-    if r.above and not r.run_s: refuse(f'{where}.time_s', r.time_s, 'a time, which its utilization is of')
-    if type(r) is RooflinePoint and r.bound!='undefined' and r.time_s and r.utilization_pct is None:
-        refuse(f'{where}.utilization_pct', None, f'a number, and the row is {r.bound}-bound')
-    if r.above and r.cache_time_s is None and r.roof not in (None, 'memory'):
-        refuse(f'{where}.cache_time_s', None, f'a time, and its roof is that of {r.roof:.60}')
-    return r
-
-# %% ../../nbs/records/rows.ipynb #97b0974a
-def read_row(where, v)->RooflinePoint:
-    "The row or `Projection` of what `row_record` gave"
-    cls = Projection if isinstance(v, dict) and 'was_bound' in v else RooflinePoint
-    return _check_row(where, decoded(cls, v, where))

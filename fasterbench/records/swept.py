@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
-from ..operations import any_console, as_text, is_number, passes, positive, si, value_text
+from ..operations import any_console, as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows
+from .circumstances import noise_said
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
-from ..base.codec import check_options, plain_number
+from ..base.codec import plain_number
+from ..operations import check_options
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -365,17 +367,10 @@ def where(self:Sweep)->str:
     return as_text(f"{about.get('model', 'the model')} {place}")
 
 # %% ../../nbs/records/swept.ipynb #00694689
-def _values(points): return ', '.join(value_text(p.value) for p in points)
-
 @patch(as_prop=True)
 def noise(self:Sweep)->list: # of texts
     "At which values a measurement was disturbed, and at which it is noisy"
-    timed = [p for p in self.points if p.time_s is not None]
-    busy = [(p, o) for p in timed if (o := p.result.totals.disturbance) and o.notable]
-    most = max((o for _,o in busy), key=lambda o: o.others, default=None)
-    noisy = [p for p in timed if p.result.totals.forward.noisy]
-    return [f'disturbed at {self.name} {_values(p for p,_ in busy)}: {most}']*bool(busy) + \
-        [f'~ noisy at {self.name} {_values(noisy)}: the IQR is more than a tenth of the median']*bool(noisy)
+    return noise_said(self.name, [(value_text(p.value), p.result.totals) for p in self.points if p.time_s is not None])
 
 # %% ../../nbs/records/swept.ipynb #9bb4efc4
 @patch

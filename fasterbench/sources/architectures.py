@@ -21,7 +21,7 @@ from torch import nn
 from pathlib import Path
 from ..counting.rules import register_cost
 from ..counting.traffic import element_size, weight_sizes
-from ..machine.datasheets import PlannedExchange, Layout
+from ..machine.layouts import PlannedExchange, Layout
 from ..base.core import walk
 from ..base.codec import config_in
 from ..session.packages import drawn

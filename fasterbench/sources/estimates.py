@@ -32,7 +32,7 @@ from ..session.program import check_sample
 from ..base.settings import deep_stack, rebound
 from .measured import named_optimizer, step_memory, kinds_of, step_facts
 from ..counting.places import Costs, ModuleCost
-from ..machine.datasheets import PlannedExchange, Layout, as_layout, exchange_times, links_of
+from ..machine.layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from ..session.launch import plan_lines, plans
 from ..session.scope import Collective
 from ..records.rows import roofline_point

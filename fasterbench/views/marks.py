@@ -236,11 +236,10 @@ def standing(row)->str: # key of `shapes`
 # %% ../../nbs/views/marks.ipynb #92391ecc
 def _link_slopes(rows, peaks):
     "Names and byte/s: a link's rate for the collectives of `rows`, one for each kind if they differ"
-    sent = link_kinds(rows, peaks)
-    for o in (o for o in peaks.links if o.group in sent):
-        kinds, name = sent[o.group], f'link {o.group}'
-        if len({o.rate(k)[0] for k in kinds})==1: yield name, o.rate(kinds[0])[0]
-        else: yield from ((f'{name} {k}', o.rate(k)[0]) for k in kinds)
+    for o in peaks.links:
+        rates = {k: o.rate(k)[0] for k in link_kinds(rows, peaks).get(o.group, ())}
+        if len({*rates.values()})==1: rates = {'': [*rates.values()][0]}
+        yield from ((f'link {o.group} {k}'.strip(), v) for k,v in rates.items())
 
 def roof_lines(
     rows:list, # of `RooflinePoint`: those that have a place, or are of collectives
@@ -283,12 +282,8 @@ def _left_out(rows, paper):
     return res
 
 # %% ../../nbs/views/marks.ipynb #2372e120
-def subtitle(
-    rows:list, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
-    paper:bool, # was nothing run?
-    here:bool=True, # was it run on the machine that the peaks are of?
-)->str: # HTML
+# rows: of `RooflinePoint`; peaks: `HardwarePeaks`; was nothing run? On the machine that the peaks are of?
+def subtitle(rows:list, peaks, paper:bool, here:bool=True)->str: # HTML
     "The device, the shapes of marks, and how much of the time is in rows that have none"
     device = peaks.device if here and not paper else peaks.called
     said = [f"{as_text(device)}, {peaks.name}{', estimated' if paper else ''}", _legend_of_shapes(rows),
