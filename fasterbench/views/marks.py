@@ -236,11 +236,9 @@ def standing(row)->str: # key of `shapes`
 # %% ../../nbs/views/marks.ipynb #92391ecc
 def _link_slopes(rows, peaks):
     "Names and byte/s: a link's rate for the collectives of `rows`, one for each kind if they differ"
-    sent = link_kinds(rows, peaks)
-    for o in (o for o in peaks.links if o.group in sent):
-        kinds, name = sent[o.group], f'link {o.group}'
-        if len({o.rate(k)[0] for k in kinds})==1: yield name, o.rate(kinds[0])[0]
-        else: yield from ((f'{name} {k}', o.rate(k)[0]) for k in kinds)
+    for o,kinds in link_kinds(rows, peaks).items():
+        rates = {k: o.rate(k)[0] for k in kinds}
+        yield from {f'link {o.group}' + f' {k}'*(len({*rates.values()})>1): v for k,v in rates.items()}.items()
 
 def roof_lines(
     rows:list, # of `RooflinePoint`: those that have a place, or are of collectives
