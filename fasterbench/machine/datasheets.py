@@ -298,16 +298,14 @@ def rate(self:Link, kind:str)->tuple: # byte/s, the link's own where it was not 
 
 @patch
 def time_s(self:Link,
-    kind:str,     # of collective
-    nbytes:float, # bytes of the message
+    kind:str, nbytes:float, # of collective; bytes of the message
 )->float: # seconds
     "The least time of a collective"
     bandwidth, latency = self.rate(kind)
     return max(latency, bus_bytes(kind, nbytes, self.ranks)/bandwidth)
 
 # %% ../../nbs/machine/datasheets.ipynb #5dbeb88b
-Link.told = link_text
-Link.__str__ = lambda self: self.told()
+Link.told = Link.__str__ = link_text
 
 # %% ../../nbs/machine/datasheets.ipynb #eacba36e
 def as_links(
@@ -316,8 +314,8 @@ def as_links(
     "Links of several groups; two of one group are refused"
     if not isinstance(links, (list, tuple)): raise ValueError(f"links={links!r} is no list of links")
     for o in (o for o in links if not isinstance(o, Link)): raise ValueError(f"links: {o!r} is no link")
-    for k in (k for k,n in Counter(o.group for o in links).items() if n>1):
-        raise ValueError(f"there are two links of the group {k!r}")
+    twice = [k for k,n in Counter(o.group for o in links).items() if n>1]
+    if twice: raise ValueError(f"there are two links of the group {twice[0]!r}")
     return tuple(links)
 
 # %% ../../nbs/machine/datasheets.ipynb #a171d4ec

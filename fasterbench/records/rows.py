@@ -231,8 +231,7 @@ def roof_name(work, peaks, arithmetic_s, above)->str:
 
 # %% ../../nbs/records/rows.ipynb #04d7bf8b
 def link_of(
-    collective, # `Collective`
-    peaks, # `HardwarePeaks`
+    collective, peaks, # `Collective`, `HardwarePeaks`
 ): # `Link`; `None`: there is none for this group with as many ranks
     "The link that a collective runs over: that of its group or, for `world`, of any group with as many ranks"
     def of(o): return o.ranks==collective.ranks and collective.group in (o.group, 'world')

@@ -35,16 +35,14 @@ def _takes(model):
     except (TypeError, ValueError): return 'the forward'   # of TorchScript
     return f"forward({', '.join(names[:8] + ['…']*bool(names[8:]))})"
 
-_inputs = ': of a batch its inputs are given, without its labels'
-
-def _mistaken(model, args, kwargs):
+def _mistaken(model, args, kwargs, inputs='of a batch its inputs are given, without its labels'):
     "What a sample may have been meant to be, in words"
     alone = args[0] if len(args)==1 and isinstance(args[0], list) else args
     if alone and not kwargs and all(type(o) is int for o in alone):
         return f"; torch.rand({', '.join(map(str, alone))}) is a tensor of that shape"
     if alone is args and len(args)<=room_of(model.forward): return ''
     many = f"{plural(len(args), 'argument')} for a forward that takes {room_of(model.forward)}"
-    return f"; {'a list is one argument, a tuple is as many as it holds' if alone is not args else many}{_inputs}"
+    return f"; {'a list is one argument, a tuple is as many as it holds' if alone is not args else many}: {inputs}"
 
 def with_sample(e, model, args, kwargs)->str:
     "What a forward pass raised, with what it was called with"
