@@ -25,6 +25,7 @@ from .counting.places import Costs, ModuleCost
 from .counting.utilization import tokens_of
 from .machine.roof import HardwarePeaks, datasheet_peaks, peaks_of
 from .records.rows import arithmetic, ceiling_for
+from .sources.architectures import the_transformers
 
 # %% ../nbs/callbacks.ipynb #3d787443
 class _NoBoundaries:
@@ -339,8 +340,8 @@ def on_train_end(self:TrainerEvents, args, state, control, **kwargs):
 # %% ../nbs/callbacks.ipynb #4f866805
 @cache
 def _trainer_class():
-    from transformers import TrainerCallback
-    return type('MFUCallback', (TrainerEvents, TrainerCallback), {})
+    callback = the_transformers('MFUCallback is a callback for the Trainer').TrainerCallback
+    return type('MFUCallback', (TrainerEvents, callback), {})
 
 def mfu_callback(
     # of one device, or a datasheet's name; `None`: the datasheet of the model's

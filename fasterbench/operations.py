@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound',
-           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'pass_name',
-           'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
-           'check_seconds', 'check_count', 'check_options', 'first_line', 'number_runs', 'CostError', 'told_as',
-           'defined_at', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes',
-           'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes',
-           'positions']
+           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'link_text', 'room_of',
+           'sum_of', 'pass_name', 'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive',
+           'not_negative', 'check_seconds', 'check_count', 'check_options', 'first_line', 'number_runs', 'CostError',
+           'told_as', 'defined_at', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress',
+           'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis',
+           'element_bytes', 'positions']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -131,6 +131,28 @@ def plural(
 )->str:
     "A number of things, in words"
     return f"{n:,} {what if n==1 else _in_plural(what)}"
+
+# %% ../nbs/operations.ipynb #e430bd53
+def link_text(
+    o, # `Link`
+    kinds=(), # of collectives; empty: the slowest and the fastest
+)->str:
+    "Rates and latencies of a link in words"
+    def said(k):
+        rate, latency = o.rate(k)
+        return f"{k} {si(rate, 'B/s')}" + (f" (latency {si(latency, 's')})" if latency else '')
+    own = {} if o.bandwidth in o.bandwidths.values() else dict(others=o.bandwidth)
+    ends = sorted((o.bandwidths | own).items(), key=lambda o: o[1])
+    many = ' to '.join(f"{si(v, 'B/s')} ({k})" for k,v in (ends[0], ends[-1]))
+    each = f"{many if ends[0][1]<ends[-1][1] else si(o.bandwidth, 'B/s')} each way"
+    return f"{o.group}: {o.ranks} ranks, {', '.join(map(said, kinds)) or each}"
+
+# %% ../nbs/operations.ipynb #1910b166
+def room_of(f)->float: # a function; `inf`: not known, or as many as are given
+    "How many arguments it takes by position"
+    try: kinds = [p.kind for p in inspect.signature(f).parameters.values()]
+    except (TypeError, ValueError): return math.inf
+    return math.inf if inspect.Parameter.VAR_POSITIONAL in kinds else sum(k<2 for k in kinds)
 
 # %% ../nbs/operations.ipynb #d63ec809
 def sum_of(rows, field:str): return sum(getattr(r, field) or 0 for r in rows) # of those that know it; 0: none does

@@ -322,7 +322,8 @@ def call_args(
     if isinstance(sample, Mapping) and _named(sample): return (), dict(sample)
     if isinstance(sample, torch.Tensor) or not is_leaf(sample): return (sample,), {}
     raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments or "
-        f"a Call, for one call, such as one batch of a DataLoader, not {type(sample).__name__}: {str(sample)[:60]!r}")
+        "a Call, for one call, such as the inputs of one batch of a DataLoader, without its labels, "
+        f"not {type(sample).__name__}: {str(sample)[:60]!r}")
 
 # %% ../../nbs/base/core.ipynb #a909fa3c
 def shaped(

@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from ..base.codec import Rate, as_count, as_number, as_stated, check_fields, field_types, matching
 from ..base.codec import or_none, package_rows
 from ..base.system import distinct_cores
-from ..operations import check_count, not_negative, si
+from ..operations import check_count, link_text, not_negative
 from ..session.scope import bus_bytes, collective_kinds, process_group_name
 
 # %% ../../nbs/machine/datasheets.ipynb #f2ea7c78
@@ -293,39 +293,21 @@ field_types[Link] = dict(bandwidth=Rate, bandwidths=dict[_kind, Rate], unsupport
 
 # %% ../../nbs/machine/datasheets.ipynb #7dc67428
 @patch
-def rate(self:Link,
-    kind:str, # of collective; a `recv` is what was measured as a `send`
-)->tuple: # byte/s, the link's own where the kind was not measured; seconds of the smallest message, 0: not known
-    "What a kind of collective is compared with: bandwidth and latency"
+def rate(self:Link, kind:str)->tuple: # byte/s, the link's own where it was not measured; seconds, 0: not known
+    "What a kind of collective is compared with: bandwidth and latency; a `recv` is what was measured as a `send`"
     which = 'send' if kind=='recv' and 'recv' not in self.bandwidths else kind
     return self.bandwidths.get(which, self.bandwidth), self.latencies.get(which, 0.)
 
 @patch
 def time_s(self:Link,
-    kind:str,     # of collective
-    nbytes:float, # bytes of the message
+    kind:str, nbytes:float, # of collective; bytes of the message
 )->float: # seconds
     "The least time of a collective"
     bandwidth, latency = self.rate(kind)
     return max(latency, bus_bytes(kind, nbytes, self.ranks)/bandwidth)
 
 # %% ../../nbs/machine/datasheets.ipynb #5dbeb88b
-@patch
-def told(self:Link,
-    kinds=(), # of collectives; empty: the slowest and the fastest
-)->str:
-    "Rates and latencies in words"
-    def said(k):
-        rate, latency = self.rate(k)
-        return f"{k} {si(rate, 'B/s')}" + (f" (latency {si(latency, 's')})" if latency else '')
-    own = {} if self.bandwidth in self.bandwidths.values() else dict(others=self.bandwidth)
-    ends = sorted((self.bandwidths | own).items(), key=lambda o: o[1])
-    many = ' to '.join(f"{si(v, 'B/s')} ({k})" for k,v in (ends[0], ends[-1]))
-    each = f"{many if ends[0][1]<ends[-1][1] else si(self.bandwidth, 'B/s')} each way"
-    return f"{self.group}: {self.ranks} ranks, {', '.join(map(said, kinds)) or each}"
-
-@patch
-def __str__(self:Link): return self.told()
+Link.told = Link.__str__ = link_text
 
 # %% ../../nbs/machine/datasheets.ipynb #eacba36e
 def as_links(
@@ -333,10 +315,9 @@ def as_links(
 )->tuple: # of `Link`
     "Links of several groups; two of one group are refused"
     if not isinstance(links, (list, tuple)): raise ValueError(f"links={links!r} is no list of links")
-    for o in links:
-        if not isinstance(o, Link): raise ValueError(f"links: {o!r} is no link")
-    for k,n in Counter(o.group for o in links).items():
-        if n>1: raise ValueError(f"there are two links of the group {k!r}")
+    for o in (o for o in links if not isinstance(o, Link)): raise ValueError(f"links: {o!r} is no link")
+    twice = [k for k,n in Counter(o.group for o in links).items() if n>1]
+    if twice: raise ValueError(f"there are two links of the group {twice[0]!r}")
     return tuple(links)
 
 # %% ../../nbs/machine/datasheets.ipynb #a171d4ec

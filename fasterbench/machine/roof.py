@@ -323,16 +323,13 @@ def _reservations(self:HardwarePeaks):
 
 # %% ../../nbs/machine/roof.ipynb #f9b6e868
 @patch
-def told(self:HardwarePeaks,
-    kinds:dict|None=None, # group → kinds of collectives that its link is shown for; `None`: the ends of all kinds
-)->str:
-    "The peaks in a line"
+def told(self:HardwarePeaks, kinds:dict|None=None)->str: # `Link` → kinds of collectives; `None`: the ends of all
+    "The peaks in a line, and of links the rates of these kinds"
     threads = f", {plural(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.device}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
     roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {plain(self.ridge_point)} FLOP/B"
-    links = [o.told((kinds or {}).get(o.group, ())) for o in self.links]
+    links = [o.told((kinds or {}).get(o, ())) for o in self.links]
     return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *links, *self._reservations()])})")
-
 HardwarePeaks.__repr__ = HardwarePeaks.told
 
 # %% ../../nbs/machine/roof.ipynb #a94e988a

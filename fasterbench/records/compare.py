@@ -20,7 +20,7 @@ from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
-from .circumstances import differing
+from .circumstances import differing as apart
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
 from .grouping import too_few, first_names, lapse
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
@@ -202,7 +202,7 @@ def answer(self:Comparison)->str:
 
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
 @patch
-def differing(self:Comparison)->dict: return differing(self.a, self.b) # name → (in a, in b); `None`: not known
+def differing(self:Comparison)->dict: return apart(self.a, self.b) # name → (in a, in b); `None`: not known
 
 # %% ../../nbs/records/compare.ipynb #5a32c385
 def _known(field):
@@ -300,7 +300,7 @@ pair_columns = {c.key: c for c in (
     *_field('name', 'name', '', 'name', 'name'), *_field('type', 'type', '', 'class', 'type'),
     *_both('time', 'time', 's', 'time, or what the roof allows', _time),
     Column('difference_s', 'difference', 's', 'time in b less that in a', _difference_cell),
-    Column('ratio', 'ratio', '×', 'time in b as a part of that in a, in turns the median of theirs; its interval', _ratio_cell),
+    Column('ratio', 'ratio', '×', 'time in b as a part of a, in turns the median of theirs; its interval', _ratio_cell),
     _part('ratio_from', 'ratio from', 'where that ratio lies, at least', _least),
     _part('ratio_to', 'ratio to', 'where that ratio lies, at most', _most),
     *_field('flops', 'FLOPs', 'FLOP', 'work', 'flops'),

@@ -228,17 +228,13 @@ def roof_name(work, peaks, arithmetic_s, above)->str:
 
 # %% ../../nbs/records/rows.ipynb #04d7bf8b
 def link_of(
-    collective, # `Collective`
-    peaks, # `HardwarePeaks`
+    collective, peaks, # `Collective`, `HardwarePeaks`
 ): # `Link`; `None`: there is none for this group with as many ranks
     "The link that a collective runs over: that of its group or, for `world`, of any group with as many ranks"
     def of(o): return o.ranks==collective.ranks and collective.group in (o.group, 'world')
     return min(filter(of, peaks.links), key=lambda o: o.group!=collective.group, default=None)
 
-def link_s(
-    collectives:Counter, # `Collective` → calls
-    peaks, # `HardwarePeaks`
-)->float|None: # seconds; `None`: a link is not known
+def link_s(collectives:Counter, peaks)->float|None: # `Collective` → calls; seconds, `None`: a link is not known
     "The least time of collectives, one after the other"
     links = [(link_of(o, peaks), o, n) for o,n in collectives.items()]
     if not links or any(l is None for l,*_ in links): return None
@@ -406,15 +402,10 @@ def _projected(r, peaks, dtype):
         tf32_flops=work.tf32_flops, was_bound=r.bound, was_roof_time_s=r.roof_time_s, **under_roof(work, peaks))
 
 # %% ../../nbs/records/rows.ipynb #f79a2801
-def link_kinds(
-    rows, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
-)->dict: # group of a link of `peaks` → kinds of collectives, in the order of the rows
+def link_kinds(rows, peaks)->dict: # of `RooflinePoint`; `HardwarePeaks`: `Link` → kinds of collectives, as rows come
     "The links that rows are compared with, and the kinds of collectives on them"
-    res = {}
-    for o in (o for r in rows if r.exchanges for o in _messages(r, peaks)):
-        if link := link_of(o, peaks): res.setdefault(link.group, {})[o.kind] = None
-    return {k: [*v] for k,v in res.items()}
+    of = [(link_of(o, peaks), o.kind) for r in rows if r.exchanges for o in _messages(r, peaks)]
+    return {o: [*dict.fromkeys(k for l,k in of if l is o)] for o,_ in of if o}
 
 # %% ../../nbs/records/rows.ipynb #dffb2fea
 def projected(

@@ -21,7 +21,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from ..base.core import call_args, call_words, captured_in, check_initialized, check_real, eager, held, home
 from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_parameters
 from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
-from ..operations import as_text, first_line, warn
+from ..operations import as_text, first_line, plural, room_of, warn
 from .scope import wait_for
 from ..base.settings import own_copy, put_back, report, same_process, twin, without_autocast
 from .snapshot import by_ourselves, check_room, copies_of, describe, model_snapshot
@@ -35,16 +35,18 @@ def _takes(model):
     except (TypeError, ValueError): return 'the forward'   # of TorchScript
     return f"forward({', '.join(names[:8] + ['…']*bool(names[8:]))})"
 
-def _mistaken(args, kwargs):
+def _mistaken(model, args, kwargs, inputs='of a batch its inputs are given, without its labels'):
     "What a sample may have been meant to be, in words"
     alone = args[0] if len(args)==1 and isinstance(args[0], list) else args
     if alone and not kwargs and all(type(o) is int for o in alone):
         return f"; torch.rand({', '.join(map(str, alone))}) is a tensor of that shape"
-    return '; a list is one argument, a tuple is as many as it holds' if alone is not args else ''
+    if alone is args and len(args)<=room_of(model.forward): return ''
+    many = f"{plural(len(args), 'argument')} for a forward that takes {room_of(model.forward)}"
+    return f"; {'a list is one argument, a tuple is as many as it holds' if alone is not args else many}: {inputs}"
 
 def with_sample(e, model, args, kwargs)->str:
     "What a forward pass raised, with what it was called with"
-    called = f"fails with this sample, called with ({call_words(args, kwargs)}){_mistaken(args, kwargs)}"
+    called = f"fails with this sample, called with ({call_words(args, kwargs)}){_mistaken(model, args, kwargs)}"
     return as_text(f"{_takes(model)} of {type(model).__name__} {called}: {first_line(e)}")
 
 # %% ../../nbs/session/program.ipynb #04ad6ce9
@@ -66,9 +68,8 @@ def own_error(
     e:Exception, # from a model's forward
 )->Exception:
     "The model's own error, without what `explain` adds"
-    cause = e.__cause__
-    again = type(e) is type(cause) and e.args and str(e.args[0]).endswith(as_text(first_line(cause)))
-    return cause if again else e
+    again = type(e) is type(e.__cause__) and e.args and str(e.args[0]).endswith(as_text(first_line(e.__cause__)))
+    return e.__cause__ if again else e
 
 # %% ../../nbs/session/program.ipynb #638d40f0
 def switch_to_evaluation(modules): # modules: as from `nn.Module.modules`

@@ -85,11 +85,12 @@ def fused_experts(module, hidden_states, top_k_index, top_k_weights, *args, **kw
     return torch.ops.fasterbench.experts(hidden_states, top_k_index, top_k_weights, list(module.parameters()))
 
 # %% ../../nbs/sources/architectures.ipynb #5bd3d23e
-def the_transformers():
+def the_transformers(
+    what:str='a config stands for a model', # needs it, in words
+):
     "The library `transformers`"
     if find_spec('transformers'): return import_module('transformers')
-    raise ModuleNotFoundError("a config stands for a model of transformers, which is not installed: "
-        "pip install 'transformers>=5'")
+    raise ModuleNotFoundError(f"{what} of transformers, which is not installed: pip install 'transformers>=5'")
 
 def _values(path):
     "What a JSON file holds"

@@ -236,10 +236,9 @@ def standing(row)->str: # key of `shapes`
 # %% ../../nbs/views/marks.ipynb #92391ecc
 def _link_slopes(rows, peaks):
     "Names and byte/s: a link's rate for the collectives of `rows`, one for each kind if they differ"
-    for o in peaks.links:
-        rates = {k: o.rate(k)[0] for k in link_kinds(rows, peaks).get(o.group, ())}
-        if len({*rates.values()})==1: rates = {'': [*rates.values()][0]}
-        yield from ((f'link {o.group} {k}'.strip(), v) for k,v in rates.items())
+    for o,kinds in link_kinds(rows, peaks).items():
+        rates = {k: o.rate(k)[0] for k in kinds}
+        yield from {f'link {o.group}' + f' {k}'*(len({*rates.values()})>1): v for k,v in rates.items()}.items()
 
 def roof_lines(
     rows:list, # of `RooflinePoint`: those that have a place, or are of collectives

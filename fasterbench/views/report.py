@@ -12,6 +12,7 @@ from collections import Counter
 from statistics import median
 from dataclasses import replace
 from ..session.scope import Place, quoted, phases, unseen
+from ..base.system import cache_up_to
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, likely_lines, run_kinds
 from ..records.grouping import joined
@@ -151,7 +152,9 @@ def _caches_of(rows):
     caches = Counter(r.roof for r in rows if r.roof!='memory')
     each = ', '.join(f"{k} ({plural(n, 'row')})" for k,n in caches.items())
     if not caches: return "the peaks hold no caches that could explain it"
-    return f"their data fit in a cache, with whose roof they are compared: {each}"
+    unnamed = any(k.startswith(cache_up_to) for k in caches if k)
+    why = '; one named by a size was seen in measured rates: the system reports no cache for it'*unnamed
+    return f"their data fit in a cache, with whose roof they are compared: {each}{why}"
 
 # %% ../../nbs/views/report.ipynb #5b0e2764
 def _row_lines(rows, t):

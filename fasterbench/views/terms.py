@@ -40,6 +40,8 @@ of_roofs = [Term(*o) for o in (
     ('sustained rate', 'rate of arithmetic over a longer run without a pause, in which a clock may fall', 'FLOP/s'),
     ('probe', 'kernel that is run to find a peak; its answer is checked before its rate counts'),
     ('level of memory', 'memory itself or one of the caches, with a bandwidth and a size that were measured'),
+    ('cache up to a size', 'level of memory that holds data of that size by its measured rate, and is no cache that '
+        'the system reports'),
     ('link', 'what the ranks of a group exchange data over, with its bandwidth and latency'),
     ('bus bandwidth', "rate at which each rank's link has to work for a collective at least", 'B/s'),
     ('measurement error', 'row above every roof, by more than its own spread'))]
