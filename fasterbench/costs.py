@@ -401,8 +401,7 @@ def weights_in(
 def weight_bytes(model:nn.Module)->float: # bytes; model: of this rank
     "What its parameters and buffers take; inside of `weights_in` in that format"
     packed = sum(t.nbytes for t in packed_weights(visible(model).values()))
-    kept = sum(covered_bytes(o) for t in held(model) if not nn.parameter.is_lazy(t) for o in unwrapped(t))
-    return kept + packed
+    return packed + sum(covered_bytes(o) for t in held(model) if not nn.parameter.is_lazy(t) for o in unwrapped(t))
 
 # %% ../nbs/costs.ipynb #e5646aca
 @patch

@@ -22,8 +22,8 @@ from .operations import check_count, element_bytes, number_runs, plain, si, as_t
 from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
-from .views.tables import text_table
-from .base.codec import check_values
+from .views.sides import text_table
+from .records.forecasts import check_values
 from .records.forecasts import balance, in_dtype
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
@@ -70,8 +70,7 @@ def _counted_forward(model, tokens, length, batch, size=None, cached=None):
     cache, sizes = paper_cache(model.config, length, cached)
     meta = torch.device('meta')
     ids = torch.zeros(batch, tokens, dtype=torch.long, device=meta)
-    sample = dict(input_ids=ids, past_key_values=cache, use_cache=True)
-    before = set(weight_sizes)
+    sample, before = dict(input_ids=ids, past_key_values=cache, use_cache=True), set(weight_sizes)
     try:
         with undisturbed(model, sample, meta) as run, weights_in(model, size), attention_noted() as noted:
             modules, kept = visible(model), weight_bytes(model)

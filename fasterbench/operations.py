@@ -4,18 +4,17 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound',
-           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'link_text', 'room_of',
-           'sum_of', 'pass_name', 'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive',
-           'not_negative', 'check_seconds', 'check_count', 'check_options', 'first_line', 'number_runs', 'CostError',
-           'told_as', 'defined_at', 'announce', 'warn', 'any_console', 'write_file', 'worked_in', 'progress',
-           'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in', 'roofline_analysis',
-           'element_bytes', 'positions']
+           'utilization_pct', 'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'pass_name',
+           'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
+           'check_seconds', 'check_count', 'first_line', 'CostError', 'told_as', 'number_runs', 'announce', 'warn',
+           'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text', 'quoted_formula',
+           'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes', 'positions']
 
 # %% ../nbs/operations.ipynb #6c760328
-import codecs, csv, gzip, html, inspect, io, math, operator, os, secrets, shutil, sys, warnings, zlib
+import codecs, csv, gzip, html, io, math, operator, os, secrets, shutil, sys, warnings, zlib
 from collections import Counter
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from math import inf
 from numbers import Real
 from pathlib import Path
@@ -132,28 +131,6 @@ def plural(
     "A number of things, in words"
     return f"{n:,} {what if n==1 else _in_plural(what)}"
 
-# %% ../nbs/operations.ipynb #e430bd53
-def link_text(
-    o, # `Link`
-    kinds=(), # of collectives; empty: the slowest and the fastest
-)->str:
-    "Rates and latencies of a link in words"
-    def said(k):
-        rate, latency = o.rate(k)
-        return f"{k} {si(rate, 'B/s')}" + (f" (latency {si(latency, 's')})" if latency else '')
-    own = {} if o.bandwidth in o.bandwidths.values() else dict(others=o.bandwidth)
-    ends = sorted((o.bandwidths | own).items(), key=lambda o: o[1])
-    many = ' to '.join(f"{si(v, 'B/s')} ({k})" for k,v in (ends[0], ends[-1]))
-    each = f"{many if ends[0][1]<ends[-1][1] else si(o.bandwidth, 'B/s')} each way"
-    return f"{o.group}: {o.ranks} ranks, {', '.join(map(said, kinds)) or each}"
-
-# %% ../nbs/operations.ipynb #1910b166
-def room_of(f)->float: # a function; `inf`: not known, or as many as are given
-    "How many arguments it takes by position"
-    try: kinds = [p.kind for p in inspect.signature(f).parameters.values()]
-    except (TypeError, ValueError): return math.inf
-    return math.inf if inspect.Parameter.VAR_POSITIONAL in kinds else sum(k<2 for k in kinds)
-
 # %% ../nbs/operations.ipynb #d63ec809
 def sum_of(rows, field:str): return sum(getattr(r, field) or 0 for r in rows) # of those that know it; 0: none does
 
@@ -219,33 +196,12 @@ def check_count(name:str, value:int, least:int)->int: # name: what the error cal
         raise ValueError(f"{name}={value!r}: {name} is a whole number of at least {least}")
     return operator.index(value)
 
-# %% ../nbs/operations.ipynb #446d0ec5
-def check_options(
-    o, # what has a figure; `drawn_by`: the functions that draw it
-    where:str, # the options are given, for the error
-    given:dict, # name → value
-):
-    "Refuse an option that no function has which draws an object"
-    found = [p for f in o.drawn_by for p in inspect.signature(f).parameters.values() if p.default is not p.empty]
-    known = dict.fromkeys(p.name for p in found)
-    for k,v in given.items():
-        if k not in known: raise TypeError(f"{k}={v!r:.60} is no option of {where}, which has {', '.join(known)}")
-
 # %% ../nbs/operations.ipynb #3353d8b5
 def first_line(e:BaseException)->str:
     "The first line of what an error says; its class where that is empty"
     return (str(e).splitlines() or [''])[0] or type(e).__name__
 
-# %% ../nbs/operations.ipynb #61b9f00b
-def number_runs(
-    numbers:list, # whole numbers, in order
-)->list: # of texts
-    "Numbers one behind the other as first–last"
-    starts = [n for n in numbers if n - 1 not in numbers]
-    ends = [n for n in numbers if n + 1 not in numbers]
-    return [f'{a}–{b}' if b>a else f'{a}' for a,b in zip(starts, ends)]
-
-# %% ../nbs/operations.ipynb #97a46017
+# %% ../nbs/operations.ipynb #b58d1996
 class CostError(ValueError): "A rule that `register_cost` was given fails, or gives what is no count"
 
 @contextmanager
@@ -257,12 +213,14 @@ def told_as(
     try: yield
     except Exception as e: raise cls(f"{text()}: {type(e).__name__}: {first_line(e)}") from e
 
-def defined_at(f)->str: # f: anything that can be called
-    "The qualified name of a function, and the file and line of its code"
-    while isinstance(f, partial): f = f.func
-    code = getattr(inspect.unwrap(f), '__code__', None) or getattr(type(f).__call__, '__code__', None)
-    name = getattr(f, '__qualname__', type(f).__qualname__)
-    return name + (f' ({code.co_filename}:{code.co_firstlineno})' if code else '')
+# %% ../nbs/operations.ipynb #61b9f00b
+def number_runs(
+    numbers:list, # whole numbers, in order
+)->list: # of texts
+    "Numbers one behind the other as first–last"
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return [f'{a}–{b}' if b>a else f'{a}' for a,b in zip(starts, ends)]
 
 # %% ../nbs/operations.ipynb #8baad3b7
 def announce(what:str): # is done

@@ -25,7 +25,7 @@ from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
-from .operations import check_options
+from .base.functions import check_options
 from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined_kernel, whole_sum, all_run
 from .records.grouping import whole_interval
 from .records.forecasts import forecast

@@ -18,7 +18,7 @@ from traceback import walk_tb
 from torch import nn
 from .base.core import Call, dtype_name, measurable, model_dtype, module_kind, named_dtype
 from .base.core import resolve_dtype, to_dtype
-from .base.codec import check_values
+from .records.forecasts import check_values
 from .operations import as_text, first_line, progress, si, value_text
 from .records.compare import Comparison
 from .results import Roofline, as_output

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit',
            'many', 'pictures', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
-           'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_values', 'check_format', 'part',
-           'kept_as', 'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending',
-           'write_as', 'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number',
-           'as_count', 'matching', 'or_none', 'read_rows', 'package_rows']
+           'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_format', 'part', 'kept_as',
+           'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as',
+           'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number', 'as_count',
+           'matching', 'or_none', 'read_rows', 'package_rows']
 
 # %% ../../nbs/base/codec.ipynb #6f5a33e7
 import csv, io, json, math, re, shlex
@@ -22,7 +22,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
-from ..operations import as_text, check_options, is_number, positive, write_file
+from ..operations import as_text, is_number, positive, write_file
+from .functions import check_options
 
 # %% ../../nbs/base/codec.ipynb #be5ece99
 def refuse(where:str, value, what:str):
@@ -215,14 +216,6 @@ def plain_number(
 ): # a number of Python for one of NumPy
     "A value as files hold it; a number that they can't hold is refused"
     return _number(name, encoded(value)) if is_number(value) else value
-
-# %% ../../nbs/base/codec.ipynb #7ec8043f
-def check_values(name, values)->list:
-    "Refuse values that are none"
-    if isinstance(values, str) or not hasattr(values, '__iter__'):
-        raise TypeError(f"{name}: values is a list, not {values!r:.60}")
-    if values := [plain_number(name, v) for v in values]: return values
-    raise ValueError(f"{name}: there are no values")
 
 # %% ../../nbs/base/codec.ipynb #d296d18f
 def check_format(

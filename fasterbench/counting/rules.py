@@ -21,7 +21,8 @@ from .traffic import covered_bytes, first, window_bytes, arguments, masked_bytes
 from . import recurrent   # whose rules are in the table then
 from .formulas import foreach_rule
 from ..base.core import call_words, in_cpp, without_data
-from ..operations import CostError, defined_at, told_as, warn
+from ..base.functions import defined_at
+from ..operations import CostError, told_as, warn
 
 # %% ../../nbs/counting/rules.ipynb #07c05e02
 aten = torch.ops.aten # the operators of torch itself, by name

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['as_status', 'as_date', 'connections', 'networks', 'sheets', 'instructions', 'processors', 'per_cycle', 'usual_flop',
            'Connection', 'connection_named', 'Datasheet', 'Processor', 'flop_a_cycle', 'find_core', 'core_facts',
-           'flop_to_expect', 'find_sheet', 'own_connections', 'sheet_named', 'Link', 'as_links', 'group_backend',
-           'named_groups']
+           'flop_to_expect', 'find_sheet', 'own_connections', 'sheet_named', 'Link', 'link_text', 'as_links',
+           'group_backend', 'named_groups']
 
 # %% ../../nbs/machine/datasheets.ipynb #735e38cc
 import difflib, re, torch, torch.distributed as dist
@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from ..base.codec import Rate, as_count, as_number, as_stated, check_fields, field_types, matching
 from ..base.codec import or_none, package_rows
 from ..base.system import distinct_cores
-from ..operations import check_count, link_text, not_negative
+from ..operations import check_count, not_negative, si
 from ..session.scope import bus_bytes, collective_kinds, process_group_name
 
 # %% ../../nbs/machine/datasheets.ipynb #f2ea7c78
@@ -307,6 +307,20 @@ def time_s(self:Link,
     return max(latency, bus_bytes(kind, nbytes, self.ranks)/bandwidth)
 
 # %% ../../nbs/machine/datasheets.ipynb #5dbeb88b
+def link_text(
+    o, # `Link`
+    kinds=(), # of collectives; empty: the slowest and the fastest
+)->str:
+    "Rates and latencies of a link in words"
+    def said(k):
+        rate, latency = o.rate(k)
+        return f"{k} {si(rate, 'B/s')}" + (f" (latency {si(latency, 's')})" if latency else '')
+    own = {} if o.bandwidth in o.bandwidths.values() else dict(others=o.bandwidth)
+    ends = sorted((o.bandwidths | own).items(), key=lambda o: o[1])
+    many = ' to '.join(f"{si(v, 'B/s')} ({k})" for k,v in (ends[0], ends[-1]))
+    each = f"{many if ends[0][1]<ends[-1][1] else si(o.bandwidth, 'B/s')} each way"
+    return f"{o.group}: {o.ranks} ranks, {', '.join(map(said, kinds)) or each}"
+
 Link.told = Link.__str__ = link_text
 
 # %% ../../nbs/machine/datasheets.ipynb #eacba36e

@@ -342,8 +342,7 @@ def _repr_html_(self:HardwarePeaks):
 # %% ../../nbs/machine/roof.ipynb #5869812d
 _dtypes = {dtype_name(o): o for o in vars(torch).values() if isinstance(o, torch.dtype)}
 
-def _dtype(where, v):
-    return _dtypes[v] if isinstance(v, str) and v in _dtypes else refuse(where, v, 'a dtype of torch')
+def _dtype(where, v): return _dtypes[v] if isinstance(v, str) and v in _dtypes else refuse(where, v, 'a dtype of torch')
 
 ways[torch.dtype] = Way(dtype_name, _dtype, str)
 field_types[Disturbance] = dict(others=Amount, stolen=Amount)

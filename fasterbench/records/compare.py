@@ -20,7 +20,7 @@ from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
-from .circumstances import differing as apart
+from .circumstances import differing as what_differs
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
 from .grouping import too_few, first_names, lapse
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
@@ -202,7 +202,7 @@ def answer(self:Comparison)->str:
 
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
 @patch
-def differing(self:Comparison)->dict: return apart(self.a, self.b) # name → (in a, in b); `None`: not known
+def differing(self:Comparison)->dict: return what_differs(self.a, self.b) # name → (in a, in b); `None`: not known
 
 # %% ../../nbs/records/compare.ipynb #5a32c385
 def _known(field):

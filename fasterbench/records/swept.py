@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossing_columns', 'Swept', 'Placed', 'placed_rows',
-           'overlapped', 'Sweep', 'plain_value', 'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
+           'Sweep', 'plain_value', 'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, as_text, is_number, passes, si, value_text
-from .forecasts import balance, checked_prices, known_rows
+from .forecasts import balance, checked_prices, known_rows, overlapped
 from .circumstances import noise_said
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
 from ..base.codec import Saved, as_json, check_format, decoded, fitting, json_line, json_lines, kept_as, many
 from ..base.codec import plain_number
-from ..operations import check_options
+from ..base.functions import check_options
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
@@ -166,15 +166,6 @@ def likely_span(self:Swept)->tuple|None: # from and to: seconds or, with a price
     if at is None or self.per_price is None: return at
     return tuple(s/self.likely_s/self.per_price for s in at)
 
-def overlapped(
-    p:Swept,
-    others:list, # of `Swept`
-)->tuple: # values
-    "The other values whose span overlaps that of a value; prices are held against prices, and seconds against seconds"
-    def near(a, b): return a and b and a[0]<=b[1] and b[0]<=a[1]
-    alike = [o for o in others if o.value!=p.value and (o.per_price is None)==(p.per_price is None)]
-    return tuple(o.value for o in alike if near(o.likely_span, p.likely_span))
-
 # %% ../../nbs/records/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
     "Results for values of something that varies"
@@ -215,8 +206,7 @@ def like(self:Sweep, where)->'Sweep': # positions
 
 @patch
 def __getitem__(self:Sweep, which:int|slice):
-    if isinstance(which, slice): return self.like(range(len(self))[which])
-    return list.__getitem__(self, which)
+    return self.like(range(len(self))[which]) if isinstance(which, slice) else list.__getitem__(self, which)
 
 # %% ../../nbs/records/swept.ipynb #d7a47cfb
 @patch(as_prop=True)
@@ -378,8 +368,7 @@ def told(self:Sweep,
     width:int|None=None, # characters at most, as far as columns can be left out; `None`: all are there
 )->str:
     "The table, and what is to be known of its times"
-    lines = self.noise + self.evidence
-    return '\n'.join([self.table(width=width), *['']*bool(lines), *lines])
+    return '\n'.join([self.table(width=width), *['']*bool(self.noise + self.evidence), *self.noise, *self.evidence])
 
 @patch
 def __str__(self:Sweep): return f'{self!r}\n\n{self.told(terminal_width())}'

@@ -14,14 +14,14 @@ from math import inf, isfinite
 from contextlib import contextmanager, nullcontext
 from fastcore.basics import patch
 from torch import nn
-from typing import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ..base.core import call_args, call_words, captured_in, check_initialized, check_real, eager, held, home
 from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_parameters
 from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
-from ..operations import as_text, first_line, plural, room_of, warn
+from ..operations import as_text, first_line, plural, warn
+from ..base.functions import room_of
 from .scope import wait_for
 from ..base.settings import own_copy, put_back, report, same_process, twin, without_autocast
 from .snapshot import by_ourselves, check_room, copies_of, describe, model_snapshot

@@ -41,8 +41,7 @@ class OperationCosts(CostMode):
         row = self.row(self.at)
         before = {k: getattr(row, k) or 0 for k in amounts}
         super().count(func, rule, args, kwargs, out)
-        name = func._opname.removesuffix('_')
-        place = key_of(self.phase, self.at)
+        name, place = func._opname.removesuffix('_'), key_of(self.phase, self.at)
         self.by_name[place, name].update({k: (getattr(row, k) or 0) - n for k,n in before.items()})
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0e214e9e

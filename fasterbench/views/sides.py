@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['name_column', 'quantities', 'phase_columns', 'rank_columns', 'rank_orders', 'Phases', 'side_by_side', 'OverRanks',
-           'rank_lines']
+           'rank_lines', 'text_table']
 
 # %% ../../nbs/views/sides.ipynb #42e6680a
 from dataclasses import replace
+from operator import itemgetter
 from ..session.scope import phases
 from ..operations import pass_name
 from .tables import Column, Lines, Table, by_column, columns, html_cell, kind_of, more_rows, row_orders
@@ -122,3 +123,11 @@ def rank_lines(
     key = (lambda o: o.label) if by is None and depth is None else group_key(by, depth, [o for _,o in each])
     found = joined_in_parts(each, key)
     return OverRanks(RankedRow(n, of, len(r.ranks), kind_of(r)) for n,of in found.items())
+
+# %% ../../nbs/views/sides.ipynb #0da447ff
+def text_table(
+    heads:list, # of columns
+    lines:list, # of lists of texts
+)->str:
+    "Texts in columns, to the right"
+    return Table(lines, {}, [Column(k, k, 'calls', 'to the right', itemgetter(i)) for i,k in enumerate(heads)]).text()

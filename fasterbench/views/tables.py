@@ -6,8 +6,8 @@
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts', 'spare', 'frames', 'picture_size',
            'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of', 'run_here',
            'shown_columns', 'row_seconds', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
-           'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'text_table', 'markdown_text',
-           'csv_value', 'text_or_file', 'Lines', 'shown_page']
+           'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value',
+           'text_or_file', 'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
 import csv, io, os, re, shutil, sys
@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace, field
 from pathlib import Path
 from fastcore.basics import patch
-from operator import itemgetter
 from tabulate import tabulate
 from importlib import import_module
 from importlib.util import find_spec
@@ -376,14 +375,6 @@ def text(self:Table,
     shown, spare = (self.shown, self.spare) if keys is None else (picked(keys, self.known), ())
     used, room = _with_room(lines, shown if style=='simple' else _on_one_line(shown), spare, width)
     return '\n'.join(filter(None, [tabulated(lines, used, style, write), left, room.replace('\n', ' ')]))
-
-# %% ../../nbs/views/tables.ipynb #0da447ff
-def text_table(
-    heads:list, # of columns
-    lines:list, # of lists of texts
-)->str:
-    "Texts in columns, to the right"
-    return Table(lines, {}, [Column(k, k, 'calls', 'to the right', itemgetter(i)) for i,k in enumerate(heads)]).text()
 
 # %% ../../nbs/views/tables.ipynb #9d3544f8
 _marks = re.compile(r'[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])')   # an underscore inside of a word is one
