@@ -373,7 +373,7 @@ class Saved:
         # of comparisons `title`, `top`, `names`, `sort`, `size`; of sweeps `title`, `top`, `size`; of peaks
         # `title`, `size`
         **shown
-    )->Path:
+    )->Path: # of the file
         "Write it to a file, all of it or nothing"
         return write_as(self, path, self.formats, **shown)
     @classmethod
