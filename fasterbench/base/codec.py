@@ -369,10 +369,7 @@ class Saved:
     drawn_by = () # functions whose options `plot` takes
     def save(self,
         path:str|Path, # of the file; its ending is one of the class's `formats`
-        # of a page or a picture, as of `plot`: of a result `title`, `by`, `top`, `sort`, `colour`, `bars`, `size`;
-        # of comparisons `title`, `top`, `names`, `sort`, `size`; of sweeps `title`, `top`, `size`; of peaks
-        # `title`, `size`
-        **shown
+        **shown # of pages and pictures, as of `plot`: `title`, `size`, `top`, `sort`; of results `by`, `colour`, `bars`
     )->Path: # of the file
         "Write it to a file, all of it or nothing"
         return write_as(self, path, self.formats, **shown)
