@@ -36,3 +36,11 @@ def test_pages(tmp_path):
     lacking = [p.name for p in notebooks() if not (copy/'_proc'/p.relative_to(top/'nbs')).exists()]
     assert not lacking
     assert not [*dead_links(copy/'_proc')]
+
+def test_only_sources():
+    "In the folder of notebooks git holds these, their data and pictures, and what the site is made with: nothing that a cell wrote"
+    done = subprocess.run(['git', 'ls-files', 'nbs'], cwd=top, capture_output=True, text=True)
+    if done.returncode: pytest.skip('this tree is no checkout of git')
+    made_with = {'_quarto.yml', 'bounds.js', 'nbdev.yml', 'sidebar.yml', 'styles.css'}
+    files = [Path(o).relative_to('nbs') for o in done.stdout.splitlines()]
+    assert not [str(o) for o in files if o.suffix!='.ipynb' and o.parts[0] not in ('data', 'images') and str(o) not in made_with]
