@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from .base.precision import float32_roof
 from .sources.architectures import build_on_meta, causal_pairs, stored_bytes, Forward, attention_noted
 from .sources.architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
-from .sources.architectures import rank_config, stages_of, load_config
+from .sources.architectures import cache_name, rank_config, stages_of, load_config
 from .operations import check_count, element_bytes, number_runs, plain, si, as_text
 from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
@@ -70,7 +70,7 @@ def _counted_forward(model, tokens, length, batch, size=None, cached=None):
     cache, sizes = paper_cache(model.config, length, cached)
     meta = torch.device('meta')
     ids = torch.zeros(batch, tokens, dtype=torch.long, device=meta)
-    sample, before = dict(input_ids=ids, past_key_values=cache, use_cache=True), set(weight_sizes)
+    sample, before = {'input_ids': ids, cache_name(model): cache, 'use_cache': True}, set(weight_sizes)
     try:
         with undisturbed(model, sample, meta) as run, weights_in(model, size), attention_noted() as noted:
             modules, kept = visible(model), weight_bytes(model)

@@ -413,7 +413,7 @@ def _differences(c):
     "Circumstances that are not the same, in lines"
     def shown(k, v): return as_text(v) if v is not None else 'not notable' if k=='disturbed' else 'unknown'
     found = c.differing().items()
-    return [*(f'{k.replace("_", " "):13}{shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
+    return [*(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch

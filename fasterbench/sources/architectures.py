@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['experts_over', 'exchanges_of', 'config_inputs', 'fused_attention', 'attention_noted', 'experts_touched',
            'fused_experts', 'the_transformers', 'load_config', 'build_on_meta', 'stored_bytes', 'paper_cache',
-           'Forward', 'forward_exchanges', 'rank_config', 'expert_modules', 'Stage', 'stages_of', 'table_rows',
-           'id_range', 'config_sample', 'causal_pairs']
+           'cache_name', 'Forward', 'forward_exchanges', 'rank_config', 'expert_modules', 'Stage', 'stages_of',
+           'table_rows', 'id_range', 'config_sample', 'causal_pairs']
 
 # %% ../../nbs/sources/architectures.ipynb #a0d66ecb
 import copy, math, sys, re, torch, torch.nn.functional as F, inspect, json
@@ -206,6 +206,11 @@ def paper_cache(
         if kind=='full_attention': return Full(length)
         return Full(min(length, window - 1), window, kind=='chunked_attention')
     return Cache(layers=[layer(k) for k in kinds]), sizes
+
+# %% ../../nbs/sources/architectures.ipynb #cache001
+def cache_name(model)->str: # a model of transformers
+    "The name of the argument of `forward` that takes a cache"
+    return 'cache' if 'cache' in inspect.signature(model.forward).parameters else 'past_key_values'
 
 # %% ../../nbs/sources/architectures.ipynb #584079ee
 class Forward(NamedTuple):
