@@ -1,5 +1,5 @@
 "Options of the tests, and what they share"
-import os, re, subprocess, sys
+import os, re, shutil, subprocess, sys, tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,10 @@ def pytest_configure(config):
     import fasterbench
     if Path(fasterbench.__file__).resolve().parent!=top/'fasterbench':
         raise pytest.UsageError(f'fasterbench is {fasterbench.__file__}, and not of this checkout: pip install -e .')
+    if not hasattr(config, 'workerinput'): os.environ['PEAKS_SHARED'] = tempfile.mkdtemp()   # of the notebooks, which `ran` runs
+
+def pytest_unconfigure(config):
+    if not hasattr(config, 'workerinput'): shutil.rmtree(os.environ.pop('PEAKS_SHARED', ''), ignore_errors=True)
 
 def pytest_collection_modifyitems(config, items):
     if not config.getoption('changed'): return
