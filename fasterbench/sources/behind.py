@@ -41,13 +41,14 @@ class Gaps:
         self.ran = name
         if not self.deep: self.open()
 
+# %% ../../nbs/sources/behind.ipynb #bcc98277
 def _storages(out):
     "The storages in which tensors lie, by address"
     parts = [o for t in tensors(out) for o in unwrapped(t) if is_strided(o)]
     return {s._cdata: s for s in (t.untyped_storage() for t in parts)}
 
 def _handed_over(args):
-    "Is an object of C++ among the arguments? It takes long to hand one to a dispatch mode, and nothing without the mode"
+    "Is an object of C++ among the arguments? To hand one to a dispatch mode takes long, and nothing without the mode"
     return any(isinstance(o, torch.ScriptObject) for o in leaves(args))
 
 # %% ../../nbs/sources/behind.ipynb #5e991580
