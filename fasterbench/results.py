@@ -18,7 +18,7 @@ from .views.sides import OverRanks, rank_lines, Phases, side_by_side
 from .views.report import print_summary, result_answer, in_phases
 from .views.report import result_text, fact_lines, note_lines, peaks_text, rank_facts
 from .plot import heading, plot_comparison, plot_result, plot_roofline
-from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed
+from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, ranges, sorted_by
 from .views.layout import figure_html, data_text, html_text, dark_css
 from .session.scope import above, inside, Place, phases, quoted
 from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of
@@ -328,8 +328,9 @@ def rows_table(
 )->str: # HTML
     "The rows as a table that its page can sort"
     used = {k: c for k,c in page_columns.items() if any(c.value(r) is not None for r in rows)}
-    heads = ''.join(f'<th{" class=n" if c.unit else ""} title="{html_text(c.help)}">{k}' for k,c in used.items())
-    def value(c, r): return c.value(r) if c.unit else c.value(r) or ''
+    numbers = {k for k,c in used.items() if c.unit or c.key in ranges}
+    heads = ''.join(f'<th{" class=n"*(k in numbers)} title="{html_text(c.help)}">{k}' for k,c in used.items())
+    def value(c, r): return sorted_by(c, r) if c.name in numbers else c.value(r) or ''
     lines = ('<tr>' + ''.join(_cell(value(c, r), c.text(r)) for c in used.values()) for r in rows)
     return f'<table id="rows"><thead><tr>{heads}</thead><tbody>\n' + '\n'.join(lines) + '\n</tbody></table>'
 

@@ -20,7 +20,7 @@ from ..session.scope import BackwardPart, followed, group_name, key_of, Nodes, P
 from ..session.scope import row_name, Scope, told_groups, wait_for, watching, with_phase
 from ..machine.links import ExchangeTimer
 from ..base.system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of
-from ..base.system import median_interval, middle_half
+from ..base.system import median_interval, middle_half, of_overhead
 
 # %% ../../nbs/sources/observe.ipynb #35d2c506
 def own_times(
@@ -208,7 +208,7 @@ def device_idle_pct(self:Forwards)->float|None: # percent of a forward pass
 
 @patch(as_prop=True)
 def overhead_interval(self:Forwards)->tuple: # percent, from and to
-    return tuple(100*(o - 1) for o in median_interval(self.ratios))
+    return tuple(100*(o - 1) for o in median_interval(self.ratios, of_overhead))
 
 # %% ../../nbs/sources/observe.ipynb #af18adc5
 @patch(as_prop=True)

@@ -8,14 +8,14 @@ __all__ = ['without', 'ceiling_lines', 'unfit', 'unfit_result', 'whole_s', 'in_p
            'result_text']
 
 # %% ../../nbs/views/report.ipynb #4ff4eaf6
-from collections import Counter
+from collections import Counter, defaultdict
 from statistics import median
 from dataclasses import replace
 from ..session.scope import Place, quoted, phases, unseen
-from ..base.system import cache_up_to
+from ..base.system import cache_up_to, of_overhead
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, likely_lines, run_kinds
-from ..records.grouping import joined
+from ..records.grouping import fewest, joined
 from ..records.inner import inner_lines
 from ..records.rows import beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
 from ..counting.utilization import float32_lines, token_lines
@@ -72,7 +72,8 @@ def _memory_lines(r):
     return [f"memory       {si(weights, 'B')} of weights, without activations; {there}"]
 
 # %% ../../nbs/views/report.ipynb #3a05e752
-def _overhead_known(t): return (t.overhead_interval or (t.overhead_pct,))[0]>0 # is it above the noise?
+def _few(t): return len(t.plain.samples)<fewest(of_overhead) # passes without instrumentation, for an interval?
+def _overhead_known(t): return not _few(t) and (t.overhead_interval or (t.overhead_pct,))[0]>0 # is it above the noise?
 
 def _overhead_line(t):
     "What the timestamps add to a forward pass, or that the noise hides it"
@@ -81,6 +82,7 @@ def _overhead_line(t):
     beside = f"{plural(n, pass_name(t.what))} without instrumentation, median {si(t.plain.median, 's')}"
     why, pct = 'within noise' if hi>=0 else 'below 0, which is noise of too few', f'{lo:.1f} to {hi:.1f} %'
     if lo==hi: pct = f'{lo:.1f} %'
+    if _few(t): return f"overhead     instrumentation overhead not measurable: too few for an interval ({beside})"
     if not _overhead_known(t): return f"overhead     instrumentation overhead not measurable: {why}, {pct} ({beside})"
     if lo==hi: return f"overhead     of the instrumentation {pct}, of unknown noise ({beside})"
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {pct}"
@@ -282,6 +284,30 @@ def _rank_lines(r):
     each = f"a {pass_name(r.what)} takes {si(median(times), 's')} (median), {on(min(times))} to {on(max(times))}"
     return [f"ranks        {len(times)}: {each}{own}"]
 
+# %% ../../nbs/views/report.ipynb #a1b0c5e1
+def _uneven(r, field, whole):
+    "The row in which ranks differ most, beyond the noise of its times: `(label, rank → amount)`, if that is notable"
+    rows = defaultdict(dict)   # label → rank → row
+    for i,rank in enumerate(r.ranks):
+        for o in rank:
+            if not o.exchanges and getattr(o, field) is not None: rows[o.label][i] = o
+    def amounts(label): return {i: getattr(o, field) for i,o in rows[label].items()}
+    def spread(label): return max(amounts(label).values()) - min(amounts(label).values())
+    def noise(label): return max(o.noise_s for o in rows[label].values()) if field=='time_s' else 0.
+    label = max((k for k in rows if spread(k)>noise(k)), key=spread, default=None)
+    return None if label is None or spread(label)<0.05*whole else (label, amounts(label))
+
+def _imbalance_lines(r):
+    "The rows in whose time and in whose work ranks differ most"
+    total = max((sum(o.flops or 0 for o in rank) for rank in r.ranks), default=0)
+    asked = [('takes', 'time_s', 's', r.totals.mean_s)] if r.totals else []
+    if total: asked.append(('does', 'flops', 'FLOP', total))
+    def on(of, f, unit): return f"{si(f(of.values()), unit)} on rank {f(of, key=of.get)}"
+    found = [(verb, unit, _uneven(r, field, whole)) for verb,field,unit,whole in asked]
+    said = [f"{quoted(at[0])} {verb} {on(at[1], max, unit)}, {on(at[1], min, unit)}" for verb,unit,at in found if at]
+    return [f"imbalance    {'; '.join(said)}"]*bool(said)
+
+# %% ../../nbs/views/report.ipynb #a1b0c5e2
 def _exchange_lines(r):
     "What collectives take of a forward pass or step"
     sent = [o for o in r if o.exchanges]
@@ -304,7 +330,9 @@ def _link_lines(r):
     by = f"`torchrun --nproc-per-node {max(lacks.values(), default=0) or '…'} -m fasterbench peaks --links`"
     without = f"; the peaks hold no link of {', '.join(lacks)} with as many ranks: {by} measures it" if lacks else ''
     each = ', '.join(f"{si(n, 'B')} in {group}" for group,n in sent.items())
-    return [f"links        at least {each} on this rank's link{without}"] if sent else []
+    least_s = sum(o.link_time_s for o in r if o.exchanges) if sent and not lacks else None
+    takes = '' if least_s is None else f", which takes at least {si(least_s, 's')}"
+    return [f"links        at least {each} on this rank's link{takes}{without}"] if sent else []
 
 # %% ../../nbs/views/report.ipynb #c7086b9b
 def peaks_text(r)->str: # of a `Roofline` with peaks
@@ -313,7 +341,7 @@ def peaks_text(r)->str: # of a `Roofline` with peaks
 
 def rank_facts(r)->dict: # of a `Roofline`: name → words; empty: nothing is known of other ranks
     "What is to be said of ranks, collectives and links"
-    lines = [*_rank_lines(r), *(_exchange_lines(r) if r.totals else ()), *_link_lines(r)]
+    lines = [*_rank_lines(r), *_imbalance_lines(r), *(_exchange_lines(r) if r.totals else ()), *_link_lines(r)]
     return dict(o.split(maxsplit=1) for o in lines)
 
 # %% ../../nbs/views/report.ipynb #8543939f
@@ -347,8 +375,8 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     t = r.totals
     roof = (f"roof         {si(t.roof_time_s, 's')} for {_rows_at_roof(r)} one after the other, "
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {pass_name(t.what)}")
-    lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_exchange_lines(r), *phase_lines(r), _work_line(r)]
-    lines += [*_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
+    lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_imbalance_lines(r), *_exchange_lines(r)]
+    lines += [*phase_lines(r), _work_line(r), *_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
     return [*lines, *_kernel_lines(r)]
 
