@@ -8,7 +8,7 @@ __all__ = ['text_limit', 'bytes_per', 'arithmetic_intensity', 'ridge_point', 'at
            'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
            'check_seconds', 'check_count', 'first_line', 'CostError', 'told_as', 'number_runs', 'announce', 'warn',
            'any_console', 'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text', 'quoted_formula',
-           'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes', 'positions']
+           'unquoted_formula', 'operations_in', 'roofline_analysis', 'element_bytes']
 
 # %% ../nbs/operations.ipynb #6c760328
 import codecs, csv, gzip, html, io, math, operator, os, secrets, shutil, sys, warnings, zlib
@@ -490,18 +490,3 @@ def element_bytes(
     if name in bytes_per: return bytes_per[name]
     if (finite(dtype) or 0)>0: return dtype
     raise ValueError(f"{what}={dtype!r}: known are {', '.join(bytes_per)}, or a number of bytes")
-
-# %% ../nbs/operations.ipynb #8a66df38
-@cache
-def positions(
-    n:int, # elements in a row
-    windows:int, # how many
-    taps:int, stride:int, padding:int=0, dilation:int=1,
-)->int: # how many of the elements the windows come to
-    if stride<=taps and dilation==1: return max(min(n, (windows-1)*stride + taps - padding), 0)
-    seen = bytearray(n)
-    for j in range(taps):
-        first = j*dilation - padding   # where the tap of the first window is
-        at = range(first if first>=0 else first%stride, max(min(n, first + windows*stride), 0), stride)
-        seen[at.start:at.stop:stride] = b'\1'*len(at)
-    return seen.count(1)

@@ -10,7 +10,8 @@ import inspect
 from math import prod
 from numbers import Integral
 from typing import NamedTuple
-from ..operations import arithmetic_intensity, element_bytes, positions, roofline_analysis
+from .windows import positions
+from ..operations import arithmetic_intensity, element_bytes, roofline_analysis
 
 # %% ../../nbs/counting/layers.ipynb #6c50be7a
 class _Work(NamedTuple):

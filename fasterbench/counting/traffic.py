@@ -22,7 +22,8 @@ from math import prod
 from typing import NamedTuple
 import numpy as np, torch
 from ..base.core import home, is_strided, without_data
-from ..operations import positions, si
+from .windows import positions
+from ..operations import si
 
 # %% ../../nbs/counting/traffic.ipynb #bc751e35
 def dims(shape, strides)->list: # (size, stride) of each dimension
