@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from .. import __version__
 from ..base.codec import config_in, pictures
-from ..operations import any_console
+from ..base.console import any_console
 
 # %% ../../nbs/commands/parser.ipynb #ca043343
 def option(

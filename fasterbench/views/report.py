@@ -13,7 +13,8 @@ from statistics import median
 from dataclasses import replace
 from ..session.scope import Place, quoted, phases, unseen
 from ..base.system import cache_up_to
-from ..operations import any_console, as_text, si, pass_name, per_pass, plural
+from ..base.console import any_console
+from ..operations import as_text, si, pass_name, per_pass, plural
 from .tables import row_seconds, row_table, terminal_width, likely_lines, run_kinds
 from ..records.grouping import joined
 from ..records.inner import inner_lines
