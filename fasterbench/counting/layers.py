@@ -118,5 +118,6 @@ def estimate_layer(
     size = element_bytes(dtype)
     kept = size if weights is None else element_bytes(weights, 'weights')
     nbytes = other + (moved*size + read*kept)
-    res = dict(name=kind, flops=flops, bytes_moved=nbytes, arithmetic_intensity=arithmetic_intensity(flops, nbytes))
-    return res if peak_compute is None else {**res, **roofline_analysis([res], peak_compute, peak_bandwidth)[0]}
+    res = dict(name=kind, flops=flops, bytes_moved=nbytes)
+    roof = {} if peak_compute is None else roofline_analysis([res], peak_compute, peak_bandwidth)[0]
+    return res | dict(arithmetic_intensity=arithmetic_intensity(flops, nbytes)) | roof

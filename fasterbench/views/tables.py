@@ -330,6 +330,7 @@ class Table:
     spare:tuple = () # keys of columns that a narrow text leaves out, the first ones first
     more:Callable = more_lines # lines that are left out and what all are sorted by → words
     cell:Callable = bar_cell   # column and line → cell in HTML
+    filled:bool = False # does CSV leave out columns that no line has a value in?
     @property
     def usual(self)->str: return next(iter(self.orders), 'order') # what lines are sorted by unless it is asked for
 
@@ -358,7 +359,8 @@ def row_table(
     rows:list, # a `Roofline`, or rows from elsewhere
 )->Table:
     "The table of rows, in the columns of their kind"
-    return Table(rows, columns, shown_columns(rows), row_orders(kind_of(rows)), spare, more_rows)
+    listed = getattr(rows, 'what', '')=='list'
+    return Table(rows, columns, shown_columns(rows), row_orders(kind_of(rows)), spare, more_rows, filled=listed)
 
 # %% ../../nbs/views/tables.ipynb #3e72912c
 @patch
@@ -409,11 +411,12 @@ def csv_value(value):
 # %% ../../nbs/views/tables.ipynb #3ef377ee
 @patch
 def as_csv(self:Table)->str:
-    "Every column of the lines as CSV, under its key; the lines as they are"
-    out = io.StringIO()
+    "Every column of the lines as CSV, under its key, or each that is known of one; the lines as they are"
+    def known(c): return not self.filled or any(c.value(o) is not None for o in self.lines)
+    kept, out = {k: c for k,c in self.known.items() if known(c)}, io.StringIO()
     lines = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator='\n')
-    lines.writerow(map(csv_value, self.known))
-    lines.writerows([csv_value(c.value(o)) for c in self.known.values()] for o in self.lines)
+    lines.writerow(map(csv_value, kept))
+    lines.writerows([csv_value(c.value(o)) for c in kept.values()] for o in self.lines)
     return out.getvalue()
 
 # %% ../../nbs/views/tables.ipynb #0d153f30
@@ -464,7 +467,7 @@ def table(self:Lines,
 def to_csv(self:Lines,
     path:str|Path|None=None, # `None`: the text is returned
 )->str|Path:
-    "The lines as CSV: every column, under its key; the text, or the path of the file"
+    "The lines as CSV: every column, under its key, of a list's rows the known ones; the text, or the path of the file"
     return text_or_file(path, self.as_table().as_csv())
 
 @patch
