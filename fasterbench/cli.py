@@ -12,7 +12,8 @@ from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
 from .base.core import dtype_name, torch_compiled, visible
-from .operations import announce, any_console, as_text, write_file
+from .base.console import any_console
+from .operations import announce, as_text, write_file
 from .records.grouping import by_kind
 from .language import estimate_language, estimate_languages, mesh_lines, mesh_table, phase_table
 from .language import unfit_lines, unfit_ranks

@@ -18,13 +18,13 @@ from .base.precision import float32_roof
 from .sources.architectures import build_on_meta, causal_pairs, stored_bytes, Forward, attention_noted
 from .sources.architectures import exchanges_of, expert_modules, experts_over, forward_exchanges, paper_cache
 from .sources.architectures import cache_name, rank_config, stages_of, load_config
-from .operations import check_count, element_bytes, number_runs, plain, si, as_text
+from .counting.layers import element_bytes
+from .operations import check_count, number_runs, plain, si, as_text
 from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.sides import text_table
-from .records.forecasts import check_values
-from .records.forecasts import balance, in_dtype
+from .records.forecasts import balance, check_values, in_dtype
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from .. import __version__
 from ..base.codec import config_in, pictures
-from ..operations import any_console
+from ..base.console import any_console
 
 # %% ../../nbs/commands/parser.ipynb #ca043343
 def option(
@@ -218,8 +218,9 @@ described['trace'] = Command(
 
 described['operations'] = Command(
     "Put a list of operations, with FLOPs, bytes and, all or none, times, under the roof of a device",
-    dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_us (or time_s, '
-        'time_ms, time_ns); all rows have a time, or none has', a_file)), dict(
+    dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_ms; all rows have '
+        'a time, or none has. A name may be layer, op or kernel, a unit another: MFLOPs, MB, latency_us, "time (s)"',
+        a_file)), dict(
     peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}',
         some_roofs),
     dtype=option('of operations that say none (default: that of the peaks; of a device float32)'),

@@ -22,7 +22,7 @@ from . import recurrent   # whose rules are in the table then
 from .formulas import foreach_rule
 from ..base.core import call_words, in_cpp, without_data
 from ..base.functions import defined_at
-from ..operations import CostError, told_as, warn
+from ..operations import CostError, finite, told_as, warn
 
 # %% ../../nbs/counting/rules.ipynb #07c05e02
 aten = torch.ops.aten # the operators of torch itself, by name
@@ -472,7 +472,7 @@ def operation(
 ): # `OpOverload`, or `OpOverloadPacket` for all overloads
     "The operation of torch that is meant"
     if isinstance(op, _operations): return op
-    library, sep, name = str(getattr(op, '_qualname', op)).partition('::')   # of a `CustomOpDef`
+    library, sep, name = (op if isinstance(op, str) else getattr(op, '_qualname', '')).replace('::', '.').partition('.')
     if not sep: raise TypeError(f"op={op!r} is not an operation such as torch.ops.aten.add, or 'aten::add'")
     try: found = attrgetter(name)(getattr(torch.ops, library))
     except AttributeError: found = None
@@ -496,7 +496,7 @@ def _check_takes(op, what, f):
 
 # %% ../../nbs/counting/rules.ipynb #38f5aa49
 def _checked(op, what, value):
-    if isinstance(value, int) and not isinstance(value, bool) and value>=0: return value
+    if (v := finite(value)) is not None and v>=0 and v==int(v): return int(value)
     raise ValueError(f"the registered {what} of {op} came out as {value!r}: a count is a whole number, not negative")
 
 def _by_rule(op, what, f, args, given): # given: keywords
@@ -504,8 +504,8 @@ def _by_rule(op, what, f, args, given): # given: keywords
     with told_as(CostError, text): return _checked(op, what, f(*args, **given))
 
 def _formula(op, what, f):
-    (_check_takes if callable(f) else _checked)(op, what, f)
-    return lambda args, kwargs, out: _by_rule(op, what, f, args, kwargs | dict(out_val=out)) if callable(f) else f
+    n = (_check_takes if callable(f) else _checked)(op, what, f)
+    return lambda args, kwargs, out: _by_rule(op, what, f, args, kwargs | dict(out_val=out)) if callable(f) else n
 
 def _each(op): return [op] if isinstance(op, torch._ops.OpOverload) else [getattr(op, n) for n in op.overloads()]
 
@@ -514,12 +514,14 @@ def _check_unknown(op):
         rule = rule_for(o)
         if rule is None: raise ValueError(f"{o} is a composite operation: it is counted by its parts")
         if rule.flops is not None and rule.family!='registered':
-            raise ValueError(f"{o} has a cost already: {rule.family}")
+            raise ValueError(f"{o} has a cost already: {rule.family}; only what register_cost said is replaced")
 
 # %% ../../nbs/counting/rules.ipynb #818cff03
 def register_cost(
-    op, # `torch.ops.lib.name` or one of its overloads, `'lib::name'`, or what `torch.library.custom_op` made
-    flops, # FLOP: a number, or a function of the call's arguments with the result as `out_val=`
+    # `torch.ops.lib.name` or one of its overloads, `'lib::name'`, `'lib.name.overload'` as a warning says it, or what
+    # `torch.library.custom_op` made
+    op,
+    flops, # FLOP: a whole number, or a function of the call's arguments with the result as `out_val=`
     bytes=None, # bytes: likewise; by default inputs are read once and outputs written once
     matmul:bool=False # count these FLOPs as a matrix product's?
 ):

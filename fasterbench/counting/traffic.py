@@ -13,16 +13,16 @@ __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'produ
            'accumulated']
 
 # %% ../../nbs/counting/traffic.ipynb #f53c35c4
-import csv
+import csv, numpy as np, torch
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from math import prod
 from typing import NamedTuple
-import numpy as np, torch
 from ..base.core import home, is_strided, without_data
-from ..operations import positions, si
+from .windows import positions
+from ..operations import si
 
 # %% ../../nbs/counting/traffic.ipynb #bc751e35
 def dims(shape, strides)->list: # (size, stride) of each dimension

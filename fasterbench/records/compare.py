@@ -18,7 +18,8 @@ from typing import Annotated, Literal
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
-from ..operations import any_console, as_text, si, pass_name, per_pass, plural, sum_of
+from ..base.console import any_console
+from ..operations import as_text, si, pass_name, per_pass, plural, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
 from .circumstances import differing as what_differs
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken

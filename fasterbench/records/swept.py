@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
-from ..operations import any_console, as_text, is_number, passes, si, value_text
+from ..base.console import any_console
+from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped
 from .circumstances import noise_said
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
@@ -181,8 +182,7 @@ class Sweep(Lines, Saved):
         results, values = [*results], [plain_number(name, v) for v in values]
         per = [None]*len(values) if per is None else [plain_number(items, v) for v in per]
         if not len(results)==len(values)==len(per):
-            raise ValueError(f"{len(results)} results, {len(values)} values and {len(per)} of per: "
-                "there is one for each")
+            raise ValueError(f"{len(results)} results, {len(values)} values and {len(per)} of per: one for each")
         super().__init__(results)
         self.values, self.name, self.per, self.items, self.unit = values, name, per, items, unit
     @property

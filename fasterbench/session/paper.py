@@ -110,8 +110,8 @@ def faking(self:Paper, func, args, kwargs):
     except (UnsupportedOperatorException, RuntimeError) as e:
         unknown = isinstance(e, (UnsupportedOperatorException, NotImplementedError)) or 'no fake impl' in str(e)
         if not unknown: raise
-        raise NotWithoutData(f"{func} in {self.where()} can't be counted without data: "
-                             "what shapes it gives is not known") from e
+        raise NotWithoutData(f"{func} in {self.where()} can't be counted without data: what shapes it gives is not "
+            "known; torch.library.register_fake says it of a custom operation") from e
 
 # %% ../../nbs/session/paper.ipynb #59bd6fb9
 def _passes_on(func):

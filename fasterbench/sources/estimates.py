@@ -19,7 +19,8 @@ from torch.utils import _foreach_utils
 from typing import NamedTuple
 from dataclasses import dataclass, replace
 from fastcore.basics import patch
-from ..operations import as_text, first_line, si, element_bytes, check_count
+from ..counting.layers import element_bytes
+from ..operations import as_text, first_line, si, check_count
 from ..base.core import held, model_device, walk, is_dtensor, visible, replaced, named_dtype
 from ..counting.rules import is_fused
 from ..counting.utilization import Footprint

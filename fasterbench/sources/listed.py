@@ -10,7 +10,7 @@ import torch
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from ..operations import operations_in
+from ..operations import operations_in, warn
 from ..base.core import dtype_name, named_dtype
 from ..counting.places import ModuleCost
 from ..machine.roof import HardwarePeaks, peaks_of
@@ -50,10 +50,24 @@ def _placed(i, r, peaks, dtype, all_s):
     return replace(r, working_set=size, launches=r.calls, **under_roof(work, peaks, r.run_s))
 
 
+def _dtype_text(rows, peaks):
+    "In which arithmetic the rows are, in words"
+    main = f'{dtype_name(peaks.dtype)} where no dtype is given'
+    return ', '.join(main if o is None else dtype_name(o) for o in dict.fromkeys(r.dtype for r in rows))
+
+
 # %% ../../nbs/sources/listed.ipynb #7d66b45e
+def _tell_slow(rows):
+    "Say in which units a list was read, where every row is far below its roof"
+    known = [r.utilization_pct for r in rows if r.utilization_pct is not None]
+    if known and max(known)<0.1: warn("every row reaches less than 0.1 % of its roof: FLOPs are read as FLOP, bytes as "
+        "bytes, times as seconds, where a column's name says no other unit")
+
 def read_operations(
-    # list, DataFrame or path of a CSV file, as for `roofline_analysis`, with a `dtype` each; or rows; all of them or
-    # none have a time
+    # path of a CSV file, list or DataFrame, with a name, FLOPs, bytes and, all or none, a time of each: columns such as
+    # `name,flops,bytes,time_ms`, dicts such as `dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)`. Names may be
+    # `layer`, `op` or `kernel`, units others: `MFLOPs`, `MB`, `time (s)`, `latency_us`. A `dtype` says in which
+    # arithmetic. Or a list of `RooflinePoint`
     operations,
     peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
     *,
@@ -64,6 +78,7 @@ def read_operations(
     timed = bool(given) and given[0].time_s is not None
     all_s = sum(r.time_s for r in given) if timed else None
     rows = [_placed(i, r, peaks, dtype, all_s) for i,r in enumerate(given)]
+    _tell_slow(rows)
     name = Path(operations).name if isinstance(operations, (str, Path)) else 'operations'
-    found = Roofline(rows, 'measured', peaks, about=dict(model=name, what='list'))
+    found = Roofline(rows, 'measured', peaks, about=dict(model=name, what='list', dtype=_dtype_text(rows, peaks)))
     return found if timed else project(found, peaks)
