@@ -108,14 +108,15 @@ def _asked_comparison(
 # %% ../nbs/cli.ipynb #e1ef3fff
 def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
-    both, before = [], (name, False) if beside==uncompiled else (beside, compile)
+    both, of_each, before = [], [], (name, False) if beside==uncompiled else (beside, compile)
     for o,changed in (before, (name, compile)):
         torch.manual_seed(0)
         model, sample, _ = _loaded(o, input, of, changed)
         if compile and not changed and any(map(torch_compiled, visible(model).values())):
             raise ValueError(f"--beside {uncompiled}: {name} is compiled as it is")
         both.append(RooflineAnalyzer(model, sample, peaks))
-    what = f'{name} in turns with {beside}, {forward_text(name, sample)}'
+        of_each.append(forward_text(o, sample) + ', compiled'*(beside==uncompiled and changed))
+    def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
     return run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps)
 
 # %% ../nbs/cli.ipynb #69be238a
