@@ -323,7 +323,7 @@ def call_args(
     if isinstance(sample, torch.Tensor) or not is_leaf(sample): return (sample,), {}
     raise TypeError("sample must be a tensor, a tuple of positional arguments, a mapping of keyword arguments or "
         "a Call, for one call, such as the inputs of one batch of a DataLoader, without its labels, "
-        f"not {type(sample).__name__}: {str(sample)[:60]!r}")
+        f"not {type(sample).__name__}" + f": {sample!r:.60}"*isinstance(sample, (str, int, float)))
 
 # %% ../../nbs/base/core.ipynb #a909fa3c
 def shaped(

@@ -7,6 +7,7 @@ __all__ = ['ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code']
 
 # %% ../../nbs/commands/others.ipynb #3ab78d36
 import inspect, sys, sysconfig, traceback, torch
+from collections.abc import Callable
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from ..operations import as_text, first_line
@@ -15,12 +16,14 @@ from ..session.program import own_error
 # %% ../../nbs/commands/others.ipynb #c9f31f5d
 class ModelError(ValueError): "A model's own code raised an error, or ended the program: the `__cause__` of this one"
 
+def _words(what, e): return what(e) if callable(what) else what # for what raised an error
+
 @contextmanager
-def contained(name:str): # name: whose code runs in the block
+def contained(name:str|Callable): # whose code runs in the block; or a function of what it raised that tells
     "What others' code prints goes to standard error, and where it exits that is an error"
     try:
         with redirect_stdout(sys.stderr): yield
-    except SystemExit as e: raise ModelError(f"{name} exits with {e.code!r}") from e
+    except SystemExit as e: raise ModelError(f"{_words(name, e)} exits with {e.code!r}") from e
 
 # %% ../../nbs/commands/others.ipynb #1f6af45e
 _installed = {'site-packages', 'dist-packages'}
@@ -48,8 +51,13 @@ def in_layer(tb)->bool:
     return not ours and any(o.parent==_folders[0]/'nn/modules' and o.name!='module.py' for o in frames)
 
 # %% ../../nbs/commands/others.ipynb #0f37ab71
+def _hint(e, own):
+    "What the sample may have been meant to be, as `with_sample` says it"
+    hint = str(e).removesuffix(f': {as_text(first_line(own))}').partition('); ')[2] if e is not own else ''
+    return hint and f'; {hint}'
+
 def run_model_code(
-    what:str, # that runs, in words
+    what:str|Callable, # that runs, in words; or a function of what it raised that tells
     f, *args, **kwargs
 ):
     "Call `f`; where a model's own code raises an error, say what ran and where that was"
@@ -60,5 +68,5 @@ def run_model_code(
             tb = own.__traceback__.tb_next
             at = None if isinstance(e, ModelError) else own_line(tb)
             if at is None and (isinstance(e, ModelError) or not in_layer(tb)): raise
-            said = f'{type(e).__name__}: {first_line(own)}' + f' ({at})'*bool(at)
-            raise ModelError(f'{what} raised an error\n{said}') from own
+            said = f'{type(e).__name__}: {first_line(own)}' + f' ({at})'*bool(at) + _hint(e, own)
+            raise ModelError(f'{_words(what, e)} raised an error\n{said}') from own
