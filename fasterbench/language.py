@@ -25,7 +25,7 @@ from .views.report import unfit, ceiling_lines
 from .views.sides import text_table
 from .records.forecasts import check_values
 from .records.forecasts import balance, in_dtype
-from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
+from .records.rows import memory_pct, check_ceilings, least_sum, warn_no_ceiling
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown, weight_bytes, weights_in
 from .machine.layouts import Layout, as_layout, exchange_times, links_of
@@ -125,7 +125,7 @@ def _phase_under(name, tokens, counted, peaks):
     costs, causal, needed = counted.costs, counted.causal, counted.kept + counted.cached
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
     warn_unknown(costs)
-    times, causal_times = (None if o is None else sum(r.roof_time_s or 0. for r in o) for o in (rows, causal_rows))
+    times, causal_times = (None if o is None else least_sum(o, peaks) or 0. for o in (rows, causal_rows))
     return Phase(name, tokens, costs.flops, costs.matmul_flops, costs.bytes_moved, counted.cached, times, rows,
         causal and causal.flops, causal_times, causal_rows, needed, peaks.holds(needed))
 
@@ -236,8 +236,8 @@ _phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',
 
 def _phase_cells(name, p, flops, rows, seconds):
     sizes = [f'{p.tokens:,}', si(flops, 'FLOP'), si(p.bytes_moved, 'B'), si(p.cache_bytes, 'B'), _fits[p.fits]]
-    rates = [plain(flops/p.bytes_moved), f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
-    return [name, *sizes, *rates]
+    rates = ['–' if p.left_out else f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
+    return [name, *sizes, plain(flops/p.bytes_moved), *rates]
 
 # %% ../nbs/language.ipynb #032e1cdf
 def phase_table(e:LanguageEstimate)->str:

@@ -30,6 +30,7 @@ from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined
 from .records.grouping import whole_interval
 from .records.forecasts import forecast
 from .records.rows import RooflinePoint, main_dtype, projected, warn_no_ceiling, Projection, ceiling_for
+from .records.rows import least_sum
 from .records.kept import read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
@@ -113,6 +114,11 @@ for add,names in sums.items():
 def eager_bytes(self:Roofline)->float|None: # bytes; `None`: nothing runs as compiled code
     "What the operations move one by one"
     return eager_sum(self)
+
+@patch(as_prop=True)
+def least_s(self:Roofline)->float|None: # seconds; `None`: of no row is anything known
+    "What the rows take at least: their roofline-limited times and, of rows that have none, the time of their bytes"
+    return least_sum(self.whole, self.peaks)
 
 @patch(as_prop=True)
 def complete(self:Roofline)->bool:
@@ -255,9 +261,9 @@ def forecast(self:Roofline,
     efficiency=None, # an `Efficiency`; `None`: that of published runs, as the package has it
 )->Roofline:
     "The rows with `likely_s` and `likely_interval`, and in `about['likely']` what these rest on"
-    rows, words = forecast(self, efficiency)
-    return Roofline(rows, self.kind, self.peaks, self.totals, self.about | dict(likely=words), self.memory,
-        self.boundaries, self.ranks)
+    rows, said = forecast(self, efficiency)
+    about = {k: v for k,v in self.about.items() if not k.startswith('likely')} | said
+    return Roofline(rows, self.kind, self.peaks, self.totals, about, self.memory, self.boundaries, self.ranks)
 
 # %% ../nbs/results.ipynb #910cbb5f
 @patch

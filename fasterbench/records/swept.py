@@ -12,7 +12,7 @@ from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, as_text, is_number, passes, si, value_text
-from .forecasts import balance, checked_prices, known_rows, overlapped
+from .forecasts import Likely, balance, checked_prices, known_rows, likely_columns, overlapped, table_notes
 from .circumstances import noise_said
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
@@ -22,13 +22,13 @@ from ..base.functions import check_options
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
-class Swept:
+class Swept(Likely):
     "A value of what varies, and what was found there"
     value:object               # of what varies: a number, a name or a dtype
     result:list                # at that value: a `Roofline`
     per:float|None = None      # samples or tokens in a forward pass; `None`: not said
     fastest_s:float|None = None # seconds of a forward pass at the fastest value, or that its roof allows
-    overlaps:tuple = ()        # other values whose `likely_span` overlaps this one's
+    overlaps:tuple|None = ()   # other values whose `likely_span` overlaps this one's; `None`: not known
     @property
     def flops(self)->int: return self.result.flops # FLOP per forward pass
     @property
@@ -72,8 +72,8 @@ def partial(self:Swept)->bool:
 
 @patch(as_prop=True)
 def roof_time_s(self:Swept)->float|None: # seconds
-    "What the roof allows for the rows, one after the other"
-    return self.result.roof_time_s if known_rows(self.result) else None
+    "What the roof allows for the rows, one after the other; of those without a ceiling, for their bytes"
+    return self.result.least_s
 
 @patch(as_prop=True)
 def bound(self:Swept)->str: # `"memory"`, `"compute"` or `"undefined"`
@@ -97,7 +97,7 @@ def arithmetic_intensity(self:Swept)->float|None: # FLOP/byte; `None`: not known
 @patch(as_prop=True)
 def memory_pct(self:Swept)->float|None: # percent
     "How much of the roofline-limited time is in memory-bound rows"
-    return memory_pct(known_rows(self.result)) if self.roof_time_s else None
+    return memory_pct(known_rows(self.result)) if self.roof_time_s and not self.partial else None
 
 @patch(as_prop=True)
 def utilization_pct(self:Swept)->float|None: # percent, not clipped
@@ -139,32 +139,9 @@ def fits(self:Swept)->str|None: # yes or no; `None`: not known
 @patch(as_prop=True)
 def left_out(self:Swept)->str: # empty: nothing
     "What the roofline-limited time leaves out, in words"
-    def share(rows): return f'{100*sum(r.flops for r in rows)/self.flops:.0f} % of the FLOPs'
+    def share(rows): return f'{100*sum(r.flops for r in rows)/self.flops:.0f} % of the FLOPs, in by their bytes'
     lacking = [f'no ceiling in {k}: {share(rows)}' for k,rows in no_ceiling(self.result).items()]
     return '; '.join(lacking + [f"unknown cost: {', '.join(self.result.unknown)}"]*(not self.result.complete))
-
-# %% ../../nbs/records/swept.ipynb #1b4b6ba2
-@patch(as_prop=True)
-def likely_s(self:Swept)->float|None: return self.result.likely_s # seconds; `None`: there is no forecast
-
-@patch(as_prop=True)
-def likely_rate(self:Swept)->float|None: # a second
-    "Samples or tokens in a second of the likely time"
-    return self.per/self.likely_s if self.per and self.likely_s else None
-
-@patch(as_prop=True)
-def per_price(self:Swept)->float|None: # `None`: there is no price
-    "Samples or tokens for one unit of the price"
-    price = self.result.about.get('price_per_hour')
-    return 3600*self.likely_rate/price if price and self.likely_rate else None
-
-# %% ../../nbs/records/swept.ipynb #af4c729f
-@patch(as_prop=True)
-def likely_span(self:Swept)->tuple|None: # from and to: seconds or, with a price, its units for a sample or token
-    "Where it lies in 80 % of runs"
-    at = self.result.likely_interval
-    if at is None or self.per_price is None: return at
-    return tuple(s/self.likely_s/self.per_price for s in at)
 
 # %% ../../nbs/records/swept.ipynb #65745a67
 class Sweep(Lines, Saved):
@@ -246,15 +223,6 @@ def _least(p): return ('≥ ' if p.partial else '') + si(p.roof_time_s, 's')   #
 def _time(p): return ('~' if p.time_s is not None and p.result.totals.forward.noisy else '') + si(p.time_s, 's')
 def _flops(p): return ('' if p.result.complete else '≥') + si(p.flops)
 def _rate(p): return ('' if p.time_s is not None or p.throughput is None else '≤ ') + si(p.throughput)
-def _likely(value, unit='', inverse=False):
-    "A cell of what is likely, with the interval around it"
-    def cell(p):
-        v, s, at = value(p), p.likely_s, p.result.likely_interval
-        if v is None or at is None: return si(v, unit)
-        ends = (v*s/at[1], v*s/at[0]) if inverse else (v*at[0]/s, v*at[1]/s)
-        return f"{si(v, unit)} ({' to '.join(si(o, unit) for o in ends)})"
-    return cell
-def _overlaps(p): return ', '.join(map(value_text, p.overlaps)) or None
 def _ratio(p): return '–' if p.ratio is None else f'{p.ratio:.3g}×'
 
 # %% ../../nbs/records/swept.ipynb #8d8bcb3e
@@ -264,13 +232,7 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('time_s', 'time', 's', 'per forward pass, interquartile mean', _time),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes'),
     Column('roof_time_s', 'roofline-limited time', 's', 'that the roof allows, row after row', _least),
-    Column('likely_s', 'likely', 's', 'that a forecast says, and between what in 80 % of runs',
-        _likely(lambda p: p.likely_s, 's')),
-    Column('likely_rate', '{items}/s likely', '1/s', 'a second of the likely time',
-        _likely(lambda p: p.likely_rate, '', True)),
-    Column('per_price', '{items} per dollar', '1/$', 'by the price of an hour',
-        _likely(lambda p: p.per_price, '', True)),
-    Column('overlaps', 'overlaps', '', 'values whose interval overlaps this one', of=_overlaps),
+    *likely_columns,
     Column('ratio', 'to the fastest', '×', 'how many times as long', _ratio),
     Column('throughput', '{items}/s', '1/s', 'per second; an upper bound where nothing was run', _rate),
     Column('flops', 'FLOPs', 'FLOP', 'work per forward pass', _flops),
@@ -287,7 +249,7 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
 
 # %% ../../nbs/records/swept.ipynb #1d7017f2
 _work = 'flops bytes_moved arithmetic_intensity bound memory_pct'.split()
-_forecast = 'likely_s likely_rate per_price overlaps'.split()
+_forecast = [c.key for c in likely_columns]
 shown_trends = dict(   # kind → keys of `trends`
     measured  = ['value', 'time_s', 'noise_s', 'throughput', *_work, 'roof_time_s', 'utilization_pct', 'left_out'],
     estimated = ['value', 'roof_time_s', *_forecast, 'throughput', *_work, 'left_out'],
@@ -363,19 +325,24 @@ def noise(self:Sweep)->list: # of texts
     return noise_said(self.name, [(value_text(p.value), p.result.totals) for p in self.points if p.time_s is not None])
 
 # %% ../../nbs/records/swept.ipynb #9bb4efc4
+@patch(as_prop=True)
+def said(self:Sweep)->list: # of texts
+    "What stands below the table"
+    return [*self.noise, *self.evidence, *table_notes(self.points, self.kind=='devices')]
+
 @patch
 def told(self:Sweep,
     width:int|None=None, # characters at most, as far as columns can be left out; `None`: all are there
 )->str:
     "The table, and what is to be known of its times"
-    return '\n'.join([self.table(width=width), *['']*bool(self.noise + self.evidence), *self.noise, *self.evidence])
+    return '\n'.join([self.table(width=width), *['']*bool(self.said), *self.said])
 
 @patch
 def __str__(self:Sweep): return f'{self!r}\n\n{self.told(terminal_width())}'
 
 @patch
 def _repr_html_(self:Sweep)->str:
-    rest = [f'<p>{as_text(o, markup=True)}</p>' for o in self.noise + self.evidence]
+    rest = [f'<p>{as_text(o, markup=True)}</p>' for o in self.said]
     return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', self.as_table().html(None), *rest)
 
 @patch

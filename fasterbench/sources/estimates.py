@@ -35,7 +35,7 @@ from ..counting.places import Costs, ModuleCost
 from ..machine.layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from ..session.launch import plan_lines, plans
 from ..session.scope import Collective
-from ..records.rows import roofline_point
+from ..records.rows import least_s, roofline_point
 
 # %% ../../nbs/sources/estimates.ipynb #447deb12
 def counted_device(
@@ -43,7 +43,7 @@ def counted_device(
 )->str|None:
     "The type of the device whose kernels are counted; `None`: the CPU's"
     kind = peaks.device.partition(':')[0]
-    return None if kind=='cpu' else kind
+    return {'cpu': None, 'other': 'cuda'}.get(kind, kind)   # one that is known by its numbers alone: a GPU's
 
 # %% ../../nbs/sources/estimates.ipynb #23fa6b8f
 def paper_request(
@@ -313,7 +313,7 @@ def _of_rank(rows, shards):
 def _rank_s(rows, shards):
     "The least time of a rank's work, without exchange"
     work = [r for r in rows if not r.exchanges]
-    return sum((r.roof_time_s or 0.)/(shards if r.phase=='optimizer' else 1) for r in work)
+    return sum((least_s(r, rows.peaks) or 0.)/(shards if r.phase=='optimizer' else 1) for r in work)
 
 # %% ../../nbs/sources/estimates.ipynb #12f1a6f2
 _groups = 'tp', 'dp', 'fsdp'   # of any model

@@ -21,6 +21,11 @@ from ..records.rows import beside_kernels, link_kinds, memory_pct, no_ceiling, n
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
+def _by_bytes(rows):
+    "Of how many rows a least time is that of their bytes alone, in words"
+    n = sum(r.needed_s is None for r in rows)
+    return f'of {n} of {len(rows)} rows by their bytes alone'
+
 def _rows_at_roof(rows):
     "Which rows a sum of roofline-limited times is over, in words"
     n = sum(r.needed_s is not None for r in rows)
@@ -34,8 +39,9 @@ def ceiling_lines(
     total = sum(r.flops or 0 for r in rows)
     def line(dtype, odd):
         share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
-        return (f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, "
-                "are left out of the roof's time")
+        return f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, {left}"
+    ran = getattr(rows, 'kind', 'measured') in run_kinds
+    left = "are left out of the roof's time" if ran else "are in the roof's time by their bytes alone"
     return [line(*o) for o in no_ceiling(rows).items()]
 
 # %% ../../nbs/views/report.ipynb #d3a13a95
@@ -226,11 +232,12 @@ def _unseen_said(r, took):
 # %% ../../nbs/views/report.ipynb #7e2299de
 def _least_said(r):
     "What the roof allows at least; of rows that were run what they took"
-    some = f' for {_rows_at_roof(r)}' if _partial(r) else ''
-    share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if r.roof_time_s else ''
+    some = f', {_by_bytes(r)}' if _partial(r) else ''
+    share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if r.roof_time_s and not some else ''
+    how = ', operation by operation as eager PyTorch runs it'*(r.kind=='estimated' and r.what!='list')
     took = [] if r.time_s is None or r.kind=='estimated' else [f"measured, the rows took {si(r.time_s, 's')}"]
-    least = f"at least {si(r.roof_time_s, 's')} {per_pass(r.what)}{some}"
-    return [f'{least} under this roof{share}{_phases_said(r)}', *took]
+    least = f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
+    return [f'{least} under this roof{how}{some}{share}{_phases_said(r)}', *took]
 
 def _run_said(r, took):
     "What a run took, how disturbed that is, what of it the roof allows, and on which side of the ridge the time is"
@@ -360,7 +367,8 @@ def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characte
 def _paper_lines(r):
     "What is to be said of an estimate"
     share = f", {memory_pct(r):.1f} % of it in memory-bound ones" if r.roof_time_s else ''
-    total = f"roof         {si(r.roof_time_s, 's')} at least for {_rows_at_roof(r)} one after the other{share}"
+    if _partial(r): share = f', {_by_bytes(r)}'
+    total = f"roof         {si(r.least_s, 's')} at least for all rows one after the other{share}"
     undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
     return [total, *likely_lines(r), *float32_lines(r), *_fused_lines(r), *known, *undefined]
