@@ -24,7 +24,8 @@ from .records.compare import Comparison
 from .results import Roofline, as_output
 from .sources.measured import registered_facts, rows_of
 from .sources.profiling import Subject, circumstances, two_subjects
-from .sources.estimates import Estimated, forward_counted, mesh_run, model_mesh, paper_request, step_counted
+from .sources.estimates import Estimated, counted_device, forward_counted, mesh_run, model_mesh
+from .sources.estimates import paper_request, step_counted
 from .sources.estimates import tensor_parallel
 from .machine.roof import HardwarePeaks, peaks_of
 from .machine.layouts import as_layout
@@ -462,7 +463,7 @@ def _under_each(a, roofs, dtype, weights):
     counted = {}
     def one(device):
         peaks = roofs[id(device)]
-        kind = torch.device(peaks.device).type
+        kind = counted_device(peaks)
         if kind not in counted:
             counted[kind] = forward_counted(a.model, a.sample, peaks, dtype, size)
             warn_unknown(counted[kind].costs)

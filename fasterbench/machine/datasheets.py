@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['as_status', 'as_date', 'connections', 'networks', 'sheets', 'instructions', 'processors', 'per_cycle', 'usual_flop',
            'Connection', 'connection_named', 'Datasheet', 'Processor', 'flop_a_cycle', 'find_core', 'core_facts',
-           'flop_to_expect', 'find_sheet', 'own_connections', 'sheet_named', 'Link', 'link_text', 'as_links',
-           'group_backend', 'named_groups']
+           'flop_to_expect', 'find_sheet', 'sheet_of', 'own_connections', 'sheet_named', 'Link', 'link_text',
+           'as_links', 'group_backend', 'named_groups']
 
 # %% ../../nbs/machine/datasheets.ipynb #735e38cc
 import difflib, re, torch, torch.distributed as dist
@@ -250,15 +250,22 @@ def find_sheet(
     return next((p for p in processors.values() if re.search(p.pattern, plain)), None)
 
 # %% ../../nbs/machine/datasheets.ipynb #d4efa587
+def sheet_of(
+    name:str # as in the tables, or what the driver or the system calls the device
+)->Datasheet|Processor|None: # `None`: not in the tables
+    "The vendor's numbers for a device by either name"
+    return (sheets|processors).get(name) or find_sheet(name)
+
 def own_connections(
     device_name:str # what it is called, by its driver or in the tables
 )->tuple: # of `Connection`; empty: none are known
     "What joins a device to others of its kind"
-    sheet = sheets.get(device_name) or find_sheet(device_name)
+    sheet = sheet_of(device_name)
     return sheet.links if sheet else ()
 
 # %% ../../nbs/machine/datasheets.ipynb #2e576f2b
-_own_rates = "; other rates are a file: HardwarePeaks(FLOP/s, byte/s, device_name=…).save('chip.json')" # of an error
+_own_rates = ("; `fasterbench peaks --list` prints all; other rates are a file: HardwarePeaks(100e12, 2e12, "  # of an error
+    "device_name='MyChip', compute_peaks=dict(float32=100e12, float16=400e12)).save('chip.json')")
 
 def sheet_named(
     name:str # `"H100-SXM"`, `"EPYC-9654"`, …; case does not matter

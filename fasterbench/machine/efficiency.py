@@ -303,10 +303,11 @@ def launch(self:Efficiency,
     "How long a host takes to launch an operation"
     lines = [o for o in self.lines if o.kind=='launches']
     if not lines: return None, 'what a launch takes is not known'
-    own = [o for o in lines if o.device==table_name(device)] or lines
+    own = [o for o in lines if o.device==(name := table_name(device))] or lines
+    another = '' if own[0].device==name else f', not the {name}'
     n, models = sum(o.runs for o in own), len({m for o in own for m in o.models})
     return 1/median(o.rate for o in own), (f"from {plural(n, 'run')} of {plural(models, 'model')} that waited for "
-        f"launches on the {', '.join(dict.fromkeys(o.device for o in own))}")
+        f"launches on the {', '.join(dict.fromkeys(o.device for o in own))}{another}")
 
 # %% ../../nbs/machine/efficiency.ipynb #8d64db5d
 field_types[Reached] = dict(rate=Amount, spread=Amount|None, low=Amount, high=Amount, peaks=tuple[Amount, Amount],

@@ -24,10 +24,10 @@ from ..base.system import Disturbance, Others, WrongAnswer, free_bytes, gpu_stat
 from ..base.system import memory_capacity, memory_levels, processor_id, reported_caches, usable_cpus
 from ..base.system import wait_for_quiet
 from .kernels import Arithmetic, Case, bandwidth_again, bandwidths, case_rates, memory_for, last_fall
-from .kernels import rate_curve, square
-from .kernels import Data
+from .kernels import Data, rate_curve, square
 from .links import all_or_none, measure_link, ranks_where
-from .roof import HardwarePeaks, ceiling_names, datasheet_peaks, software
+from .roof import HardwarePeaks, ceiling_names, datasheet_peaks
+from ..records.circumstances import software
 
 # %% ../../nbs/machine/peaks.ipynb #62f13640
 _all_ = ['HardwarePeaks', 'datasheet_peaks']

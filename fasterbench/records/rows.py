@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['beside_kernels', 'not_counted', 'RooflinePoint', 'arithmetic', 'ceiling_for', 'cache_times', 'roof_name', 'link_of',
-           'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'warn_no_ceiling',
-           'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'link_kinds', 'projected']
+           'link_s', 'under_link', 'fused_s', 'under_roof', 'roofline_point', 'no_ceiling', 'least_s', 'least_sum',
+           'warn_no_ceiling', 'memory_pct', 'main_dtype', 'check_ceilings', 'Projection', 'link_kinds', 'projected']
 
 # %% ../../nbs/records/rows.ipynb #cce7f1e9
 import re, torch
@@ -176,7 +176,8 @@ def impossible(self:RooflinePoint)->bool:
 # %% ../../nbs/records/rows.ipynb #658bb32d
 def _in_tf32(work, peaks):
     "FLOP that run in TF32 on the machine of the peaks: none where it has none; `None`: these say"
-    none = 'tf32' not in peaks.compute_peaks and peaks.source not in ('given', 'measured')   # by its datasheet
+    stated = peaks.source not in ('given', 'measured') or not peaks.place   # by its datasheet, or by numbers alone
+    none = stated and 'tf32' not in peaks.compute_peaks
     lacks = peaks.device=='cpu' or 'tf32' in peaks.unsupported or none
     return 0 if lacks and work.tf32_flops else work.tf32_flops
 
@@ -315,6 +316,17 @@ def no_ceiling(
             res.setdefault(dtype_name(r.dtype, r.tf32_flops==r.matmul_flops), []).append(r)
     return res
 
+# %% ../../nbs/records/rows.ipynb #1e57a5d0
+def least_s(r, peaks)->float|None: # of a row; `HardwarePeaks`; seconds, `None`: nothing is known
+    "What a row takes at least: its roofline-limited time, or where it has none since a ceiling lacks, that of its bytes"
+    if r.roof_time_s is not None or None in (peaks, r.bytes_moved): return r.roof_time_s
+    return None if r.exchanges or r.type==not_counted else r.bytes_moved/peaks.peak_bandwidth
+
+def least_sum(rows:list, peaks)->float|None: # of `RooflinePoint`; seconds, `None`: of no row is anything known
+    "What rows take at least, one after the other"
+    known = [s for r in rows if (s := least_s(r, peaks)) is not None]
+    return sum(known) if known else None
+
 # %% ../../nbs/records/rows.ipynb #111c9bc1
 def warn_no_ceiling(
     rows:list, # of `RooflinePoint`
@@ -360,7 +372,8 @@ def check_ceilings(
     why = ''.join(f' ({k}: {p.unsupported[k]})' for _,p in used for k in names if k in p.unsupported)
     raise ValueError(f"the products are in {', '.join(names)}, and the peaks hold {'; '.join(held)}, "
         f"so none has a ceiling{why}: "
-        f"{what}(dtype=…) sets the dtype of the products, measure_peaks(dtype=…) that of the ceilings")
+        f"{what}(dtype=…) sets the dtype of the products, measure_peaks(dtype=…) that of the ceilings, and "
+        f"HardwarePeaks(…, compute_peaks=dict({', '.join(f'{k}=…' for k in names)})) holds given ones")
 
 # %% ../../nbs/records/rows.ipynb #7fa1f9a0
 @dataclass
@@ -419,6 +432,6 @@ def projected(
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings([(rows, peaks)], 'project')
     told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
-    told['about'] = {k: v for k,v in (told['about'] or {}).items() if k!='likely'}   # of the other machine
+    told['about'] = {k: v for k,v in (told['about'] or {}).items() if not k.startswith('likely')}   # of the other machine
     if dtype is not None: told['boundaries'] = None
     return rows, told

@@ -331,7 +331,7 @@ def draw_peaks(
 ): # a plotly `Figure`
     "Draw every ceiling of `peaks`"
     import plotly.graph_objects as go
-    said = [peaks.device, peaks.threads and plural(peaks.threads, 'thread'), (peaks.date or '')[:10], peaks.source]
+    said = [peaks.place, peaks.threads and plural(peaks.threads, 'thread'), (peaks.date or '')[:10], peaks.source]
     s = Sheet(title or as_text(peaks.device_name or 'Peaks', markup=True),
         as_text(', '.join(filter(None, said)), markup=True), dict(roofline=420, intensity=46), size=size)
     frame = _peaks_frame(s, peaks, max(len(peaks.memory_levels), 1))

@@ -284,7 +284,7 @@ def _left_out(rows, paper):
 # rows: of `RooflinePoint`; peaks: `HardwarePeaks`; was nothing run? On the machine that the peaks are of?
 def subtitle(rows:list, peaks, paper:bool, here:bool=True)->str: # HTML
     "The device, the shapes of marks, and how much of the time is in rows that have none"
-    device = peaks.device if here and not paper else peaks.called
+    device = (peaks.place if here and not paper else '') or peaks.called
     said = [f"{as_text(device)}, {peaks.name}{', estimated' if paper else ''}", _legend_of_shapes(rows),
         f"area: share of the time{' at the roof' if paper else ''}"]
     said += [text for text,is_so in [
