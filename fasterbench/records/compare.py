@@ -20,9 +20,9 @@ from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
 from ..operations import any_console, as_text, si, pass_name, per_pass, plural, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
-from .circumstances import differing as what_differs
+from .circumstances import differing as what_differs, lapse
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
-from .grouping import too_few, first_names, lapse
+from .grouping import too_few, first_names, grouped_alike
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import kept_as, many, refuse
 
@@ -65,7 +65,7 @@ def compared(
 )->Comparison:
     "What changed from one result to another, row by row"
     rows = by is None and depth is None
-    if not rows: a, b = (o.by(by, depth=depth) for o in (a, b))
+    if not rows: a, b = grouped_alike([a, b], by, depth)
     return Comparison(match(a, b, rows, turns), a, b, turns)
 
 @patch
