@@ -272,12 +272,13 @@ def _swept(model, input, vary, values, dtype, recipe, **how):
 # %% ../nbs/cli.ipynb #7e9a37b1
 def sweep_command(
     model, batch=None, size=None, tokens=None, dtype=None, input=None, peaks=None, paper=False,
-    device=None, warmup=None, steps=None, train=False, loss=None, optimizer=None, lr=None, clip=None,
-    threads=None, out=None,
+    device=None, warmup=None, steps=None, train=False, by=None, top=None,
+    loss=None, optimizer=None, lr=None, clip=None, threads=None, out=None,
 ):
     "Profile or estimate a model at several values: how do time and bound change?"
     check_model(model)
-    check_targets([peaks, model], Sweep.formats, out=out); check_threads(threads)
+    check_targets([peaks, model], Sweep.formats, out=out); check_threads(threads); checked_view(top, None, by)
+    if by is None: check_unused('without --by', top=top)
     vary, values = swept_values(batch=batch, size=size, tokens=tokens, dtype=dtype)
     if (paper or peaks is not None) and roofs(peaks)[1:]:
         raise ValueError(f"peaks={peaks!r}: a sweep is compared with one roof")
@@ -288,7 +289,7 @@ def sweep_command(
         how = dict(on_paper=True) if paper else profile_options(device, warmup, steps, peaks)
         if not paper: announce(f'measuring {model} at {len(values[vary])} values of {vary}')
         found = _swept(model, input, vary, values, one, recipe, peaks=peaks, **how)
-    print_sweep(found, out)
+    print_sweep(found, out, by, top)
 
 # %% ../nbs/cli.ipynb #a3e3eac2
 def ncu(file, peaks=None, dtype=None, launches=False, top=None, html=None, out=None, collect=False):
