@@ -130,7 +130,7 @@ def by(self:Roofline,
     # `'type'`, `'bound'`, `'dtype'`, `'roof'`, `'phase'`, `'module'`, `'block'`, or a function of the row
     by:str|Callable|None=None,
     *,
-    depth:int|None=None, # the first parts of the names: 1 is `layer1`, 2 is `layer1.0`; with `'block'` equal ones as one
+    depth:int|None=None, # the first parts of the names: 1 is `layer1`, 2 is `layer1.0`; with `'block'` equal ones once
     among:list=(), # rows of several results, this one too: what is equal in all of them is a block
 )->Roofline:
     "Rows that belong together as one row each, those that take longest first; phases in their order"

@@ -82,7 +82,7 @@ shared |= dict(   # of training, and of what is printed
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
     top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
-    by=option('rows that belong together as one: block (rows of equal work at the same place in the blocks of the model), '
+    by=option('rows that belong together as one: block (rows of equal work at one place of the blocks of the model), '
         'type, bound, dtype, roof, phase, module (of kernels and training steps), how many parts of names, such as 2, '
         'or both, such as block,4'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))

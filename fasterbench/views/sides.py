@@ -193,9 +193,8 @@ def value_columns(
 )->list: # of `Column`
     "Columns of a table of `SweptRow`s: a time for each value"
     key, what = ('time_s', 'time') if kind in run_kinds else ('roof_time_s', 'time that the roof allows')
-    def of(i): return lambda o: o.times.get(i)
-    times = [Column(f'{key}_{value_text(v)}', f'{name}\n{value_text(v)}', 's', f'{what} at {name} {value_text(v)}', of=of(i))
-        for i,v in enumerate(values)]
+    def column(i, v): return Column(f'{key}_{v}', f'{name}\n{v}', 's', f'{what} at {name} {v}', of=lambda o: o.times.get(i))
+    times = [column(i, value_text(v)) for i,v in enumerate(values)]
     return [name_column, Column('type', 'type', '', 'class of the module'), *times]
 
 # %% ../../nbs/views/sides.ipynb #c2f00bf3
@@ -206,7 +205,8 @@ class OverValues(Lines):
     ):
         super().__init__(rows)
         self.shown, self.columns = [*shown], {c.key: c for c in shown}
-    def as_table(self)->Table: return Table(self, self.columns, self.shown, dict(most=_by_most), ('type',), cell=html_cell)
+    def as_table(self)->Table:
+        return Table(self, self.columns, self.shown, dict(most=_by_most), ('type',), cell=html_cell)
 
 def _by_most(o): return -o.most_s
 
