@@ -87,6 +87,17 @@ class TrainingRates:
     peak:float        # FLOP/s
     peak_of:str       # its dtype, and where it is from
     at_least:bool = False # were there operations without a rule?
+    # Seconds inside of steps, by the host's clock; what a device does after the host has left a step is between steps,
+    # unless the step waits for it, as `loss.item()` does; `None`: not known
+    inside_s:float|None = None
+    @property
+    def between_s(self)->float|None: # seconds; `None`: not known
+        "Time between steps: of data, logging and all else that the loop does there"
+        return None if self.inside_s is None else self.seconds - self.inside_s
+    @property
+    def time_between_s(self)->float|None: # seconds; `None`: not known
+        "The same for each step"
+        return _per(self.between_s, self.steps)
 
 def _per(n, seconds, times=1): return None if n is None else times*n/seconds
 
@@ -99,7 +110,7 @@ for name,of in [('tokens_per_s', 'tokens'), ('samples_per_s', 'samples'), ('step
     setattr(TrainingRates, name, property(rate, doc=f"{of.capitalize()} per second, of this device"))
 
 # %% ../nbs/callbacks.ipynb #060b3569
-metrics = 'mfu_pct hfu_pct tokens_per_s samples_per_s steps_per_s'.split() # names of what is logged
+metrics = 'mfu_pct hfu_pct tokens_per_s samples_per_s steps_per_s time_between_s'.split() # names of what is logged
 
 @patch
 def logs(self:TrainingRates)->dict: # name → number
@@ -112,9 +123,10 @@ def __str__(self:TrainingRates):
     least = '≥ '*self.at_least
     def share(k): return f'{k[:3].upper()} {least}{plain(getattr(self, k))} %'
     used = 'MFU unknown' if self.mfu_pct is None else f"{share('mfu_pct')}, {share('hfu_pct')}"
-    rates = [f'{v:,.0f} {k} per second' for k,v in dict(tokens=self.tokens_per_s, samples=self.samples_per_s).items()
-        if v is not None]
-    step = f"{si(self.seconds/self.steps, 's')} per step"
+    rates = [f'{v:,.0f} {k} per second' if v>=1000 else f'{v:.3g} {k} per second' for k,v in
+        dict(tokens=self.tokens_per_s, samples=self.samples_per_s).items() if v is not None]
+    step, between = f"{si(self.seconds/self.steps, 's')} per step", self.time_between_s
+    if between is not None: step += f", {si(between, 's')} of it between steps: data, logging"
     return '; '.join([f"{used} of {si(self.peak, 'FLOP/s')} ({self.peak_of})", *rates, step])
 
 # %% ../nbs/callbacks.ipynb #880b13f8
@@ -169,6 +181,7 @@ class TrainingMeter:
 def restart(self:TrainingMeter):
     "From here on other steps are timed than before"
     self.since, self.spent, self.steps, self.done = None, 0., 0., []
+    self.entered, self.within = None, 0. # when a part that is timed began, seconds; how long the earlier ones were
 
 @patch
 def now(self:TrainingMeter)->float: # seconds
@@ -199,9 +212,17 @@ def part(self:TrainingMeter,
         self.pause()   # counting takes its own time
         self.stack = ExitStack()
         self.counter = self.stack.enter_context(counting(self.model))
-    elif self.since is None: self.since = self.now()
+    else:
+        if self.since is None: self.since = self.now()
+        self.entered = self.clock()
 
 # %% ../nbs/callbacks.ipynb #5d587d48
+@patch
+def leave(self:TrainingMeter)->float: # seconds
+    "How long the parts were, this one as far as it came"
+    if self.entered is not None: self.within, self.entered = self.within + self.clock() - self.entered, None
+    return self.within
+
 @patch
 def close(self:TrainingMeter):
     "Nothing is counted any more, as after an error in a step"
@@ -211,6 +232,7 @@ def close(self:TrainingMeter):
 @patch
 def part_ended(self:TrainingMeter):
     "A part of a step is over, and what was counted of it is kept"
+    self.leave()
     if self.stack is not None:
         self.close()
         found = self.known[self.parts[-1][0]] = counted_by(self.counter)
@@ -237,16 +259,19 @@ def _sum(ns):
 def take(self:TrainingMeter)->TrainingRates|None: # `None`: no step was timed
     "The rates of the steps since this was last called; the next one begins a new series"
     now = None if self.since is None else self.now()
-    seconds, steps, done = self.spent + (0. if now is None else now - self.since), self.steps, self.done
+    amid, inside, steps, done = self.entered is not None, self.leave(), self.steps, self.done
+    seconds = self.spent + (0. if now is None else now - self.since)
     self.restart()
     self.since = now
+    if amid: self.entered = now
     if not steps or not seconds: return None
     counted = [self.known.get(key) for key,*_ in done]
     if None in counted: self.tell_unknown()
     def flops(k): return _sum(o and getattr(o, k) for o in counted)
     tokens, samples = (_sum(o[i] for o in done) for i in (2, 3))
     least = any(o.unknown for o in counted if o)
-    return TrainingRates(steps, seconds, flops('flops'), flops('hardware_flops'), tokens, samples, *self.peak, least)
+    known = flops('flops'), flops('hardware_flops'), tokens, samples
+    return TrainingRates(steps, seconds, *known, *self.peak, least, inside)
 
 # %% ../nbs/callbacks.ipynb #978404b7
 @patch

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from fastcore.basics import patch
 from tqdm import tqdm
 from ..views.layout import figure_page
-from ..views.tables import picked, row_table
+from ..views.tables import picked, row_table, terminal_width
 from ..views.report import print_summary
 from ..base.core import call_args, call_words, named_dtype, resolve_device
 from ..operations import as_text, check_count, is_number, write_file
@@ -387,11 +387,26 @@ def print_peaks(
     write_out(p, out)
 
 # %% ../../nbs/commands/options.ipynb #b4df2d5e
-def print_sweep(s:Sweep, out:list|None): # of any length; paths of files
-    "Print the table, and where the whole crosses the ridge, and write it to files"
-    s.summary()
+_affine = 'affine: FLOPs and bytes at a third value lie on the straight lines through those of the two around it'
+
+def _crossed(s):
+    "Where the bound of the whole changes in a sweep, in words"
     whole = Crossings(c for c in s.crossings() if c.name is None) if all(map(is_number, s.values)) else []
-    if whole: print(f'\nWhere the bound of the whole changes:\n\n{whole}')
+    if all(c.after is None for c in whole): return [f'The whole is {c.before}-bound at each {s.name}.' for c in whole]
+    told = [_affine]*any(c.at is not None for c in whole)
+    return [f'Where the bound of the whole changes:\n\n{whole}', *told]
+
+def print_sweep(
+    s:Sweep, # of any length
+    out:list|None, # paths of files
+    by:str|None=None, top:str|None=None, # groups of rows, and how many of them are printed: as of `checked_view`
+):
+    "Print the table, where the whole crosses the ridge, and what groups take; write it to files"
+    view = checked_view(top, None, by)
+    if by is None: check_unused('to a sweep without --by', top=top)
+    s.summary()
+    for words in _crossed(s): print(f'\n{words}')
+    if by is not None: print(f'\n{s.over_values(view.by).table(view.top, width=terminal_width())}')
     write_out(s, out)
 
 # %% ../../nbs/commands/options.ipynb #fbc5069a

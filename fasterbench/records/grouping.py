@@ -4,31 +4,28 @@
 
 # %% auto #0
 __all__ = ['usual', 'changes_of', 'hows', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of',
-           'first_names', 'eager_sum', 'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'no_number',
-           'grouped_rows', 'by_kind', 'joined_in_parts', 'ModulePhases', 'RankedRow', 'joined_kernel', 'Totals',
-           'sum_rows', 'Took', 'fewest', 'interval', 'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few',
-           'few_samples', 'lapse', 'taken', 'Compared', 'Pair', 'match']
+           'first_names', 'eager_sum', 'samples_of', 'joined', 'as_one', 'block_name', 'block_key', 'group_key',
+           'grouped_rows', 'grouped_alike', 'by_kind', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest',
+           'interval', 'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared',
+           'Pair', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
-from numbers import Integral, Number
-from statistics import median
+from numbers import Integral
 from fastcore.basics import groupby, patch
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 from ..session.scope import Place, phases, with_phase
-from ..operations import check_count, arithmetic_intensity, utilization_pct
+from ..operations import check_count, arithmetic_intensity, sum_of, utilization_pct
 from .matching import drafted
 from .rows import RooflinePoint, ceiling_for, fused_s, not_counted
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
 from ..counting.places import operations_of
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
-from ..views.tables import kind_of, row_seconds, run_kinds
-from ..operations import plural, sum_of
+from ..views.tables import kind_of, run_kinds
 
 # %% ../../nbs/records/grouping.ipynb #dfb9f7c9
 def common(values):
@@ -138,52 +135,83 @@ def _numbered(rows):
     return found
 
 # %% ../../nbs/records/grouping.ipynb #d8ac0145
-def block_key(rows:list)->Callable: # of `RooflinePoint`; row → name of its block
-    "A function that puts a `*` for the numbers of children that are alike"
+def _starred(rows):
+    "A function of a name that puts a `*` for the numbers of children that are alike"
     def alike(*children): return len(children)>1 and 4*len(set.intersection(*children))>=3*len(set.union(*children))
     def several(name, children): return name=='*' or all(len(o)>1 for o in children)
     found = {k: [*o.values()] for k,o in _numbered(rows).items()}
     starred = {k for k,o in found.items() if alike(*o) and several(k[1], o)}
-    def key(r):
-        words = r.name.split('.')
+    def star(name):
+        words = name.split('.')
         return '.'.join(_star(w) if _outside(words, i) in starred else w for i,w in enumerate(words))
-    return key
+    return star
+
+# %% ../../nbs/records/grouping.ipynb #c43d0d9e
+def block_name(names:list)->str: # that differ in numbers only
+    "What the names share, with a `*` for each number that differs"
+    parts = zip(*(re.split(r'(\d+)', n) for n in names))
+    return ''.join(p[0] if len(set(p))==1 else '*' for p in parts)
+
+# %% ../../nbs/records/grouping.ipynb #19f78856
+def block_key(
+    rows:list, # of `RooflinePoint`; of several results, what is equal in all of them is together
+    depth:int|None=None, # the first parts of the names that are a block; `None`: each row by itself
+)->Callable: # row → name of its block
+    "A function that has one name for the same place in blocks, where the same work is done"
+    def cut(r): return '.'.join(r.name.split('.')[:depth])
+    def work(r): return r.name[len(cut(r)):], r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.link_bytes
+    star, done = _starred(rows), {n: frozenset(map(work, rs)) for n,rs in groupby(rows, cut).items()}
+    equal = [*groupby(done, lambda n: (star(n), done[n])).values()]
+    named = [block_name(ns) for ns in equal]
+    taken = Counter(named)   # one name for several groups: the first row of each tells them apart
+    called = {n: k if taken[k]==1 else f'{ns[0]} +{len(ns) - 1}' for k,ns in zip(named, equal) for n in ns}
+    return lambda r: called.get(cut(r), cut(r))
 
 # %% ../../nbs/records/grouping.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof', 'phase'
 
+def _asked(by, depth):
+    "`by` and `depth` of what may be a depth, or both in a word such as `'block,4'`"
+    if isinstance(by, str) and (both := re.fullmatch(r'block, *(\d+)', by)): by, depth = 'block', int(both[1])
+    if isinstance(by, Integral) and not isinstance(by, bool): by, depth = None, by
+    return by, depth if depth is None else check_count('depth', depth, 1)
+
 def group_key(
-    by=None, # as of `Roofline.by`, or a depth
+    by=None, # as of `Roofline.by`, a depth, or a block and a depth such as `'block,4'`
     depth:int|None=None, # the first parts of the names
     rows:list=(), # of `RooflinePoint`, among which blocks are found
 )->Callable: # row → name of its group
     "What rows are grouped by"
     if callable(by): return by
-    if isinstance(by, Integral) and not isinstance(by, bool): depth = by
-    if depth is not None: check_count('depth', depth, 1)
+    by, depth = _asked(by, depth)
+    if by=='block': return block_key(rows, depth)
     if depth is not None: return lambda r: '.'.join(r.name.split('.')[:depth])
     if by=='module': return lambda r: ', '.join(m or '(the model)' for m in r.modules) or r.name
-    if by=='block': return block_key(rows)
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
-    raise ValueError(f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, or a depth such as 2")
-
-# %% ../../nbs/records/grouping.ipynb #55ea87ee
-def no_number(by):
-    "`by` of `group_key`, or an error where it is a number: lines of several rows have no depth that is said so"
-    if not isinstance(by, Number): return by
-    raise TypeError(f"by={by!r}: by is a word such as 'module', or a function of the row; depth=… takes "
-        "parts of names, and top=… of the table's text a number of lines")
+    raise ValueError(
+        f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, a depth such as 2, or both such as block,2")
 
 # %% ../../nbs/records/grouping.ipynb #bc999ee6
 def grouped_rows(
     rows:list, # of `RooflinePoint`
     by=None, # as of `group_key`
     depth:int|None=None, # as there
+    among:list=(), # rows of several results, of which these are some: those that are equal in all are a block
 )->list: # those that take longest first; phases in their order
-    "Rows that belong together as one row each"
-    found = [joined(str(k), rs) for k,rs in groupby(rows, group_key(by, depth, rows)).items()]
+    "Rows that belong together as one row each; of blocks one for each phase of a training step"
+    key, blocks = group_key(by, depth, among or rows), not callable(by) and _asked(by, depth)[0]=='block'
+    groups = groupby(rows, lambda r: (str(key(r)), blocks and r.phase))
+    found = [joined(name, rs) for (name,_),rs in groups.items()]
     first = phases.index if by=='phase' and all(r.name in phases for r in found) else lambda name: 0
     return sorted(found, key=lambda r: (first(r.name), -(r.time_s or r.roof_time_s or 0)))
+
+def grouped_alike(
+    results:list, # of `Roofline`
+    by=None, depth:int|None=None, # as of `Roofline.by`
+)->list: # of `Roofline`
+    "Several results grouped; blocks of the same modules are the same in each"
+    one = len({frozenset(r.name for r in rows) for rows in results})==1
+    return [o.by(by, depth=depth, among=[r for rows in results for r in rows] if one else ()) for o in results]
 
 # %% ../../nbs/records/grouping.ipynb #395fe96f
 def by_kind(
@@ -193,44 +221,6 @@ def by_kind(
     groups = {}
     for r in rows: groups.setdefault((re.sub(r'\b\d+\b', '*', r.name), r.type, r.bound, r.roof), []).append(r)
     return sorted((joined(k[0], rs) for k,rs in groups.items()), key=lambda r: -(r.roof_time_s or 0))
-
-# %% ../../nbs/records/grouping.ipynb #441ab9d3
-def joined_in_parts(
-    rows, # pairs of a part, such as a phase, and a row in it
-    key:Callable, # row → name of its group
-)->dict: # name → part → `RooflinePoint`
-    "Rows of each group and part as one"
-    lines = groupby(rows, lambda o: str(key(o[1])))
-    return {n: {p: as_one(n, rs) for p,rs in groupby(of, 0, 1).items()} for n,of in lines.items()}
-
-# %% ../../nbs/records/grouping.ipynb #488495fc
-@dataclass
-class ModulePhases:
-    "A module's rows in a training step"
-    name:str  # of the module, or of a group of them
-    rows:dict # phase → `RooflinePoint`
-    @cached_property
-    def sum(self)->RooflinePoint: return joined(self.name, [*self.rows.values()]) # all phases as one
-    def of(self, phase:str)->RooflinePoint|None: # phase, or `'sum'`; `None`: nothing is done in it
-        return self.sum if phase=='sum' else self.rows.get(phase)
-
-
-# %% ../../nbs/records/grouping.ipynb #8b6b0b1d
-@dataclass
-class RankedRow:
-    "The same row on several ranks: seconds on each, and what they are together"
-    name:str  # its label, or the name of a group of rows
-    rows:dict # rank → `RooflinePoint`
-    ranks:int # that there are
-    kind:str = 'measured' # of the results
-    def __post_init__(self):
-        self.type = next(iter(self.rows.values())).type
-        self.times = {i: row_seconds(r, self.kind) for i,r in self.rows.items()} # rank → seconds
-        self.median_s, self.least_s, self.most_s = (f(self.times.values()) for f in (median, min, max)) # seconds
-        self.spread_s = self.most_s - self.least_s # seconds
-        self.slowest = max(self.times, key=self.times.get) # rank
-        waits = [r.waiting_s for r in self.rows.values() if r.waiting_s is not None]
-        self.waiting_s = max(waits, default=None) # seconds that a rank waits in it; `None`: no collective, or not known
 
 # %% ../../nbs/records/grouping.ipynb #8072ec1a
 def _one_key(name, rows):
@@ -392,24 +382,6 @@ def few_samples(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # as
     if not (few := too_few(a, b, turns, chance)): return ''
     are = ' is' if few[0]==1 else 's are'
     return f'{few[0]} sample{are} too few for an interval that holds {100*chance:g} %, which takes {few[1]}'
-
-# %% ../../nbs/records/grouping.ipynb #1b574268
-def _moment(r):
-    "When a result was made; `None`: it does not say so, or not as profiles do"
-    try: found = datetime.fromisoformat(r.about.get('date'))
-    except (TypeError, ValueError): return None
-    return found if found.tzinfo else None
-
-def _in_words(seconds):
-    "A time between two results, in words"
-    for name,least in (('day', 86400), ('hour', 3600), ('minute', 60)):
-        if seconds>=2*least: return plural(round(seconds/least), name)
-    return plural(round(seconds), 'second')
-
-def lapse(a, b)->str: # of two `Roofline`s; empty: it is not known, or there is none
-    "How far apart two results were made, in words"
-    times = [*map(_moment, (a, b))]
-    return '' if None in times or times[0]==times[1] else _in_words(abs((times[1] - times[0]).total_seconds()))
 
 # %% ../../nbs/records/grouping.ipynb #b9fe46f5
 @patch(as_prop=True)

@@ -60,7 +60,8 @@ of_rows = [Term(*o) for o in (
     ('projection', 'rows of one machine put under the roof of another'),
     ('rank', 'process of a group that work together, usually with one device each'),
     ('collective', 'exchange of data in which every rank of a group takes part, such as an all-reduce'),
-    ('footprint', 'memory that a training step holds, by kind and moment', 'B'))]
+    ('footprint', 'memory that a training step holds, by kind and moment; the kind "other" is what no other kind '
+        'holds, such as outputs and temporary results', 'B'))]
 
 # %% ../../nbs/views/terms.ipynb #26f86409
 of_times = [Term(*o) for o in (
@@ -71,7 +72,9 @@ of_times = [Term(*o) for o in (
     ('noisy', 'of samples: the interquartile range is more than a tenth of the median'),
     ('disturbed', 'of a measurement: other processes used a notable part of the processors meanwhile'),
     ('unknown', 'neither measured nor counted; never shown as zero'),
-    ('MFU', 'model FLOPs utilization: FLOPs of a training step by formula, over what the peak allows in its time', '%'),
+    ('MFU', 'model FLOPs utilization: FLOPs that a training step needs in matrix products, without those done again, '
+        'over what the peak allows in its time; by formula where a config says the size of the attention, as counted in '
+        'forward and backward pass otherwise, and by callbacks', '%'),
     ('HFU', 'hardware FLOPs utilization: FLOPs of matrix products that run, over what the peak allows then', '%'))]
 
 of_language = [Term(*o) for o in (
