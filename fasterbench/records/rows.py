@@ -311,7 +311,7 @@ def no_ceiling(
     "The rows that have no roofline-limited time since there is no ceiling for the dtype of their products"
     res = {}
     for r in rows:
-        if r.matmul_flops and not r.unknown and r.roof_time_s is None:
+        if r.matmul_flops and not r.unknown and r.roof_time_s is None and r.type!=beside_kernels:
             res.setdefault(dtype_name(r.dtype, r.tf32_flops==r.matmul_flops), []).append(r)
     return res
 

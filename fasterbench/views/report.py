@@ -119,7 +119,8 @@ def _work_line(o):
     "The work of a forward pass or a step; `o`: `Totals` or `Costs`"
     flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
     eager = getattr(o, 'eager_bytes', None)
-    of = '' if eager is None else f" (compiled code's are those at its boundary; one by one {si(eager, 'B')})"
+    apart = ', without what passes between its graphs'*bool(getattr(o, 'about', {}).get('graph_breaks'))
+    of = '' if eager is None else f" (compiled code's are those at its boundary{apart}; one by one {si(eager, 'B')})"
     products = '' if getattr(o, 'what', '')=='list' else f" ({si(o.matmul_flops, 'FLOP')} in matrix products)"
     return f"work         {flops}{products}, {si(o.bytes_moved, 'B')}{of}"
 
@@ -322,10 +323,14 @@ def _kernel_lines(r):
     rest = [o for o in r if o.type==beside_kernels]
     if not rest: return []
     n, in_kernels = sum(bool(o.parts) for o in r), sum(o.time_s for o in r if o.parts)
-    region_s = in_kernels + sum(o.time_s for o in rest)
+    region_s, flops = in_kernels + sum(o.time_s for o in rest), sum(o.flops for o in rest)
     said = f"kernels      {n} kernels take {100*in_kernels/region_s:.1f} % of the {si(region_s, 's')} in compiled code"
-    breaks = [f"graph break  {o}" for o in r.about.get('graph_breaks', ())]
-    return [said, *breaks]
+    return [said + f"; {si(flops, 'FLOP')} are in none of them"*bool(flops)]
+
+def _break_lines(r):
+    "Where graphs of compiled code broke, and how many there are"
+    breaks, graphs = r.about.get('graph_breaks', ()), r.about.get('graphs')
+    return [f"graph break  {o}" for o in breaks] + [f"graphs       {graphs} in compiled code"]*bool(breaks and graphs)
 
 # %% ../../nbs/views/report.ipynb #cf26fa12
 def _busy_lines(about):
@@ -350,7 +355,7 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_exchange_lines(r), *phase_lines(r), _work_line(r)]
     lines += [*_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
-    return [*lines, *_kernel_lines(r)]
+    return [*lines, *_kernel_lines(r), *_break_lines(r)]
 
 def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characters, and words
     "What is to be said of some of the rows, and what marks mean"
