@@ -435,7 +435,8 @@ def _edges(where, v): # name of a module, or `Place` → bytes
     found = decoded(dict[Literal[(*phases, 'step')], dict[str, Amount]], v, where)   # a step: all phases together
     return {Place(None if p=='step' else p, name): n for p,edges in found.items() for name,n in edges.items()}
 
-_told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graphs=int, graph_breaks=list[str])
+_told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graphs=int,
+    graph_breaks=list[str])
 
 def _about(where, v): # circumstances: any, but for those that a view counts on; what ends with `_s` is in seconds
     def kind(k): return _told.get(k, float|None if k.endswith('_s') else object)

@@ -65,6 +65,9 @@ def compared(
 )->Comparison:
     "What changed from one result to another, row by row"
     rows = by is None and depth is None
+    if by=='type' and len({any(r.modules for r in o) for o in (a, b)})>1:
+        raise ValueError("by='type': types of kernels are not those of modules; "
+            "by='module' names kernels by their modules")
     if not rows: a, b = (o.by(by, depth=depth) for o in (a, b))
     return Comparison(match(a, b, rows, turns), a, b, turns)
 
@@ -409,6 +412,12 @@ def _apart(c):
     return [f"{'measured':12} {words} apart, not in turns: an interval holds each result's own spread alone"]
 
 # %% ../../nbs/records/compare.ipynb #eacd4102
+def _joined(pairs):
+    "Of which rows pairs are made whose names do not say all, in lines"
+    def names(rows): return ' + '.join(as_text(r.name) or '(the model)' for r in rows)
+    return [f"{'joined':12} {names(p.rows_a)} → {names(p.rows_b)}" for p in pairs
+        if p.how=='modules' and '…' in _name_cell(p)]
+
 def _differences(c):
     "Circumstances that are not the same, in lines"
     def shown(k, v): return as_text(v) if v is not None else 'not notable' if k=='disturbed' else 'unknown'
@@ -424,7 +433,8 @@ def summary(self:Comparison,
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
     table = self.table(top, sort, width=terminal_width())   # first: it may refuse
     head = [self.answer, '\n'.join(map(str, self.verdicts)), '\n'.join(_differences(self))]
-    with any_console(): print(*filter(None, [*head, table, '\n'.join(_sums(self))]), sep='\n\n')
+    more = _joined(self.as_table().in_order(sort)[:top])
+    with any_console(): print(*filter(None, [*head, table, *map('\n'.join, (more, _sums(self)))]), sep='\n\n')
 
 # %% ../../nbs/records/compare.ipynb #52ada793
 @patch

@@ -62,7 +62,7 @@ def first_names(
 )->str:
     "The first of some names, and how many more there are; a long one is shortened in the middle"
     first = [n if len(n)<=40 else f'{n[:24]}…{n[-12:]}' for n in names[:most]]
-    return ', '.join([*first, f'… {len(names) - most} more'] if names[most:] else first)
+    return ' + '.join([*first, f'… {len(names) - most} more'] if names[most:] else first)
 
 # %% ../../nbs/records/grouping.ipynb #eb47abda
 def _alike(rows, field): return common(getattr(r, field) for r in rows)

@@ -405,7 +405,9 @@ def again(self:Recorder):
 @patch
 def names_in_calls(self:Recorder, frame:DynamoFrame)->list: # of dicts: name when it was compiled → name in the call
     "The modules that each call of a graph was for"
-    return [{k: self.module_in(path, v, frame.region) for k,path in frame.paths.items()} for v in frame.calls]
+    all_have = dict(module=frame.variables.get('module'))   # the region
+    return [{k: self.module_in(path, all_have | v, frame.region) for k,path in frame.paths.items()}
+        for v in frame.calls]
 
 @patch
 def in_calls(self:Recorder, k:CompiledKernel)->list: # of `CompiledKernel`
