@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
-           'shared_out', 'KernelObserver', 'row_names', 'unknown_in', 'MeasuredKernels', 'CountedGaps', 'CountedPasses',
+           'shared_out', 'KernelObserver', 'unknown_in', 'MeasuredKernels', 'CountedGaps', 'CountedPasses',
            'with_unseen', 'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in',
            'merged', 'joined_edges', 'join_compiled', 'measured_in_turns', 'measured']
 
@@ -22,7 +22,7 @@ from ..base.precision import tf32_on
 from ..costs import CostMode, count_run, unbounded
 from ..counting.places import Costs, ModuleCost
 from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
-from .inductor import compiled_meanwhile, recompiled
+from .inductor import compiled_meanwhile, recompiled, row_names
 from .observe import Observer, time_forwards, time_in_turns
 from .measured import Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
@@ -69,10 +69,14 @@ class Held(NamedTuple):
     product:bool # a matrix product?
     weight:int   # FLOP of all launches, by the rule of the decomposed operation
 
-def held_by(k:CompiledKernel, launch:Launch, times:int)->list: # of pairs (name of a module, `Held`)
+def held_by(
+    calls:list, # of `CompiledKernel`: one kernel as each call of its graph ran it
+    launch:Launch, times:int, # how many launches there are in all
+)->list: # of pairs (name of a module, `Held`)
     "The operations of a kernel, over all launches"
-    def held(o): return Held(launch, o.original.removesuffix('_'), o.cost.matmul_flops>0, times*(o.cost.flops or 0))
-    return [(o.module, held(o)) for o in k.operations]
+    def weight(o): return times*(o.cost.flops or 0)//len(calls)
+    def held(o): return Held(launch, o.original.removesuffix('_'), o.cost.matmul_flops>0, weight(o))
+    return [(o.module, held(o)) for k in calls for o in k.operations]
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #d6cc070f
 def takers(
@@ -178,18 +182,6 @@ class KernelObserver(Observer):
     def launches(self)->Counter: # `Launch` → how many there are in the last forward pass
         return Counter(n for n,*_ in self.calls if isinstance(n, Launch))
 
-# %% ../../nbs/sources/compiled_kernels.ipynb #f01070c6
-def row_names(kernels:list)->dict: # number of the kernel → name
-    "A unique row name for each kernel"
-    graphs, taken, res = defaultdict(set), Counter(), {}
-    for k in kernels: graphs[k.region].add(k.graph)
-    for k in kernels:
-        graph = [f'graph {k.graph}'] if len(graphs[k.region])>1 else []
-        name = '.'.join(filter(None, [bare(k.region), *graph, k.name]))
-        taken[name] += 1
-        res[k.number] = name if taken[name]==1 else f'{name} ({taken[name]})'
-    return res
-
 # %% ../../nbs/sources/compiled_kernels.ipynb #82669fe3
 def unknown_in(
     held:set, # pairs of place and operation, in a kernel
@@ -213,18 +205,18 @@ class MeasuredKernels(Measured):
         self.everything, self.names = rec.modules, row_names(rec.kernels)   # also what is inside of regions
         self.launches, self.regions, self.breaks = launches, regions, rec.breaks
         self.kernels = [(k, l) for k in rec.kernels for l in launches if l.number==k.number]
+        self.calls = {k.number: rec.in_calls(k) for k in rec.kernels}
         self.shares = shared_out(by_name, self.held(), other_phases)
     def held(self)->dict: # place → `Held`
         res = defaultdict(list)
         for k,l in self.kernels:
-            for module,o in held_by(k, l, self.launches[l]): res[key_of(l.phase, module)].append(o)
+            for module,o in held_by(self.calls[k.number], l, self.launches[l]): res[key_of(l.phase, module)].append(o)
         return res
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #da6692d2
 @patch
-def facts(self:MeasuredKernels, *args)->dict: # what a result says about it: also what broke its graphs
-    own = dict(Measured.facts(self, *args), execution='torch.compile')
-    return dict(own, graph_breaks=[', in '.join(o) for o in self.breaks])
+def facts(self:MeasuredKernels, *args)->dict: # what a result says about it
+    return dict(Measured.facts(self, *args), execution='torch.compile')
 
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #b0dd6885
@@ -249,14 +241,15 @@ def left(self:MeasuredKernels, region, phase)->Counter: # amounts
 @patch
 def of_kernel(self:MeasuredKernels, k, launch, peaks)->RooflinePoint:
     "The row of a kernel"
-    held = {(key_of(launch.phase, o.module), o.original) for o in k.operations}
+    calls = self.calls[k.number]
+    held = {(key_of(launch.phase, o.module), o.original) for c in calls for o in c.operations}
     done, times, known = self.shares.done[launch], self.launches[launch], self.costs.tf32_flops is not None
     cost = ModuleCost(done['flops'], done['matmul_flops'], times*k.nbytes, times, unknown_in(held, self.costs),
         {k.dtype: [done['flops'], times*k.nbytes]}, Counter({k.nbytes: times}),
         tf32_flops=done['tf32_flops'] if known else None)
     row = roofline_point(self.names[k.number], k.kind, cost, peaks, self.forwards.of(launch))
     row.phase, row.recomputed = launch.phase, done['recomputed']
-    row.modules = tuple(dict.fromkeys(bare(module) for module,_ in k.sources))
+    row.modules = tuple(dict.fromkeys(bare(module) for c in calls for module,_ in c.sources))
     row.operations = Operations(dict.fromkeys(operation for _,operation in k.sources))
     return row
 
@@ -288,7 +281,7 @@ def rows(self:MeasuredKernels, peaks)->list:
 # %% ../../nbs/sources/compiled_kernels.ipynb #63e5bcca
 @patch
 def timed_again(self:MeasuredKernels, odd, rows)->tuple: # as of `Measured`
-    modules = {self.names[k.number]: {o.module for o in k.operations} for k,_ in self.kernels}
+    modules = {self.names[n]: {o.module for k in ks for o in k.operations} for n,ks in self.calls.items()}
     return set().union(*(modules.get(n, {n}) for n in odd)), {*self.everything}
 
 
@@ -340,7 +333,7 @@ def _kernels_measured(run, device, warmup, steps):
     mode = OperationCosts(tf32=tf32_on(device))
     try:
         run.warm_up_once()
-        with compiling(rec), o.marks, o.backward(): o.forward(), o.forward()
+        with compiling(rec), o.marks, o.backward(): o.forward(), rec.again(), o.forward()
         launches, costs = o.launches(), count_run(run, everything, mode)
         taken = time_forwards(o, device, warmup, steps)
     finally: rec.forget()
@@ -450,7 +443,9 @@ def _observed(run, device, met):
     def of(taken):
         costs = join_compiled(passes.costs[0], o, taken.calls, modules)
         costs = with_unseen(costs, noticed(costs, taken, modules, passes, met), modules, met)
-        return Measured(run, device, modules, costs, taken)
+        made = Measured(run, device, modules, costs, taken)
+        made.breaks = o.breaks
+        return made
     return o, passes.more, of
 
 def measured_in_turns(

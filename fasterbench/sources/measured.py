@@ -71,7 +71,7 @@ def rows_of(
 # %% ../../nbs/sources/measured.ipynb #4c05a7ca
 class Measured:
     "What one run of a model did, and what other processes used"
-    kind = 'measured' # of the result
+    kind, breaks = 'measured', None # of the result; `Breaks` of compiled code
     def __init__(self, run, # `Program`, or `Step`
         device:torch.device, modules:dict, # where it is; name → module
         costs:Costs, forwards, # of the counted run, and `Forwards` of the timed ones
@@ -164,7 +164,8 @@ def step_facts(
 def facts(self:Measured, model, sample)->dict: # what a result says about it
     return dict(threads=torch.get_num_threads(), device_name=device_name(self.device),
         **run_facts(model, sample), **registered_facts(self.costs),
-        **float32_products(self.device), **step_facts(self.run, model, sample))
+        **(self.breaks.facts() if self.breaks else {}), **float32_products(self.device),
+        **step_facts(self.run, model, sample))
 
 @patch
 def memory(self:Measured)->Footprint|None: # that a step holds
