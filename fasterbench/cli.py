@@ -134,9 +134,9 @@ def roofline(
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, columns=columns, sort=sort, parallel=parallel)
     kind, limits = _asked_comparison(against, beside, save, fail_slower, fail_flops, unused, more)
-    dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
+    dtype, view = floating(dtype), checked_view(top, sort, by, columns, train, timed=operations or kernels)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
-    how = profile_options(device, warmup, steps) | more | dict(compile=compile)
+    how = profile_options(device := own_device(device), warmup, steps) | more | dict(compile=compile)
     check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{told_name(model)}")

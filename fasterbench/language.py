@@ -23,11 +23,11 @@ from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.sides import text_table
-from .records.forecasts import check_values
-from .records.forecasts import balance, in_dtype
+from .records.forecasts import balance, check_values, in_dtype
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
 from .counting.places import Costs
-from .costs import count_forward, warn_unknown, weight_bytes, weights_in
+from .costs import count_forward, warn_unknown
+from .counting.weights import weight_bytes, weights_in
 from .machine.layouts import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .session.program import undisturbed
@@ -63,6 +63,7 @@ class Counted(NamedTuple):
     modules:dict      # name → module
     cached:float      # bytes of the cache at the end
     kept:float        # bytes of the weights
+    size:float|None   # bytes of an element of the weight matrices; `None`: as they are
 
 # %% ../nbs/language.ipynb #503778bc
 def _counted_forward(model, tokens, length, batch, size=None, cached=None):
@@ -77,7 +78,7 @@ def _counted_forward(model, tokens, length, batch, size=None, cached=None):
             costs = count_forward(model, *run.call(), modules)
     finally:
         for k in set(weight_sizes) - before: del weight_sizes[k]
-    return Counted(costs, _causal(costs, modules, noted, cache), modules, sum(sizes), kept)
+    return Counted(costs, _causal(costs, modules, noted, cache), modules, sum(sizes), kept, size)
 
 # %% ../nbs/language.ipynb #6d78ddb8
 @dataclass
@@ -117,10 +118,9 @@ def left_out(self:Phase)->list[str]: # lines; empty: nothing
 # %% ../nbs/language.ipynb #1e6d4930
 def _phase_under(name, tokens, counted, peaks):
     "The `Phase` of what was counted, under `peaks`; `tokens` of all sequences go in"
-    about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=counted.kept,
-        cache_bytes=counted.cached)
+    about = dict(model=name, dtype=dtype_name(peaks.dtype), weight_bytes=counted.kept, cache_bytes=counted.cached)
     def placed(c):
-        rows = rows_of(c, counted.modules, peaks)
+        rows = rows_of(c, counted.modules, peaks, size=counted.size)
         return Roofline(rows, 'estimated', peaks, about=about | float32_roof(rows, peaks))
     costs, causal, needed = counted.costs, counted.causal, counted.kept + counted.cached
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))

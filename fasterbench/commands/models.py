@@ -39,7 +39,7 @@ def _near(name, known):
     near = difflib.get_close_matches(name, known)
     return f"; near to it are {', '.join(near)}" if near else ''
 
-def _in(library, name): return (name.partition('.')[0] if library=='timm' else name) in _names(library)   # or with a tag
+def _in(library, name): return (name.partition('.')[0] if library=='timm' else name) in _names(library) # timm has tags
 
 def _unknown(name, there):
     "What is said of a name that no library has"

@@ -126,13 +126,16 @@ def checked_view(
     columns:str|None=None, # of `View`
     train:bool=False, # of training steps, whose phases stand side by side for each module?
     usual:int=20, # rows, if nothing else is asked for
+    timed:bool=True, # is known what the column of operations shows?
 )->View:
     "A view that was asked for; one that there is not is refused"
     by = check_count('by', int(by), 1) if by and by.isdecimal() else by
     drawn, top, sort = rows_asked(top), rows_asked(top, usual), either(sort, 'time')
     row_table([]).in_order(sort)
     if by is not None: group_key(by)
-    if columns is not None: picked(columns)
+    asked = [] if columns is None else picked(columns)
+    if not timed and any(c.key=='operations' for c in asked):
+        raise ValueError(f"columns={columns!r}: what the operations of rows take is measured with --operations")
     if train and by=='module': check_unused('with --by module, which has columns of its own', columns=columns)
     return View(top, sort, by, columns, drawn)
 

@@ -25,7 +25,8 @@ from ..counting.rules import is_fused
 from ..counting.utilization import Footprint
 from ..session.paper import on_paper, check_alone, paper_rank
 from ..machine.roof import HardwarePeaks
-from ..costs import counted_step, counted_on_paper, weight_bytes, weights_in, CostMode
+from ..costs import counted_step, counted_on_paper, CostMode
+from ..counting.weights import weight_bytes, weights_in
 from ..session.snapshot import reach
 from ..session.program import Step, check_optimizer, check_training, clipping, loss_of, optimizer_class
 from ..session.program import check_sample
@@ -200,6 +201,7 @@ class Estimated(NamedTuple):
     things:dict # name → module, or the type of what is none
     facts:dict  # what a result says about it
     memory:Footprint|None = None # that a step holds
+    size:float|None = None # bytes of an element of the weight matrices; `None`: as they are
 
 def forward_counted(
     model:nn.Module, sample, # stay as they are
@@ -213,7 +215,7 @@ def forward_counted(
     with on_paper(model, sample, dtype, divide=divide, device=device) as (twin, call, paper), weights_in(twin, size):
         things, kept = visible(twin), weight_bytes(twin)
         costs = counted_on_paper(twin, call, paper, things, device)
-    return Estimated(costs, things, dict(weight_bytes=kept))
+    return Estimated(costs, things, dict(weight_bytes=kept), size=size)
 
 # %% ../../nbs/sources/estimates.ipynb #653ee1e1
 def step_counted(

@@ -71,6 +71,12 @@ def _memory_lines(r):
     if r.peaks.memory_bytes is not None: there = f"the device has {si(r.peaks.memory_bytes, 'B')}"
     return [f"memory       {si(weights, 'B')} of weights, without activations; {there}"]
 
+# %% ../../nbs/views/report.ipynb #6c0e1b01
+def _weight_lines(r):
+    "What the weights of a model that ran take"
+    weights = r.about.get('weight_bytes')
+    return [] if weights is None else [f"weights      {si(weights, 'B')} of parameters and buffers, as they are stored"]
+
 # %% ../../nbs/views/report.ipynb #3a05e752
 def _overhead_known(t): return (t.overhead_interval or (t.overhead_pct,))[0]>0 # is it above the noise?
 
@@ -349,7 +355,7 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {pass_name(t.what)}")
     lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_exchange_lines(r), *phase_lines(r), _work_line(r)]
     lines += [*_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
-    lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
+    lines += [*token_lines(r), *(_memory_lines(r) if r.memory else _weight_lines(r)), *ceiling_lines(r)]
     return [*lines, *_kernel_lines(r)]
 
 def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characters, and words

@@ -10,7 +10,7 @@ __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'sorts
            'text_or_file', 'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
-import csv, io, os, re, shutil, sys
+import csv, difflib, io, os, re, shutil, sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace, field
 from pathlib import Path
@@ -101,17 +101,18 @@ def _names(key): return lambda r: ', '.join(filter(None, map(_told, getattr(r, k
 def _names_cell(key):
     "The first names, as far as there is room"
     def cell(r):
-        text = _longest(getattr(r, key)) or _names(key)(r) or '–'
+        if found := _longest(getattr(r, key)): return as_text(found)
+        text = _names(key)(r) or '–'
         cut = text.find(', ', 24)   # after as many names as take about so much room
         return as_text(text if len(text)<=40 or cut<0 else text[:cut] + ', …')
     return cell
 
 def _longest(of):
-    "The two operations that take longest, in a few words, and how many others were timed; empty: none was"
-    timed = sorted((o for o in of if getattr(o, 'time_s', None) is not None), key=lambda o: -o.time_s)
-    first, rest = [o.short for o in timed[:2]], len(timed) - 2
-    if len(', '.join(first))>40: first, rest = first[:1], len(timed) - 1
-    return ', '.join(first) + f' +{rest}'*(rest>0)
+    "Its own that the profiler does not know, the two that take longest, how many more there are; empty: none was timed"
+    if all(getattr(o, 'time_s', None) is None for o in of): return ''
+    own = [o.short for o in sorted(of, key=lambda o: -float('inf') if o.time_s is None else -o.time_s)]
+    n = 2 if len('; '.join(own[:2]))<=40 else 1
+    return '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
 
 def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
@@ -144,6 +145,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
         'time measured minus roofline-limited time; where some is hidden, less util % of it'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
+    Column('weight_bytes', 'weights', 'B', 'its own parameters, buffers and packed weights, as they are stored'),
     Column('dtype', 'dtype', '', 'number format that most of the arithmetic ran in', of=_dtype),
     Column('warm_s', 'warm', 's', 'time of the layer alone, right after the same call'),
     Column('cold_s', 'cold', 's', 'time of the layer alone, after other data went through the caches'),
@@ -214,10 +216,8 @@ def _natural(word):
 
 def by_column(c:Column)->Callable: # line → what `sorted` compares
     "The order by a column"
-    def key(line):
-        value = c.value(line)
-        return (1,) if value is None else (0, -value if c.unit else _natural(str(value)))
-    return key
+    def place(value): return (1,) if value is None else (0, -value if c.unit else _natural(str(value)))
+    return lambda line: place(c.value(line))
 
 # %% ../../nbs/views/tables.ipynb #790d79fc
 sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names of keys
@@ -238,7 +238,10 @@ def picked(
     called = {c.name: k for k,c in known.items()} | {k: v for k,v in sorts.items() if v in known}
     names = [called.get(o, o) if isinstance(o, str) and o not in known else o for o in keys]
     odd = [o for o in names if o not in known]
-    if odd or not names: raise ValueError(f"columns={','.join(map(str, odd))!r}: known are {', '.join(known)}")
+    near = [called.get(k, k) for o in odd for k in difflib.get_close_matches(str(o), [*called, *known])]
+    told = ', '.join(k if known[k].name==k else f'{k} ({known[k].name})' for k in dict.fromkeys(near))
+    if odd or not names: raise ValueError(f"columns={','.join(map(str, odd))!r}: "
+        f"{f'near to it are {told}; '*bool(near)}known are {', '.join(known)}")
     return [known[o] for o in names]
 
 # %% ../../nbs/views/tables.ipynb #b4fdf1e2
