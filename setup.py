@@ -21,7 +21,7 @@ def absolute(text):
 
 licenses = {'apache2': 'Apache-2.0'}
 statuses = {'3': '3 - Alpha', '4': '4 - Beta', '5': '5 - Production/Stable'}
-extras = {o: words(f'{o}_requirements') for o in ('models', 'language', 'dev')}
+extras = {o: words(f'{o}_requirements') for o in ('models', 'language', 'pictures', 'dev')}
 docs = cfg['doc_host'] + cfg['doc_baseurl']
 urls = {'Documentation': docs, 'Changelog': f'{page}/CHANGELOG.md', 'Issues': f"{cfg['git_url']}/issues"}
 minor = int(cfg['min_python'].split('.')[1])

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['sdpa_rule', 'recurrent_rule', 'declared_kernels', 'has_kernel', 'whole_rule', 'nested_rule', 'CostMode', 'hidden_in',
            'hides', 'unbounded', 'in_order', 'count_forward', 'counted', 'counted_on_paper', 'warn_unknown',
-           'count_costs', 'weights_in', 'weight_bytes', 'entered', 'left_gradients', 'counted_part', 'costs_of',
-           'counted_step', 'count_run', 'register_cost', 'unregister_cost']
+           'count_costs', 'entered', 'left_gradients', 'counted_part', 'costs_of', 'counted_step', 'count_run',
+           'register_cost', 'unregister_cost']
 
 # %% ../nbs/costs.ipynb #e27d248d
 import re, torch, torchgen
@@ -19,16 +19,15 @@ from fastcore.basics import patch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from .counting.places import in_the_open, only_new, CallMoves, PlacedMoves, Costs, ModuleCost
-from .counting.traffic import free_rule, is_complex, flat, noting, weight_sizes, op_dtype, named_rule, Move
-from .counting.traffic import Rule, io_bytes, none, noted, covered_bytes
+from .counting.traffic import free_rule, is_complex, flat, noting, op_dtype, named_rule, Move
+from .counting.traffic import Rule, io_bytes, none, noted
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
 from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
 from .session.scope import told_groups, Place, phase_and_name, quoted, unseen, with_phase
-from .base.core import held, model_device, tensors, in_parts, resolved, without_data, is_dtensor, own_part
-from .base.core import unwrapped, written_by, before_graphs, capturing, eager, visible, optimizer_parameters
+from .base.core import model_device, tensors, in_parts, resolved, without_data, is_dtensor
+from .base.core import written_by, before_graphs, capturing, eager, visible, optimizer_parameters
 from .operations import warn
 from .session.program import explain, undisturbed, Program
-from .session.keepers import packed_weights
 from .session.paper import on_paper
 from .counting.recurrent import equal_steps, matrices_flops, recurrent_ops
 from .counting.rules import functional_libraries, register_cost, unregister_cost, rule_for, aten, is_fused
@@ -37,6 +36,8 @@ from .base.settings import one_at_a_time
 
 # %% ../nbs/costs.ipynb #86caf33b
 _all_ = ['register_cost', 'unregister_cost']
+from .counting.weights import weights_in
+from .counting.traffic import weight_sizes
 
 # %% ../nbs/costs.ipynb #c9268ebf
 def _sdpa(args, kwargs, out):
@@ -382,26 +383,6 @@ def count_costs(
             costs = counted(run)
     warn_unknown(costs)
     return costs
-
-# %% ../nbs/costs.ipynb #e64b06bd
-@contextmanager
-def weights_in(
-    model:nn.Module,
-    nbytes:float|None # an element; `None`: as they are
-):
-    "While the block lasts, weights of two and more dimensions count as `nbytes` bytes an element, whatever their dtype"
-    kept = [p for p in held(model, '_parameters') if p.dim()>1 and p.is_floating_point()] if nbytes else []
-    new = {own_part(p).untyped_storage()._cdata: nbytes for p in kept}
-    weight_sizes.update(new)
-    try: yield
-    finally:
-        for k in new: del weight_sizes[k]
-
-# %% ../nbs/costs.ipynb #386fad90
-def weight_bytes(model:nn.Module)->float: # bytes; model: of this rank
-    "What its parameters and buffers take; inside of `weights_in` in that format"
-    packed = sum(t.nbytes for t in packed_weights(visible(model).values()))
-    return packed + sum(covered_bytes(o) for t in held(model) if not nn.parameter.is_lazy(t) for o in unwrapped(t))
 
 # %% ../nbs/costs.ipynb #e5646aca
 @patch

@@ -325,7 +325,7 @@ def check_ending(
     if end not in known: raise ValueError(f"path={str(path)!r}: known endings are {', '.join(filter(None, known))}")
     if end not in pictures or find_spec('kaleido'): return end
     raise ValueError(f"path={str(path)!r}: pictures are written by kaleido, which is not installed: "
-        "pip install kaleido")
+        "pip install kaleido; it draws with a Chromium")
 
 def write_as(
     o, # what a file is written of

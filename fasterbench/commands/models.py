@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['libraries', 'sample_dims', 'model_sources', 'library_of', 'own_object', 'build_parts', 'Input', 'sample_of',
            'example_sample', 'timm_sample', 'sized', 'resized', 'parse_shape', 'parse_input', 'parse_inputs', 'Source',
-           'source_of', 'check_model', 'load_parts', 'load_model', 'is_language', 'load_varied']
+           'source_of', 'full_name', 'told_name', 'check_model', 'load_parts', 'load_model', 'is_language',
+           'load_varied']
 
 # %% ../../nbs/commands/models.ipynb #d41f0a03
 import difflib, importlib.util, inspect, os, sys, torch
@@ -38,7 +39,7 @@ def _near(name, known):
     near = difflib.get_close_matches(name, known)
     return f"; near to it are {', '.join(near)}" if near else ''
 
-def _in(library, name): return name.partition('.')[0] in _names(library)   # timm's may have a tag
+def _in(library, name): return (name.partition('.')[0] if library=='timm' else name) in _names(library) # timm has tags
 
 def _unknown(name, there):
     "What is said of a name that no library has"
@@ -343,6 +344,24 @@ def source_of(name:str)->tuple[str, str]: # name: as in the table above; one of 
     if name.endswith('.pt2'): return 'pt2', name
     if not colon: return library_of(name), name
     return (first, rest) if first in libraries else ('code', name)
+
+# %% ../../nbs/commands/models.ipynb #5f1c07a2
+def full_name(name:str)->str: # name: as in the table above
+    "A model's name with the library that it is of; of a file without its folder"
+    source, short = source_of(name)
+    return f'{source}:{short}' if source in libraries else Path(name).name
+
+def _defines(library, name):
+    "Does a library that is installed have a model of that name? It is not imported"
+    found = importlib.util.find_spec(library)
+    files = [p for o in found.submodule_search_locations for p in Path(o).glob('models/*.py')] if found else []
+    return any(f'\ndef {name}(' in p.read_text(encoding='utf-8') for p in files)
+
+def told_name(name:str)->str: # name: as in the table above
+    "As `full_name`; where another library has a model of a bare name, with that one's name"
+    source, _ = source_of(name)
+    others = [k for k in libraries if k!=source and source in libraries and ':' not in name and _defines(k, name)]
+    return full_name(name) + ''.join(f' ({k}:{name} is another model)' for k in others)
 
 # %% ../../nbs/commands/models.ipynb #aa5e5e03
 def check_model(name:str): # name: as in the table above

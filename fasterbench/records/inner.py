@@ -41,7 +41,8 @@ def inner_lines(
 )->list[str]:
     "What is to be said of the times of operations, and of the time of rows in which none runs"
     timed = any(o.time_s is not None for r in rows for o in r.operations)
-    own = f"operations   timed in {passes(what)} of their own, under the profiler: one may take longer than its row"
+    own = (f"operations   behind → what ran for one, timed in {passes(what)} of their own under the profiler: "
+        "the time may be longer or shorter than the row's")
     idle = sorted((r for r in rows if r.unseen_s and r.flops is not None), key=lambda r: -r.unseen_s)
     each = ', '.join(f"{si(r.unseen_s, 's')} of {si(r.run_s, 's')} in {quoted(r.label)}" for r in idle[:3])
     some = f"†            without an operation (NumPy, Python or another library): {each}{', …' if idle[3:] else ''}"

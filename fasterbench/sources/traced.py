@@ -29,7 +29,7 @@ from ..records.rows import main_dtype, not_counted, roofline_point, warn_no_ceil
 from ..results import Roofline
 from ..session.paper import on_paper, own_shapes, Paper
 from ..session.scope import key_of, phase_and_name, phases, quoted, watching
-from .measured import params_of
+from ..counting.weights import own_weight_bytes, params_of
 from .traces import DeviceWork, Span, Trace, busy, load_trace, module_class, place_replays
 
 # %% ../../nbs/sources/traced.ipynb #4fc7def1
@@ -296,17 +296,20 @@ def left(self:Places, w, why)->PlacedWork:
     if w.module: place.modules[w.module, w.replay] = None
     return place
 
-# %% ../../nbs/sources/traced.ipynb #748eeae4
-def _row(key, o:PlacedWork, peaks, whole_s, params):
+# %% ../../nbs/sources/traced.ipynb #6c0e1c01
+def _weights_of(m): return () if m is None else (params_of(m), own_weight_bytes(m))
+
+def _row(key, o:PlacedWork, peaks, whole_s, module):
     "The row of a place"
     o.cost.calls = o.called(phase_and_name(key)[0])
-    row = roofline_point(key, o.thing, o.cost, peaks, Times([o.time_s], whole_s), params)
+    row = roofline_point(key, o.thing, o.cost, peaks, Times([o.time_s], whole_s), *_weights_of(module))
     row.operations = Operations(o.operations)
     if o.thing!=not_counted: return row
     where = tuple(dict.fromkeys(m.path for m,_ in o.modules))
     unknown = 'roof', 'roof_time_s', 'cache_time_s', 'fused_roof_time_s', 'utilization_pct'
     return replace(row, modules=where, **dict.fromkeys(unknown))
 
+# %% ../../nbs/sources/traced.ipynb #748eeae4
 def traced_rows(
     places:Places,
     peaks:HardwarePeaks,
@@ -320,7 +323,7 @@ def traced_rows(
     for key,o in found:
         phase, path = phase_and_name(key)
         name, m = modules.get(path, (path, None))
-        res.append(_row(key_of(phase, name), o, peaks, whole_s, params_of(m) if m is not None else 0))
+        res.append(_row(key_of(phase, name), o, peaks, whole_s, m))
     return res
 
 # %% ../../nbs/sources/traced.ipynb #96e72dd7
