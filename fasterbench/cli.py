@@ -24,13 +24,14 @@ from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
 from .commands.models import check_model, is_language, load_parts
 from .commands.others import ModelError, contained, run_model_code
-from .commands.models import load_varied
+from .commands.models import load_varied, told_name
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
 from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
 from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
 from .commands.options import write_out, print_sweep, warnings_as_lines, check_divided, profile_options
 from .commands.options import saved_in, show_result, asked_prices, either, asked_limits, print_comparison
+from .commands.options import named_as
 from .commands.parser import parsed, though_unread
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
@@ -80,6 +81,7 @@ def _profiled(name, input, of, recipe, peaks, plan, device, compile, isolate, ke
     if recipe: rows = run_model_code(what, a.profile_step, **made, device=device, **how)
     else: rows = run_model_code(what, a.profile, device=device, isolate=isolate, kernels=kernels, **how)
     for o in rows.ranks if plan else (): o.about['parallel'] = plan
+    named_as([rows], name)
     return rows
 
 # %% ../nbs/cli.ipynb #42927572
@@ -102,6 +104,9 @@ def _asked_comparison(
     limits = dict(fail_slower=fail_slower, fail_flops=fail_flops)
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
+    if beside and alone['kernels']: raise ValueError("--kernels does not apply with --beside: what takes turns is "
+        f"compared by modules, as in --compile --beside {uncompiled}; two results of --out, one of them with --kernels, "
+        "are compared by `fasterbench compare`")
     if beside: check_unused('with --beside', against=against, **alone)
     if against: check_kind(against, 'a result')
     return Comparison if against or beside else Roofline, asked_limits(**limits)
@@ -109,15 +114,18 @@ def _asked_comparison(
 # %% ../nbs/cli.ipynb #e1ef3fff
 def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
-    both, before = [], (name, False) if beside==uncompiled else (beside, compile)
+    both, of_each, before = [], [], (name, False) if beside==uncompiled else (beside, compile)
     for o,changed in (before, (name, compile)):
         torch.manual_seed(0)
         model, sample, _ = _loaded(o, input, of, changed)
         if compile and not changed and any(map(torch_compiled, visible(model).values())):
             raise ValueError(f"--beside {uncompiled}: {name} is compiled as it is")
         both.append(RooflineAnalyzer(model, sample, peaks))
-    what = f'{name} in turns with {beside}, {forward_text(name, sample)}'
-    return run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps)
+        of_each.append(forward_text(o, sample) + ', compiled'*(beside==uncompiled and changed))
+    def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
+    c = run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps)
+    named_as([c.a], before[0]); named_as([c.b], name)
+    return c
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
@@ -131,12 +139,12 @@ def roofline(
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, columns=columns, sort=sort, parallel=parallel)
     kind, limits = _asked_comparison(against, beside, save, fail_slower, fail_flops, unused, more)
-    dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
+    dtype, view = floating(dtype), checked_view(top, sort, by, columns, train, timed=operations or kernels)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
-    how = profile_options(device, warmup, steps) | more | dict(compile=compile)
+    how = profile_options(device := own_device(device), warmup, steps) | more | dict(compile=compile)
     check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
-    if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{model}")
+    if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{told_name(model)}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype); torch.manual_seed(0)
         if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
@@ -211,8 +219,10 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
     if recipe: sample = with_labels(built, sample)
     what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
     if not recipe: how['weights'] = number_or_name(weights)
+    announce(f'estimating {told_name(model)}')
     if names[1:] or any(p is not None for p in prices):
         s = run_model_code(what, estimates, built, sample, names, per=o['batch'], mesh=mesh, links=links, **how)
+        named_as(s, model)
         print(f"{model} estimated, {dtype_name(of)}{f'; {as_layout(mesh)}, a rank' if mesh else ''}\n")
         return write_out(_print_devices(s, prices), out)
     a = RooflineAnalyzer(built, sample, named_peaks(names[0], of))
@@ -220,6 +230,7 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
     found = run_model_code(what, a.estimate_step if recipe else a.estimate, **how, mesh=mesh, links=links)
     title = f"{'A training step of '*bool(recipe)}{Path(model).stem} under the roof of {names[0]}"
     rows, lines = (found.rows, run_lines(found)) if isinstance(found, MeshRun) else (found, [])
+    named_as([rows], model)
     print_result(rows.forecast() if prices else rows, view, title, html, out, lines)
 
 # %% ../nbs/cli.ipynb #fe6115fb
@@ -265,7 +276,9 @@ def _swept(model, input, vary, values, dtype, recipe, **how):
     elif 'on_paper' in how: how['dtype'] = dtype
     try:
         with contained(f"{forward_text(model, sample, bool(recipe))}, at several values of {vary}"):
-            return varying[vary](built, sample, values[vary], **how)
+            found = varying[vary](built, sample, values[vary], **how)
+        named_as(found, model)
+        return found
     except SweepError as e:
         if e.sweep: e.sweep.summary()
         raise
@@ -273,12 +286,13 @@ def _swept(model, input, vary, values, dtype, recipe, **how):
 # %% ../nbs/cli.ipynb #7e9a37b1
 def sweep_command(
     model, batch=None, size=None, tokens=None, dtype=None, input=None, peaks=None, paper=False,
-    device=None, warmup=None, steps=None, train=False, loss=None, optimizer=None, lr=None, clip=None,
-    threads=None, out=None,
+    device=None, warmup=None, steps=None, train=False, by=None, top=None,
+    loss=None, optimizer=None, lr=None, clip=None, threads=None, out=None,
 ):
     "Profile or estimate a model at several values: how do time and bound change?"
     check_model(model)
-    check_targets([peaks, model], Sweep.formats, out=out); check_threads(threads)
+    check_targets([peaks, model], Sweep.formats, out=out); check_threads(threads); checked_view(top, None, by)
+    if by is None: check_unused('without --by', top=top)
     vary, values = swept_values(batch=batch, size=size, tokens=tokens, dtype=dtype)
     if (paper or peaks is not None) and roofs(peaks)[1:]:
         raise ValueError(f"peaks={peaks!r}: a sweep is compared with one roof")
@@ -287,9 +301,9 @@ def sweep_command(
     one = values['dtype'][0] if values['dtype'] and vary!='dtype' else None
     with num_threads(threads), asked_precision(None if paper else one, resolve_device(device)):
         how = dict(on_paper=True) if paper else profile_options(device, warmup, steps, peaks)
-        if not paper: announce(f'measuring {model} at {len(values[vary])} values of {vary}')
+        if not paper: announce(f'measuring {told_name(model)} at {len(values[vary])} values of {vary}')
         found = _swept(model, input, vary, values, one, recipe, peaks=peaks, **how)
-    print_sweep(found, out)
+    print_sweep(found, out, by, top)
 
 # %% ../nbs/cli.ipynb #a3e3eac2
 def ncu(file, peaks=None, dtype=None, launches=False, top=None, html=None, out=None, collect=False):

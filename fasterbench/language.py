@@ -25,9 +25,10 @@ from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.sides import text_table
 from .records.forecasts import balance, check_values, in_dtype
-from .records.rows import memory_pct, check_ceilings, warn_no_ceiling
+from .records.rows import memory_pct, check_ceilings, warn_no_ceiling, least_sum
 from .counting.places import Costs
-from .costs import count_forward, warn_unknown, weight_bytes, weights_in
+from .costs import count_forward, warn_unknown
+from .counting.weights import weight_bytes, weights_in
 from .machine.layouts import Layout, as_layout, exchange_times, links_of
 from .results import Roofline
 from .session.program import undisturbed
@@ -63,6 +64,7 @@ class Counted(NamedTuple):
     modules:dict      # name → module
     cached:float      # bytes of the cache at the end
     kept:float        # bytes of the weights
+    size:float|None   # bytes of an element of the weight matrices; `None`: as they are
 
 # %% ../nbs/language.ipynb #503778bc
 def _counted_forward(model, tokens, length, batch, size=None, cached=None):
@@ -77,7 +79,7 @@ def _counted_forward(model, tokens, length, batch, size=None, cached=None):
             costs = count_forward(model, *run.call(), modules)
     finally:
         for k in set(weight_sizes) - before: del weight_sizes[k]
-    return Counted(costs, _causal(costs, modules, noted, cache), modules, sum(sizes), kept)
+    return Counted(costs, _causal(costs, modules, noted, cache), modules, sum(sizes), kept, size)
 
 # %% ../nbs/language.ipynb #6d78ddb8
 @dataclass
@@ -117,15 +119,14 @@ def left_out(self:Phase)->list[str]: # lines; empty: nothing
 # %% ../nbs/language.ipynb #1e6d4930
 def _phase_under(name, tokens, counted, peaks):
     "The `Phase` of what was counted, under `peaks`; `tokens` of all sequences go in"
-    about = dict(model=name, dtype=str(peaks.dtype).removeprefix('torch.'), weight_bytes=counted.kept,
-        cache_bytes=counted.cached)
+    about = dict(model=name, dtype=dtype_name(peaks.dtype), weight_bytes=counted.kept, cache_bytes=counted.cached)
     def placed(c):
-        rows = rows_of(c, counted.modules, peaks)
+        rows = rows_of(c, counted.modules, peaks, size=counted.size)
         return Roofline(rows, 'estimated', peaks, about=about | float32_roof(rows, peaks))
     costs, causal, needed = counted.costs, counted.causal, counted.kept + counted.cached
     rows, causal_rows = (None if c is None else placed(c) for c in (costs, causal))
     warn_unknown(costs)
-    times, causal_times = (None if o is None else sum(r.roof_time_s or 0. for r in o) for o in (rows, causal_rows))
+    times, causal_times = (None if o is None else least_sum(o, peaks) or 0. for o in (rows, causal_rows))
     return Phase(name, tokens, costs.flops, costs.matmul_flops, costs.bytes_moved, counted.cached, times, rows,
         causal and causal.flops, causal_times, causal_rows, needed, peaks.holds(needed))
 
@@ -236,8 +237,8 @@ _phase_heads = ['phase', 'tokens', 'FLOPs', 'bytes', 'cache', 'fits', 'FLOP/B',
 
 def _phase_cells(name, p, flops, rows, seconds):
     sizes = [f'{p.tokens:,}', si(flops, 'FLOP'), si(p.bytes_moved, 'B'), si(p.cache_bytes, 'B'), _fits[p.fits]]
-    rates = [plain(flops/p.bytes_moved), f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
-    return [name, *sizes, *rates]
+    rates = ['–' if p.left_out else f'{memory_pct(rows):.1f}', si(seconds, 's'), f'{p.tokens/seconds:,.1f}']
+    return [name, *sizes, plain(flops/p.bytes_moved), *rates]
 
 # %% ../nbs/language.ipynb #032e1cdf
 def phase_table(e:LanguageEstimate)->str:

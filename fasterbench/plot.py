@@ -250,7 +250,7 @@ def _entries(points):
     def said(c, r):
         at_roof = '' if r.time_s is not None else ' at the roof'
         label = columns['name'].text(r) if r.parts else as_text(r.label) or '(the model)'   # of a kernel, its ends
-        name = f"{label}, {as_text(r.type)}"
+        name = f"{label}, {columns['modules'].text(r) if r.modules else as_text(r.type)}"
         return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}"
     return [said(points[0][0], r) for *_,r in points]
 

@@ -30,6 +30,7 @@ from .records.grouping import Totals, counts_of, eager_sum, grouped_rows, joined
 from .records.grouping import whole_interval
 from .records.forecasts import forecast
 from .records.rows import RooflinePoint, main_dtype, projected, warn_no_ceiling, Projection, ceiling_for
+from .records.rows import least_sum
 from .records.kept import read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
@@ -115,6 +116,11 @@ def eager_bytes(self:Roofline)->float|None: # bytes; `None`: nothing runs as com
     return eager_sum(self)
 
 @patch(as_prop=True)
+def least_s(self:Roofline)->float|None: # seconds; `None`: of no row is anything known
+    "What the rows take at least: their roofline-limited times and, of rows that have none, the time of their bytes"
+    return least_sum(self.whole, self.peaks)
+
+@patch(as_prop=True)
 def complete(self:Roofline)->bool:
     "Has every operation a rule?"
     return not self.unknown
@@ -130,10 +136,11 @@ def by(self:Roofline,
     # `'type'`, `'bound'`, `'dtype'`, `'roof'`, `'phase'`, `'module'`, `'block'`, or a function of the row
     by:str|Callable|None=None,
     *,
-    depth:int|None=None, # the first parts of the names: 1 is `layer1`, 2 is `layer1.0`
+    depth:int|None=None, # the first parts of the names: 1 is `layer1`, 2 is `layer1.0`; with `'block'` equal ones once
+    among:list=(), # rows of several results, this one too: what is equal in all of them is a block
 )->Roofline:
     "Rows that belong together as one row each, those that take longest first; phases in their order"
-    groups = self.like(grouped_rows(self, by, depth))
+    groups = self.like(grouped_rows(self, by, depth, among))
     groups.totals = self.totals   # they add up to the same
     return groups
 
@@ -255,9 +262,9 @@ def forecast(self:Roofline,
     efficiency=None, # an `Efficiency`; `None`: that of published runs, as the package has it
 )->Roofline:
     "The rows with `likely_s` and `likely_interval`, and in `about['likely']` what these rest on"
-    rows, words = forecast(self, efficiency)
-    return Roofline(rows, self.kind, self.peaks, self.totals, self.about | dict(likely=words), self.memory,
-        self.boundaries, self.ranks)
+    rows, said = forecast(self, efficiency)
+    about = {k: v for k,v in self.about.items() if not k.startswith('likely')} | said
+    return Roofline(rows, self.kind, self.peaks, self.totals, about, self.memory, self.boundaries, self.ranks)
 
 # %% ../nbs/results.ipynb #910cbb5f
 @patch
@@ -436,7 +443,8 @@ def _edges(where, v): # name of a module, or `Place` → bytes
     found = decoded(dict[Literal[(*phases, 'step')], dict[str, Amount]], v, where)   # a step: all phases together
     return {Place(None if p=='step' else p, name): n for p,edges in found.items() for name,n in edges.items()}
 
-_told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graph_breaks=list[str])
+_told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graphs=int,
+    graph_breaks=list[str])
 
 def _about(where, v): # circumstances: any, but for those that a view counts on; what ends with `_s` is in seconds
     def kind(k): return _told.get(k, float|None if k.endswith('_s') else object)

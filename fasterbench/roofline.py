@@ -126,8 +126,8 @@ def placed(self:RooflineAnalyzer,
     peaks:HardwarePeaks, dtype:torch.dtype|None=None, # that was counted; `None`: the model's
 )->Roofline:
     "What was counted, under `peaks`"
-    costs, things, facts, memory = counted
-    rows = rows_of(costs, things, peaks)
+    costs, things, facts, memory, size = counted
+    rows = rows_of(costs, things, peaks, size=size)
     about = circumstances(self.model, self.sample, torch.device('meta'), dtype or model_dtype(self.model),
         device_name=peaks.called, **facts, **registered_facts(costs), **float32_roof(rows, peaks))
     return Roofline(rows, 'estimated', peaks, None, about, memory, costs.boundaries)

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_targets', 'check_divided', 'either', 'View',
            'rows_asked', 'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options',
-           'floating', 'forward_text', 'profile_options', 'swept_values', 'cross_entropy_of', 'with_labels', 'Recipe',
-           'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'print_peaks', 'print_sweep',
-           'show_result', 'print_comparison', 'asked_limits', 'saved_in', 'warnings_as_lines']
+           'floating', 'forward_text', 'named_as', 'profile_options', 'swept_values', 'cross_entropy_of', 'with_labels',
+           'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'print_peaks',
+           'print_sweep', 'show_result', 'print_comparison', 'asked_limits', 'saved_in', 'warnings_as_lines']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
 import inspect, os, sys, tempfile, torch, warnings
@@ -29,7 +29,7 @@ from ..records.grouping import group_key
 from ..base.codec import as_json, check_ending, check_kind, drawn_endings, file_kinds, saved_kind
 from ..records.compare import Comparison
 from ..records.gate import check_percent, gate
-from .models import check_model, own_object
+from .models import check_model, full_name, own_object
 from .parser import count
 from ..session.program import undisturbed, optimizer_class
 from ..sources.measured import named_optimizer
@@ -126,13 +126,16 @@ def checked_view(
     columns:str|None=None, # of `View`
     train:bool=False, # of training steps, whose phases stand side by side for each module?
     usual:int=20, # rows, if nothing else is asked for
+    timed:bool=True, # is known what the column of operations shows?
 )->View:
     "A view that was asked for; one that there is not is refused"
     by = check_count('by', int(by), 1) if by and by.isdecimal() else by
     drawn, top, sort = rows_asked(top), rows_asked(top, usual), either(sort, 'time')
     row_table([]).in_order(sort)
     if by is not None: group_key(by)
-    if columns is not None: picked(columns)
+    asked = [] if columns is None else picked(columns)
+    if not timed and any(c.key=='operations' for c in asked):
+        raise ValueError(f"columns={columns!r}: what the operations of rows take is measured with --operations")
     if train and by=='module': check_unused('with --by module, which has columns of its own', columns=columns)
     return View(top, sort, by, columns, drawn)
 
@@ -188,7 +191,8 @@ def floating(dtype:str|None)->torch.dtype|str|None: # a name; `None`: not given
     "The dtype that was asked for, if any; TF32 by its name"
     found = None if dtype is None else named_dtype(dtype)
     if found is None or found.is_floating_point: return dtype if dtype=='tf32' else found
-    raise ValueError(f"dtype={dtype!r}: parameters and input are floating point")
+    raise ValueError(f"dtype={dtype!r}: --dtype is a floating-point dtype, that of parameters and input; "
+        "a quantized model is one of your own, as in file.py:function")
 
 def forward_text(
     name:str, # that the model was asked for by
@@ -197,6 +201,15 @@ def forward_text(
 )->str:
     "What is run, in words"
     return f"a {'training step' if train else 'forward pass'} of {name} on {call_words(*call_args(sample))}"
+
+# %% ../../nbs/commands/options.ipynb #5f1c07b1
+def named_as(
+    results, # `Roofline`s
+    name:str, # that the model was asked for by
+):
+    "Each result says, behind the class of its model, by which name it was asked for, and of which library that is"
+    for o in {id(o): o for r in results for o in (r, *r.ranks)}.values():
+        o.about['model'] = f"{o.about['model']} ({full_name(name)})"
 
 # %% ../../nbs/commands/options.ipynb #d7dbf8a5
 def profile_options(

@@ -82,8 +82,9 @@ shared |= dict(   # of training, and of what is printed
     clip=option('the norm that gradients are clipped to (default: they are not)', float),
     top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
     sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
-    by=option('rows that belong together as one: block, type, bound, dtype, roof, phase, module (of kernels and '
-        'training steps), or how many parts of names, such as 2'),
+    by=option('rows that belong together as one: block (rows of equal work at one place of the blocks of the model), '
+        'type, bound, dtype, roof, phase, module (of kernels and training steps), how many parts of names, such as 2, '
+        'or both, such as block,4'),
     columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
 
 _ends = ('end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told{}; '
@@ -186,14 +187,15 @@ described['sweep'] = Command(
     peaks=option('a device of the datasheets, or a file from `fasterbench peaks` (default: measured)', some_roofs),
     paper=flag('nothing is run: estimates under --peaks'), **in_common('device warmup steps'),
     train=flag("profile training steps: forward, loss, backward and the optimizer's step"),
-    **in_common('loss optimizer lr clip threads out')))
+    by=option('print what groups of rows take at each value, too: block, type, phase, … or block,4, as of `roofline`'),
+    top=option('groups to print, or all (default: 20)'), **in_common('loss optimizer lr clip threads out')))
 
 # %% ../../nbs/commands/parser.ipynb #adc34ba8
 described['compare'] = Command(
     "Compare two results row by row: what changed, and is it more than noise?", dict(
     a=option('the result before: a file that `fasterbench roofline --out FILE.json` wrote', a_file),
     b=option('the result after: another such file', a_file)), dict(
-    by=option('compare groups: block, type, bound, dtype, roof, or how many parts of names, such as 2'),
+    by=option('compare groups: block, type, bound, dtype, roof, how many parts of names, such as 2, or block,4'),
     top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('or order: as in the model; or a column of numbers: ratio, time_a, over_s, … (default: difference)'),
     **in_common('fail_slower fail_flops out')))

@@ -354,13 +354,13 @@ class RowOperation(str):
         self.time_s, self.kernels = time_s, tuple(kernels) # seconds of a forward pass; names, what took longest first
         return self
     @property
-    def said(self)->str: return self._told(str(self), self.kernels) # its name, its time and what ran for it, as known
+    def said(self)->str: return self._timed(str(self)) + f" ({' + '.join(self.kernels)})"*bool(self.kernels) # as known
     @property
-    def short(self)->str: # the same in a few letters; of what ran the first, and how many others
+    def short(self)->str: # the same in a few letters: behind an arrow the first of what ran, and whether there is more
         name, *ran = (o.removeprefix('aten::') for o in (self, *self.kernels) if o is self or self.kernels!=(self,))
-        return self._told(name[:28] + '…'*(len(name)>28), [o[:20] + f' +{len(ran) - 1}'*bool(ran[1:]) for o in ran[:1]])
-    def _told(self, name, ran):
-        return f"{name}{'' if self.time_s is None else ' ' + si(self.time_s, 's')}" + f" ({' + '.join(ran)})"*bool(ran)
+        by = ''.join(f" → {o[:20]}{', …'*bool(ran[1:])}" for o in ran[:1])
+        return self._timed(name[:28] + '…'*(len(name)>28)) + by
+    def _timed(self, name): return f"{name}{'' if self.time_s is None else ' ' + si(self.time_s, 's')}"
 
 class Operations(tuple):
     "The operations of a row, each name once: `RowOperation`"

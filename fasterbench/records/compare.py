@@ -11,7 +11,7 @@ __all__ = ['in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fastcore.basics import patch
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,9 +21,9 @@ from ..views.layout import html_text
 from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural, sum_of
 from ..session.scope import inside, phases, quoted, with_phase
-from .circumstances import differing as what_differs
+from .circumstances import differing as what_differs, lapse
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
-from .grouping import too_few, first_names, lapse
+from .grouping import too_few, first_names, grouped_alike
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import kept_as, many, refuse
 
@@ -43,6 +43,7 @@ class Comparison(Lines, Saved, Compared):
     "The rows of two results in pairs"
     format, times = 'fasterbench comparison', many # of its files
     verdicts = () # `Verdict`s of a gate, if one was asked for
+    names = () # what a and b were asked for by, if a command compared them
     def __init__(self,
         pairs=(), # of `Pair`
         a=None, # `Roofline`: from
@@ -66,7 +67,10 @@ def compared(
 )->Comparison:
     "What changed from one result to another, row by row"
     rows = by is None and depth is None
-    if not rows: a, b = (o.by(by, depth=depth) for o in (a, b))
+    if by=='type' and len({any(r.modules for r in o) for o in (a, b)})>1:
+        raise ValueError("by='type': types of kernels are not those of modules; "
+            "by='module' names kernels by their modules")
+    if not rows: a, b = grouped_alike([a, b], by, depth)
     return Comparison(match(a, b, rows, turns), a, b, turns)
 
 @patch
@@ -106,12 +110,13 @@ def _forwards(c):
     a, b = c.forward_a, c.forward_b
     def took(o): return ('at least ' if o.exact else '') + si(o.seconds, 's')
     exact, known = a.exact and b.exact, c.ratio_interval
-    from_to = ', {} to {}'.format(*map(short_ratio, known)) if known and not exact else ''
+    from_to = ', 95 % interval {} to {}'.format(*map(short_ratio, known)) if known and not exact else ''
     apart = ' of the whole'*any(c.counts[k] for k in differ)
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
     few = few_samples(a, b, c.turns) or 'the noise is not known'
     within = dict(same=same, unknown=f': {few}').get(c.change, '')
-    ratio = f' ({short_ratio(c.ratio)}×{from_to})' if c.ratio is not None else ''
+    median = ", the median of the turns' ratios"*c.turns
+    ratio = f' ({short_ratio(c.ratio)}×{median}{from_to})' if c.ratio is not None else ''
     whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forward passes
     each = ['in all' if whole else per_pass(o.what) for o in (c.a, c.b)]
     before = '' if each[0]==each[1] else f' {each[0]}'
@@ -143,12 +148,14 @@ def _next_word(name, at):
     if at and name!=at and not name.startswith(at + '.'): return None
     return '.'.join(_words(name)[:1 + (len(_words(at)) if at else 0)])
 
+def _beyond_noise(c): return [p for p in c if p.change!='same'] or [*c] # pairs; all, where none is
+
 def _most_in(c, way, whole):
     "The part of the model, all of its phases together"
     res, at = None, ''
     while True:
         parts = Counter()
-        for p in c:
+        for p in _beyond_noise(c):
             if (word := _next_word(p.name, at)) is not None: parts[word] += p.difference_s
         if res is None and c.a.totals and c.b.totals:
             parts[outside] = c.b.totals.remainder_s - c.a.totals.remainder_s
@@ -165,7 +172,7 @@ def where_most(c)->tuple|None: # of a `Comparison`: name, seconds; `None`: there
     way = 1 if whole>0 else -1
     most = _most_in(c, way, whole)
     name = most[0] if most[1]/whole>0.5 else ''
-    for p in c:
+    for p in _beyond_noise(c):
         if p.phase and inside(p.name, name) is not None: by_phase[p.phase] += p.difference_s
     phase, seconds = max(by_phase.items(), key=lambda o: way*o[1], default=(None, 0.))
     return (with_phase(name, phase) if name else phase, seconds) if seconds/whole>0.5 else most
@@ -334,7 +341,8 @@ def columns_of(c)->list: # of a `Comparison`: of `Column`
         if k in ('used', 'over_s') and c.a is not None:   # of two estimates they are not known
             return not (c.forward_a.exact and c.forward_b.exact)
         return k!='phase' or any(p.phase not in (None, p.name) for p in c)
-    return [pair_columns[k] for k in shown if there(k)]
+    median = replace(pair_columns['ratio'], name='median ratio') # in turns
+    return [median if c.turns and k=='ratio' else pair_columns[k] for k in shown if there(k)]
 
 pair_orders = dict(difference=lambda p: (p.change=='same', -abs(p.difference_s)))   # name → what `sorted` compares
 
@@ -359,6 +367,12 @@ def as_table(self:Comparison)->Table: # what `table`, `to_csv` and `to_frame` ar
     return Table(self, pair_columns, columns_of(self), pair_orders, _spare, _more_pairs, _coloured)
 
 # %% ../../nbs/records/compare.ipynb #66a07daf
+def _sides(c):
+    "Which of the two is a and which is b, and what the numbers of turns are, in lines"
+    names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names)]
+    return names + ["turns        each time is a median of its own, each ratio the median of the turns' ratios: "
+        'times and ratios of medians do not add up']*c.turns
+
 @patch
 def to_markdown(self:Comparison,
     path:str|Path|None=None, # `None`: the text is returned
@@ -367,7 +381,7 @@ def to_markdown(self:Comparison,
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
 )->str|Path:
     "The sentence and the pairs as Markdown; the text, or the path of the file"
-    said = ''.join(f'{markdown_text(o)}\n\n' for o in (self.answer, *map(str, self.verdicts)))
+    said = ''.join(f'{markdown_text(o)}\n\n' for o in (self.answer, *map(str, self.verdicts), *_sides(self)))
     return text_or_file(path, f"{said}{self.as_table().markdown(top, sort)}")
 
 # %% ../../nbs/records/compare.ipynb #da19bacd
@@ -399,9 +413,7 @@ def _sums(c):
     rows = [shown_took(taken(o, kind_of(o)), c.turns).seconds for o in (a, b)]
     rest = _from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')
     times = [f"rows         {_from_to(*rows, 's')}", *_phase_sums(c)]
-    medians = ['turns        each time is a median of its own, each ratio the median of those of the turns: '
-        'medians do not add up']*c.turns
-    return [*times, f'remainder    {rest} outside of the rows', *medians, *lines]
+    return [*times, f'remainder    {rest} outside of the rows', *lines]
 
 # %% ../../nbs/records/compare.ipynb #a7c94647
 def _apart(c):
@@ -410,6 +422,12 @@ def _apart(c):
     return [f"{'measured':12} {words} apart, not in turns: an interval holds each result's own spread alone"]
 
 # %% ../../nbs/records/compare.ipynb #eacd4102
+def _joined(pairs):
+    "Of which rows pairs are made whose names do not say all, in lines"
+    def names(rows): return ' + '.join(as_text(r.name) or '(the model)' for r in rows)
+    return [f"{'joined':12} {names(p.rows_a)} → {names(p.rows_b)}" for p in pairs
+        if p.how=='modules' and '…' in _name_cell(p)]
+
 def _differences(c):
     "Circumstances that are not the same, in lines"
     def shown(k, v): return as_text(v) if v is not None else 'not notable' if k=='disturbed' else 'unknown'
@@ -424,8 +442,9 @@ def summary(self:Comparison,
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
     table = self.table(top, sort, width=terminal_width())   # first: it may refuse
-    head = [self.answer, '\n'.join(map(str, self.verdicts)), '\n'.join(_differences(self))]
-    with any_console(): print(*filter(None, [*head, table, '\n'.join(_sums(self))]), sep='\n\n')
+    head = ['\n'.join(map(str, o)) for o in ([self.answer], self.verdicts, _sides(self), _differences(self))]
+    more = _joined(self.as_table().in_order(sort)[:top])
+    with any_console(): print(*filter(None, [*head, table, *map('\n'.join, (more, _sums(self)))]), sep='\n\n')
 
 # %% ../../nbs/records/compare.ipynb #52ada793
 @patch

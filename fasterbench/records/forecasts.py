@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['likely_columns', 'stated', 'run_of', 'bases', 'forecast', 'in_dtype', 'checked_prices', 'Likely', 'overlapped',
-           'table_notes', 'known_rows', 'balance', 'check_values']
+           'table_notes', 'known_rows', 'balance', 'Placed', 'placed_rows', 'check_values']
 
 # %% ../../nbs/records/forecasts.ipynb #ebf1599c
 import torch
 from dataclasses import replace
 from fastcore.basics import patch
+from typing import NamedTuple
 from ..operations import as_text, positive, si, value_text
 from ..views.tables import Column
 from ..base.core import arithmetic_dtype, dtype_name
@@ -213,6 +214,25 @@ def balance(
     known = known_rows(rows)
     nbytes = sum(r.bytes_moved or 0 for r in rows)   # of all rows: what they move takes its time without a ceiling, too
     return sum(r.flops/ceiling_for(r, peaks) for r in known), nbytes/peaks.peak_bandwidth
+
+# %% ../../nbs/records/forecasts.ipynb #8e9a42ca
+class Placed(NamedTuple):
+    "Work at a value, and what the roof allows for it"
+    flops:float        # FLOP
+    bytes_moved:float  # bytes
+    arithmetic_s:float # seconds at the ceilings
+    memory_s:float     # seconds in memory
+    roof:tuple         # what must not change between two values: ceilings' dtypes and the bandwidth
+    @property
+    def side(self)->str: return 'compute' if self.arithmetic_s>=self.memory_s else 'memory'
+
+def placed_rows(rows, peaks)->Placed|None: # `None`: nothing is known of them
+    "What rows do together, and what the roof allows for it"
+    known = known_rows(rows)
+    if not known or len(known)<len(rows): return None
+    ceilings = {ceiling_for(r, peaks) for r in known if r.flops}
+    flops, nbytes = sum(r.flops for r in known), sum(r.bytes_moved for r in known)
+    return Placed(flops, nbytes, *balance(known, peaks), (frozenset(ceilings), peaks.peak_bandwidth))
 
 # %% ../../nbs/records/forecasts.ipynb #7ec8043f
 def check_values(name, values)->list:

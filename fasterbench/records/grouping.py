@@ -59,7 +59,7 @@ def first_names(
 )->str:
     "The first of some names, and how many more there are; a long one is shortened in the middle"
     first = [n if len(n)<=40 else f'{n[:24]}…{n[-12:]}' for n in names[:most]]
-    return ', '.join([*first, f'… {len(names) - most} more'] if names[most:] else first)
+    return ' + '.join([*first, f'… {len(names) - most} more'] if names[most:] else first)
 
 # %% ../../nbs/records/grouping.ipynb #eb47abda
 def _alike(rows, field): return common(getattr(r, field) for r in rows)
@@ -75,7 +75,7 @@ def _largest(rows, field):
 _joins = {sum_of: 'calls params recomputed link_bytes', _listed: 'modules', operations_of: 'operations',
     known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s tf32_flops unseen_s',
     whole_sum: '''time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
-        likely_s''', whole_interval: 'likely_interval',
+        likely_s weight_bytes''', whole_interval: 'likely_interval',
     counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof'}
 
 # %% ../../nbs/records/grouping.ipynb #c3f0b44d

@@ -66,6 +66,7 @@ class RooflinePoint:
     unseen_s:float|None = field(default=None, repr=False) # seconds of it in which no operation ran; `None`: not notable
     launches:int|None = field(default=None, repr=False) # operations that are launched one by one; `None`: not known
     likely_s:float|None = field(default=None, repr=False) # seconds that it is likely to take; `None`: no forecast
+    weight_bytes:float|None = field(default=None, repr=False) # bytes of its own weights, as stored; `None`: not known
     likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
     def __post_init__(self):
         self.operations = Operations(self.operations)
@@ -291,13 +292,15 @@ def roofline_point(
     peaks, # `HardwarePeaks`
     times:Times|None=None, # `None`: not run
     params:int=0, # elements of the module's own parameters
+    weight_bytes:float|None=None, # bytes of these, of its buffers and packed weights; `None`: not known
 )->RooflinePoint:
     "Join what belongs to a place, how long it took and what the machine can do"
     phase, name = place if isinstance(place, Place) else (None, place)
     work, t = work.as_run, times or Times()
     called_s, time_s = t.called_s, t.mean_s
     return RooflinePoint(name, module_kind(module), work.flops, work.bytes_moved, time_s, phase=phase, params=params,
-        calls=work.calls, matmul_flops=work.matmul_flops, dtype=work.dtype, recomputed=work.recomputed,
+        weight_bytes=weight_bytes, calls=work.calls, matmul_flops=work.matmul_flops, dtype=work.dtype,
+        recomputed=work.recomputed,
         time_pct=100*time_s/t.forward_s if t.samples else None, working_set=work.working_set,
         ran=sum(t.ran) if t.ran else None, called_s=called_s, samples=[*t.samples], unknown=work.unknown,
         boundary_bytes=work.own_boundary, eager_bytes=work.eager_bytes, link_bytes=work.link_bytes,
@@ -312,7 +315,7 @@ def no_ceiling(
     "The rows that have no roofline-limited time since there is no ceiling for the dtype of their products"
     res = {}
     for r in rows:
-        if r.matmul_flops and not r.unknown and r.roof_time_s is None:
+        if r.matmul_flops and not r.unknown and r.roof_time_s is None and r.type!=beside_kernels:
             res.setdefault(dtype_name(r.dtype, r.tf32_flops==r.matmul_flops), []).append(r)
     return res
 

@@ -26,7 +26,8 @@ from ..counting.rules import is_fused
 from ..counting.utilization import Footprint
 from ..session.paper import on_paper, check_alone, paper_rank
 from ..machine.roof import HardwarePeaks
-from ..costs import counted_step, counted_on_paper, weight_bytes, weights_in, CostMode
+from ..costs import counted_step, counted_on_paper, CostMode
+from ..counting.weights import weight_bytes, weights_in
 from ..session.snapshot import reach
 from ..session.program import Step, check_optimizer, check_training, clipping, loss_of, optimizer_class
 from ..session.program import check_sample
@@ -36,7 +37,7 @@ from ..counting.places import Costs, ModuleCost
 from ..machine.layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from ..session.launch import plan_lines, plans
 from ..session.scope import Collective
-from ..records.rows import roofline_point
+from ..records.rows import least_s, roofline_point
 
 # %% ../../nbs/sources/estimates.ipynb #447deb12
 def counted_device(
@@ -44,7 +45,7 @@ def counted_device(
 )->str|None:
     "The type of the device whose kernels are counted; `None`: the CPU's"
     kind = peaks.device.partition(':')[0]
-    return None if kind=='cpu' else kind
+    return {'cpu': None, 'other': 'cuda'}.get(kind, kind)   # one that is known by its numbers alone: a GPU's
 
 # %% ../../nbs/sources/estimates.ipynb #23fa6b8f
 def paper_request(
@@ -201,6 +202,7 @@ class Estimated(NamedTuple):
     things:dict # name → module, or the type of what is none
     facts:dict  # what a result says about it
     memory:Footprint|None = None # that a step holds
+    size:float|None = None # bytes of an element of the weight matrices; `None`: as they are
 
 def forward_counted(
     model:nn.Module, sample, # stay as they are
@@ -214,7 +216,7 @@ def forward_counted(
     with on_paper(model, sample, dtype, divide=divide, device=device) as (twin, call, paper), weights_in(twin, size):
         things, kept = visible(twin), weight_bytes(twin)
         costs = counted_on_paper(twin, call, paper, things, device)
-    return Estimated(costs, things, dict(weight_bytes=kept))
+    return Estimated(costs, things, dict(weight_bytes=kept), size=size)
 
 # %% ../../nbs/sources/estimates.ipynb #653ee1e1
 def step_counted(
@@ -314,7 +316,7 @@ def _of_rank(rows, shards):
 def _rank_s(rows, shards):
     "The least time of a rank's work, without exchange"
     work = [r for r in rows if not r.exchanges]
-    return sum((r.roof_time_s or 0.)/(shards if r.phase=='optimizer' else 1) for r in work)
+    return sum((least_s(r, rows.peaks) or 0.)/(shards if r.phase=='optimizer' else 1) for r in work)
 
 # %% ../../nbs/sources/estimates.ipynb #12f1a6f2
 _groups = 'tp', 'dp', 'fsdp'   # of any model

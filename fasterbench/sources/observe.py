@@ -21,6 +21,7 @@ from ..session.scope import row_name, Scope, told_groups, wait_for, watching, wi
 from ..machine.links import ExchangeTimer
 from ..base.system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of
 from ..base.system import median_interval, middle_half, of_overhead
+from .breaks import Breaks
 
 # %% ../../nbs/sources/observe.ipynb #35d2c506
 def own_times(
@@ -45,7 +46,7 @@ class Observer(Scope):
     exchanged = ()   # `TimedExchange`s of the last forward pass
     def __init__(self, model, run, device, modules=None, met=None): # `run`: a `Program` or `Step`, on `device`
         self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
-        self.met = met   # `Rendezvous` of all ranks
+        self.met, self.breaks = met, Breaks()   # `Rendezvous` of all ranks; what the first forward passes compile
         if run.what=='step': self.phase = 'forward'
         modules = visible(model) if modules is None else modules
         if torch.is_grad_enabled(): self.nodes = Nodes(modules)
@@ -293,11 +294,12 @@ def time_in_turns(
     "Time `steps` forward passes of each of several models with marks, and some without"
     feeder, found = None if device.type=='cpu' else Feeder(device), [(o, Forwards()) for o,_ in sides]
     for o,warm in sides:
-        if warmup: o.forward()
+        with o.breaks.noting():   # compiled code is compiled here
+            if warmup: o.forward()
         warm()
     with Others() as others:
         for o,res in found:
-            with o.marks: res.warmup = bool(warmup) + warm_up(o.settling, max(warmup-1, 0))
+            with o.marks, o.breaks.noting(): res.warmup = bool(warmup) + warm_up(o.settling, max(warmup-1, 0))
         each = in_a_turn(min(o.forward() for o,_ in found*3)) if found[1:] else 1
         for _,res in found: res.each = each
         for b in progress(np.array_split(range(steps), max(steps//block, 1)), 'measuring the model'):

@@ -22,7 +22,8 @@ from ..base.core import distributed, measurable, model_device, module_kind, reso
 from ..costs import CostMode, count_run, warn_unknown
 from ..counting.places import Costs
 from ..counting.traffic import op_dtype
-from ..machine.roof import HardwarePeaks, peaks_of, check_machine, software, raised
+from ..machine.roof import HardwarePeaks, peaks_of, check_machine, raised
+from ..records.circumstances import software
 from ..base.system import time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
 from .measured import Measured, named_optimizer, registered_names

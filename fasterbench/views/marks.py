@@ -478,7 +478,7 @@ def bar_traces(
     **axes # of plotly: `xaxis`, `yaxis`
 )->list: # of traces
     "Bars of the times and of the roof's, a colour for each group"
-    def group_of(b): return group(b.row) if len({group(r) for r in b.members})==1 else None
+    def group_of(b): return group(b.members[0]) if len({*map(group, b.members)})==1 else None
     res, drawn = [], [(i, b) for i,b in enumerate(blocks) if not b.others]
     for name,colour in [*named.items(), (None, rest)]:
         at = [(i, b) for i,b in drawn if group_of(b)==name]

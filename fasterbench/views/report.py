@@ -13,7 +13,8 @@ from statistics import median
 from dataclasses import replace
 from ..session.scope import Place, quoted, phases, unseen
 from ..base.system import cache_up_to, of_overhead
-from ..operations import any_console, as_text, si, pass_name, per_pass, plural
+from ..operations import as_text, si, pass_name, per_pass, plural
+from ..base.console import any_console
 from .tables import row_seconds, row_table, terminal_width, likely_lines, run_kinds
 from ..records.grouping import fewest, joined
 from ..records.inner import inner_lines
@@ -21,6 +22,11 @@ from ..records.rows import beside_kernels, link_kinds, memory_pct, no_ceiling, n
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
+def _by_bytes(rows):
+    "Of how many rows a least time is that of their bytes alone, in words"
+    n = sum(r.needed_s is None for r in rows)
+    return f'of {n} of {len(rows)} rows by their bytes alone'
+
 def _rows_at_roof(rows):
     "Which rows a sum of roofline-limited times is over, in words"
     n = sum(r.needed_s is not None for r in rows)
@@ -34,8 +40,9 @@ def ceiling_lines(
     total = sum(r.flops or 0 for r in rows)
     def line(dtype, odd):
         share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
-        return (f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, "
-                "are left out of the roof's time")
+        return f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, {left}"
+    ran = getattr(rows, 'kind', 'measured') in run_kinds
+    left = "are left out of the roof's time" if ran else "are in the roof's time by their bytes alone"
     return [line(*o) for o in no_ceiling(rows).items()]
 
 # %% ../../nbs/views/report.ipynb #d3a13a95
@@ -70,6 +77,12 @@ def _memory_lines(r):
     there = 'how much the device has is not known'
     if r.peaks.memory_bytes is not None: there = f"the device has {si(r.peaks.memory_bytes, 'B')}"
     return [f"memory       {si(weights, 'B')} of weights, without activations; {there}"]
+
+# %% ../../nbs/views/report.ipynb #6c0e1b01
+def _weight_lines(r):
+    "What the weights of a model that ran take"
+    weights = r.about.get('weight_bytes')
+    return [] if weights is None else [f"weights      {si(weights, 'B')} of parameters and buffers, as they are stored"]
 
 # %% ../../nbs/views/report.ipynb #3a05e752
 def _few(t): return len(t.plain.samples)<fewest(of_overhead) # passes without instrumentation, for an interval?
@@ -121,7 +134,8 @@ def _work_line(o):
     "The work of a forward pass or a step; `o`: `Totals` or `Costs`"
     flops = f"{'' if o.complete else 'at least '}{si(o.flops, 'FLOP')}"
     eager = getattr(o, 'eager_bytes', None)
-    of = '' if eager is None else f" (compiled code's are those at its boundary; one by one {si(eager, 'B')})"
+    apart = ', without what passes between its graphs'*bool(getattr(o, 'about', {}).get('graph_breaks'))
+    of = '' if eager is None else f" (compiled code's are those at its boundary{apart}; one by one {si(eager, 'B')})"
     products = '' if getattr(o, 'what', '')=='list' else f" ({si(o.matmul_flops, 'FLOP')} in matrix products)"
     return f"work         {flops}{products}, {si(o.bytes_moved, 'B')}{of}"
 
@@ -228,11 +242,12 @@ def _unseen_said(r, took):
 # %% ../../nbs/views/report.ipynb #7e2299de
 def _least_said(r):
     "What the roof allows at least; of rows that were run what they took"
-    some = f' for {_rows_at_roof(r)}' if _partial(r) else ''
-    share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if r.roof_time_s else ''
+    some = f', {_by_bytes(r)}' if _partial(r) else ''
+    share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if r.roof_time_s and not some else ''
+    how = ', operation by operation as eager PyTorch runs it'*(r.kind=='estimated' and r.what!='list')
     took = [] if r.time_s is None or r.kind=='estimated' else [f"measured, the rows took {si(r.time_s, 's')}"]
-    least = f"at least {si(r.roof_time_s, 's')} {per_pass(r.what)}{some}"
-    return [f'{least} under this roof{share}{_phases_said(r)}', *took]
+    least = f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
+    return [f'{least} under this roof{how}{some}{share}{_phases_said(r)}', *took]
 
 def _run_said(r, took):
     "What a run took, how disturbed that is, what of it the roof allows, and on which side of the ridge the time is"
@@ -350,10 +365,14 @@ def _kernel_lines(r):
     rest = [o for o in r if o.type==beside_kernels]
     if not rest: return []
     n, in_kernels = sum(bool(o.parts) for o in r), sum(o.time_s for o in r if o.parts)
-    region_s = in_kernels + sum(o.time_s for o in rest)
+    region_s, flops = in_kernels + sum(o.time_s for o in rest), sum(o.flops for o in rest)
     said = f"kernels      {n} kernels take {100*in_kernels/region_s:.1f} % of the {si(region_s, 's')} in compiled code"
-    breaks = [f"graph break  {o}" for o in r.about.get('graph_breaks', ())]
-    return [said, *breaks]
+    return [said + f"; {si(flops, 'FLOP')} are in none of them"*bool(flops)]
+
+def _break_lines(r):
+    "Where graphs of compiled code broke, and how many there are"
+    breaks, graphs = r.about.get('graph_breaks', ()), r.about.get('graphs')
+    return [f"graph break  {o}" for o in breaks] + [f"graphs       {graphs} in compiled code"]*bool(breaks and graphs)
 
 # %% ../../nbs/views/report.ipynb #cf26fa12
 def _busy_lines(about):
@@ -377,8 +396,8 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {pass_name(t.what)}")
     lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_imbalance_lines(r), *_exchange_lines(r)]
     lines += [*phase_lines(r), _work_line(r), *_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
-    lines += [*token_lines(r), *(_memory_lines(r) if r.memory else ()), *ceiling_lines(r)]
-    return [*lines, *_kernel_lines(r)]
+    lines += [*token_lines(r), *(_memory_lines(r) if r.memory else _weight_lines(r)), *ceiling_lines(r)]
+    return [*lines, *_kernel_lines(r), *_break_lines(r)]
 
 def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characters, and words
     "What is to be said of some of the rows, and what marks mean"
@@ -388,7 +407,8 @@ def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characte
 def _paper_lines(r):
     "What is to be said of an estimate"
     share = f", {memory_pct(r):.1f} % of it in memory-bound ones" if r.roof_time_s else ''
-    total = f"roof         {si(r.roof_time_s, 's')} at least for {_rows_at_roof(r)} one after the other{share}"
+    if _partial(r): share = f', {_by_bytes(r)}'
+    total = f"roof         {si(r.least_s, 's')} at least for all rows one after the other{share}"
     undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
     return [total, *likely_lines(r), *float32_lines(r), *_fused_lines(r), *known, *undefined]

@@ -10,7 +10,7 @@ __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'range
            'csv_value', 'text_or_file', 'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
-import csv, io, os, re, shutil, sys
+import csv, difflib, io, os, re, shutil, sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace, field
 from pathlib import Path
@@ -101,17 +101,18 @@ def _names(key): return lambda r: ', '.join(filter(None, map(_told, getattr(r, k
 def _names_cell(key):
     "The first names, as far as there is room"
     def cell(r):
-        text = _longest(getattr(r, key)) or _names(key)(r) or '–'
+        if found := _longest(getattr(r, key)): return as_text(found)
+        text = _names(key)(r) or '–'
         cut = text.find(', ', 24)   # after as many names as take about so much room
         return as_text(text if len(text)<=40 or cut<0 else text[:cut] + ', …')
     return cell
 
 def _longest(of):
-    "The two operations that take longest, in a few words, and how many others were timed; empty: none was"
-    timed = sorted((o for o in of if getattr(o, 'time_s', None) is not None), key=lambda o: -o.time_s)
-    first, rest = [o.short for o in timed[:2]], len(timed) - 2
-    if len(', '.join(first))>40: first, rest = first[:1], len(timed) - 1
-    return ', '.join(first) + f' +{rest}'*(rest>0)
+    "Its own that the profiler does not know, the two that take longest, how many more there are; empty: none was timed"
+    if all(getattr(o, 'time_s', None) is None for o in of): return ''
+    own = [o.short for o in sorted(of, key=lambda o: -float('inf') if o.time_s is None else -o.time_s)]
+    n = 2 if len('; '.join(own[:2]))<=40 else 1
+    return '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
 
 def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
@@ -144,6 +145,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
         'time measured minus roofline-limited time; where some is hidden, less util % of it'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
+    Column('weight_bytes', 'weights', 'B', 'its own parameters, buffers and packed weights, as they are stored'),
     Column('dtype', 'dtype', '', 'number format that most of the arithmetic ran in', of=_dtype),
     Column('warm_s', 'warm', 's', 'time of the layer alone, right after the same call'),
     Column('cold_s', 'cold', 's', 'time of the layer alone, after other data went through the caches'),
@@ -220,10 +222,8 @@ def sorted_by(c:Column, line): # number or word; `None`: not known
 
 def by_column(c:Column)->Callable: # line → what `sorted` compares
     "The order by a column, the largest number first"
-    def key(line):
-        value = sorted_by(c, line)
-        return (1,) if value is None else (0, -value if c.unit or c.key in ranges else _natural(str(value)))
-    return key
+    def place(value): return (1,) if value is None else (0, -value if c.unit or c.key in ranges else _natural(str(value)))
+    return lambda line: place(sorted_by(c, line))
 
 # %% ../../nbs/views/tables.ipynb #790d79fc
 sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names of keys
@@ -244,7 +244,10 @@ def picked(
     called = {c.name: k for k,c in known.items()} | {k: v for k,v in sorts.items() if v in known}
     names = [called.get(o, o) if isinstance(o, str) and o not in known else o for o in keys]
     odd = [o for o in names if o not in known]
-    if odd or not names: raise ValueError(f"columns={','.join(map(str, odd))!r}: known are {', '.join(known)}")
+    near = [called.get(k, k) for o in odd for k in difflib.get_close_matches(str(o), [*called, *known])]
+    told = ', '.join(k if known[k].name==k else f'{k} ({known[k].name})' for k in dict.fromkeys(near))
+    if odd or not names: raise ValueError(f"columns={','.join(map(str, odd))!r}: "
+        f"{f'near to it are {told}; '*bool(near)}known are {', '.join(known)}")
     return [known[o] for o in names]
 
 # %% ../../nbs/views/tables.ipynb #b4fdf1e2
@@ -336,6 +339,7 @@ class Table:
     spare:tuple = () # keys of columns that a narrow text leaves out, the first ones first
     more:Callable = more_lines # lines that are left out and what all are sorted by → words
     cell:Callable = bar_cell   # column and line → cell in HTML
+    filled:bool = False # does CSV leave out columns that no line has a value in?
     @property
     def usual(self)->str: return next(iter(self.orders), 'order') # what lines are sorted by unless it is asked for
 
@@ -364,7 +368,8 @@ def row_table(
     rows:list, # a `Roofline`, or rows from elsewhere
 )->Table:
     "The table of rows, in the columns of their kind"
-    return Table(rows, columns, shown_columns(rows), row_orders(kind_of(rows)), spare, more_rows)
+    listed = getattr(rows, 'what', '')=='list'
+    return Table(rows, columns, shown_columns(rows), row_orders(kind_of(rows)), spare, more_rows, filled=listed)
 
 # %% ../../nbs/views/tables.ipynb #3e72912c
 @patch
@@ -415,11 +420,12 @@ def csv_value(value):
 # %% ../../nbs/views/tables.ipynb #3ef377ee
 @patch
 def as_csv(self:Table)->str:
-    "Every column of the lines as CSV, under its key; the lines as they are"
-    out = io.StringIO()
+    "Every column of the lines as CSV, under its key, or each that is known of one; the lines as they are"
+    def known(c): return not self.filled or any(c.value(o) is not None for o in self.lines)
+    kept, out = {k: c for k,c in self.known.items() if known(c)}, io.StringIO()
     lines = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator='\n')
-    lines.writerow(map(csv_value, self.known))
-    lines.writerows([csv_value(c.value(o)) for c in self.known.values()] for o in self.lines)
+    lines.writerow(map(csv_value, kept))
+    lines.writerows([csv_value(c.value(o)) for c in kept.values()] for o in self.lines)
     return out.getvalue()
 
 # %% ../../nbs/views/tables.ipynb #0d153f30
@@ -470,7 +476,7 @@ def table(self:Lines,
 def to_csv(self:Lines,
     path:str|Path|None=None, # `None`: the text is returned
 )->str|Path:
-    "The lines as CSV: every column, under its key; the text, or the path of the file"
+    "The lines as CSV: every column, under its key, of a list's rows the known ones; the text, or the path of the file"
     return text_or_file(path, self.as_table().as_csv())
 
 @patch
