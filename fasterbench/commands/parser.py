@@ -70,6 +70,7 @@ shared = dict(   # option → what argparse is told of it
     threads=option('of the CPU (default: as torch finds)', int),
     warmup=option('forward passes, or steps, before the timed ones (default: 5)', int),
     steps=option('timed forward passes, or steps (default: 20)', int),
+    title=option('of pictures and pages (default: the model, the device and the time)'),
     html=option('write the plot to this file, as a page of its own'),
     out=option('write the result to this file, in the format of its ending: '
         f'{", ".join(endings)}; several times for several', action='append'))
@@ -127,7 +128,7 @@ described['roofline'] = Command(
         a_model),
     **in_common('fail_slower fail_flops'),
     save=option('of a comparison: write the result of the model itself to this file, too, in JSON'),
-    **in_common('html out')))
+    **in_common('title html out')))
 
 # %% ../../nbs/commands/parser.ipynb #f51c592a
 described['peaks'] = Command(
@@ -202,7 +203,7 @@ described['show'] = Command(
     "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison",
     dict(file=option('JSON that a command wrote with --out or --save: '
         'a result, peaks, a sweep, or a comparison', a_file)),
-    in_common('top sort by columns html out'))
+    in_common('top sort by columns title html out'))
 
 # %% ../../nbs/commands/parser.ipynb #70566c64
 described['trace'] = Command(
