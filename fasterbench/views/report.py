@@ -66,7 +66,7 @@ def _memory_lines(r):
     "What a result takes of the memory"
     memory, weights = r.memory, r.about.get('weight_bytes')
     if unfit_result(r) or (memory is None and weights is None): return []   # it is said before the table
-    if memory is not None: return [f"memory       at most {': '.join(_held(memory))}"]
+    if memory is not None: return [f"memory       peak {': '.join(_held(memory))}"]
     there = 'how much the device has is not known'
     if r.peaks.memory_bytes is not None: there = f"the device has {si(r.peaks.memory_bytes, 'B')}"
     return [f"memory       {si(weights, 'B')} of weights, without activations; {there}"]
@@ -76,6 +76,14 @@ def _weight_lines(r):
     "What the weights of a model that ran take"
     weights = r.about.get('weight_bytes')
     return [] if weights is None else [f"weights      {si(weights, 'B')} of parameters and buffers, as they are stored"]
+
+# %% ../../nbs/views/report.ipynb #6c0e1f02
+def _other_ceilings(r):
+    "The ceilings of arithmetic that rows are compared with, besides the one in the line above the table"
+    known = r.peaks.compute_peaks if r.peaks else {}
+    used = Counter(o.roof for o in r if o.roof in known and o.roof!=r.peaks.name)
+    each = ', '.join(f"{k} {si(known[k], 'FLOP/s')} ({plural(n, 'row')})" for k,n in used.items())
+    return [f'ceilings     also {each}'] if used else []
 
 # %% ../../nbs/views/report.ipynb #3a05e752
 def _overhead_known(t): return (t.overhead_interval or (t.overhead_pct,))[0]>0 # is it above the noise?
@@ -241,7 +249,7 @@ def _least_said(r):
 def _run_said(r, took):
     "What a run took, how disturbed that is, what of it the roof allows, and on which side of the ridge the time is"
     each, roof = _phases_said(r), si(r.roof_time_s, 's')
-    allowed = f"{'; of it' if each else ', of which'} this roof allows {roof} ({100*r.roof_time_s/took:.0f} %)"
+    allowed = f"; the roof allows {roof} ({100*r.roof_time_s/took:.0f} % utilization)"
     if _partial(r): allowed = f"; the roof of {_rows_at_roof(r)} allows {roof}, that of the others is not known"
     other = 'on the device' if 'busy_s' in r.about else 'in operations'
     where = per_pass(r.what) if r.totals or r.what=='list' else other
@@ -267,14 +275,14 @@ def _edge_said(r):
     groups = [[o for o in r if o.phase==p] for p in dict.fromkeys(o.phase for o in r)]
     phase_s = sum(r.joined_whole('', rows).fused_roof_time_s for rows in groups)
     whole_name = 'step' if r.what=='step' else 'model'
-    said = [f"{si(phase_s, 's')} if each phase were"] if r.what=='step' else []
+    said = [f"{si(phase_s, 's')} with one for each phase"] if r.what=='step' else []
     edge = f"{si(whole.boundary_bytes, 'B')} cross its boundary"
-    return ', '.join([*said, f"at least {si(whole.fused_roof_time_s, 's')} if the {whole_name} were: {edge}"])
+    return ', '.join([*said, f"{si(whole.fused_roof_time_s, 's')} with one for the whole {whole_name} ({edge})"])
 
 def _fused_lines(r):
     "What the roof allows if operations are joined, of each row and of the whole"
     if not r or r.fused_roof_time_s is None: return []
-    said = f"fused        {si(r.fused_roof_time_s, 's')} if each row were one kernel"
+    said = f"fused        at least {si(r.fused_roof_time_s, 's')} with one kernel for each row"
     return [', '.join(filter(None, [said, _edge_said(r)]))]
 
 # %% ../../nbs/views/report.ipynb #996c18ba
@@ -378,7 +386,7 @@ def summary_lines(r, shown=None)->list[str]: # of a `Roofline`: as of `fact_line
     r, shown = r.whole, r if shown is None else shown
     hidden = [*_answered, *(['overhead'] if r.totals and not _overhead_known(r.totals) else [])]
     lines = fact_lines(r) if whole_s(r) and not _timed_list(r) else _paper_lines(r)
-    padding = [f"padding      {r.about['padding']}"] if 'padding' in r.about else []
+    padding = [f"padding      {r.about.get('padding')}"]*('padding' in r.about) + _other_ceilings(r)
     return [o for o in lines if o[:13].strip() not in hidden] + padding + note_lines(shown)*bool(whole_s(r))
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
