@@ -193,7 +193,8 @@ def value_columns(
 )->list: # of `Column`
     "Columns of a table of `SweptRow`s: a time for each value"
     key, what = ('time_s', 'time') if kind in run_kinds else ('roof_time_s', 'time that the roof allows')
-    def column(i, v): return Column(f'{key}_{v}', f'{name}\n{v}', 's', f'{what} at {name} {v}', of=lambda o: o.times.get(i))
+    def column(i, v):
+        return Column(f'{key}_{v}', f'{name}\n{v}', 's', f'{what} at {name} {v}', of=lambda o: o.times.get(i))
     times = [column(i, value_text(v)) for i,v in enumerate(values)]
     return [name_column, Column('type', 'type', '', 'class of the module'), *times]
 

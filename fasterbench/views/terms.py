@@ -73,8 +73,8 @@ of_times = [Term(*o) for o in (
     ('disturbed', 'of a measurement: other processes used a notable part of the processors meanwhile'),
     ('unknown', 'neither measured nor counted; never shown as zero'),
     ('MFU', 'model FLOPs utilization: FLOPs that a training step needs in matrix products, without those done again, '
-        'over what the peak allows in its time; by formula where a config says the size of the attention, as counted in '
-        'forward and backward pass otherwise, and by callbacks', '%'),
+        'over what the peak allows in its time; by formula where a config says the size of the attention, as counted '
+        'in forward and backward pass otherwise, and by callbacks', '%'),
     ('HFU', 'hardware FLOPs utilization: FLOPs of matrix products that run, over what the peak allows then', '%'))]
 
 of_language = [Term(*o) for o in (
