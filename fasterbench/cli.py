@@ -112,6 +112,11 @@ def _asked_comparison(
     return Comparison if against or beside else Roofline, asked_limits(**limits)
 
 # %% ../nbs/cli.ipynb #e1ef3fff
+def _of_files(c, *names):
+    "A comparison whose sides have the names that were asked for"
+    c.names = names
+    return c
+
 def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
     both, of_each, before = [], [], (name, False) if beside==uncompiled else (beside, compile)
@@ -125,14 +130,15 @@ def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **
     def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
     c = run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps)
     named_as([c.a], before[0]); named_as([c.b], name)
-    return c
+    return c if beside==uncompiled else _of_files(c, beside, name)
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
     model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None,
     warmup=None, steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None,
     top=None, sort=None, by=None, columns=None, isolate=False, operations=False, parallel=None, threads=None,
-    peaks=None, against=None, beside=None, fail_slower=None, fail_flops=None, save=None, html=None, out=None,
+    peaks=None, against=None, beside=None, fail_slower=None, fail_flops=None, save=None, title=None,
+    html=None, out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
@@ -149,9 +155,8 @@ def roofline(
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype); torch.manual_seed(0)
         if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
-    if against: rows = Roofline.load(against).compare(rows)
-    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save)
-    title = f'{model} on {device_name(device)}' + (f', {parallel} on {launched()} ranks' if parallel else '')
+    if against: rows = _of_files(Roofline.load(against).compare(rows), against, model)
+    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save, title)
     if own_rank()==0: print_result(rows, view, title, html, out)
 
 # %% ../nbs/cli.ipynb #3d8dc117
@@ -206,8 +211,8 @@ def _estimate_language(model, names, dtype, view, html, out, batch, context, wei
     if names[1:] or prices: return _language_devices(estimate_languages(model, names, **options), names, out, prices)
     found = estimate_language(model, named_peaks(names[0], dtype), **options)
     if options['mesh'] is None:
-        title = f'{Path(model).stem} under the roof of {names[0]}'
-        return print_figure(_language_rows(found, view), view, title, html, out)
+        found.decode.rows.about['name'] = f'{Path(model).stem}, decode'
+        return print_figure(_language_rows(found, view), view, None, html, out)
     print(*head_lines(found, unfit_ranks(found), f'; {found.layout}, each '), sep='\n')
     print('', mesh_table(found), '', *mesh_lines(found), sep='\n')
 
@@ -228,10 +233,9 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
     a = RooflineAnalyzer(built, sample, named_peaks(names[0], of))
     if recipe: how |= run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))[1]
     found = run_model_code(what, a.estimate_step if recipe else a.estimate, **how, mesh=mesh, links=links)
-    title = f"{'A training step of '*bool(recipe)}{Path(model).stem} under the roof of {names[0]}"
     rows, lines = (found.rows, run_lines(found)) if isinstance(found, MeshRun) else (found, [])
     named_as([rows], model)
-    print_result(rows.forecast() if prices else rows, view, title, html, out, lines)
+    print_result(rows.forecast() if prices else rows, view, None, html, out, lines)
 
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
@@ -352,14 +356,14 @@ def compare(a, b, by=None, top=None, sort='difference', fail_slower=None, fail_f
     check_targets([a, b], Comparison.formats, out=out); limits = asked_limits(fail_slower, fail_flops)
     checked_view(top, 'time', by); Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
-    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, limits)
+    print_comparison(_of_files(Roofline.load(a).compare(Roofline.load(b)), a, b), out, top, sort, by, limits)
 
 # %% ../nbs/cli.ipynb #660debce
-def show(file, top=None, sort=None, by=None, columns=None, html=None, out=None):
+def show(file, top=None, sort=None, by=None, columns=None, title=None, html=None, out=None):
     "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison"
     what, cls, shown = saved_in(file)
     check_targets([file], cls.formats, html=html, out=out)
-    found, asked = cls.load(file), dict(html=html, top=top, sort=sort, by=by, columns=columns)
+    found, asked = cls.load(file), dict(html=html, top=top, sort=sort, by=by, columns=columns, title=title)
     takes = inspect.signature(shown).parameters
     check_unused(f'to {what}', **{k: v for k,v in asked.items() if k not in takes})
     shown(found, out=out, **{k: v for k,v in asked.items() if k in takes})

@@ -117,9 +117,10 @@ def left_out(self:Phase)->list[str]: # lines; empty: nothing
     return ceiling_lines(self.rows) + said
 
 # %% ../nbs/language.ipynb #1e6d4930
-def _phase_under(name, tokens, counted, peaks):
+def _phase_under(name, tokens, counted, peaks, sample=''):
     "The `Phase` of what was counted, under `peaks`; `tokens` of all sequences go in"
-    about = dict(model=name, dtype=dtype_name(peaks.dtype), weight_bytes=counted.kept, cache_bytes=counted.cached)
+    about = dict(model=name, dtype=dtype_name(peaks.dtype), weight_bytes=counted.kept,
+        cache_bytes=counted.cached, sample=sample)
     def placed(c):
         rows = rows_of(c, counted.modules, peaks, size=counted.size)
         return Roofline(rows, 'estimated', peaks, about=about | float32_roof(rows, peaks))
@@ -185,7 +186,7 @@ class _Asked(NamedTuple):
 def _on_one_device(model, o):
     def phase(name, tokens, length):
         counted = _counted_forward(model, tokens, length, o.batch, o.size, o.cached)
-        return _phase_under(name, o.batch*tokens, counted, o.peaks)
+        return _phase_under(name, o.batch*tokens, counted, o.peaks, f'{o.batch} × {tokens:,} tokens after {length:,}')
     return o.phases(phase)
 
 # %% ../nbs/language.ipynb #61725b09

@@ -17,11 +17,13 @@ from typing import Annotated, Literal
 from .views.sides import OverRanks, rank_lines, Phases, side_by_side
 from .views.report import print_summary, result_answer, in_phases
 from .views.report import result_text, fact_lines, note_lines, peaks_text, rank_facts
-from .plot import heading, plot_comparison, plot_result, plot_roofline
-from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, ranges, sorted_by
+from .plot import plot_comparison, plot_result, plot_roofline
+from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, ranges
+from .views.tables import sorted_by
+from .views.opening import heading, title_of
 from .views.layout import figure_html, data_text, html_text, dark_css
 from .session.scope import above, inside, Place, phases, quoted
-from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of
+from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of, check_count
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
@@ -194,7 +196,7 @@ def as_table(self:Roofline)->Table: return row_table(self) # what `table`, `to_c
 # %% ../nbs/results.ipynb #3cae9ef3
 @patch
 def plot(self:Roofline,
-    title:str|None=None, # `None`: the model and the device
+    title:str|None=None, # `None`: the model, the device and the time
     # `by`: what is one mark, as of `summary`; `top` or `bars`: how many bars; `sort`: their order, as of `summary`;
     # `colour`: as `by`, of marks; `size`: pixels, wide and high, of a picture
     **options
@@ -356,22 +358,22 @@ def notes(r)->str: # of a `Roofline`: HTML
 def as_html(
     r, # `Roofline`
     by=None, # rows that belong together as one, as of `Roofline.by`, or a depth; `None`: each row by itself
-    top:int|None=None, # rows of the table, and bars; `None`: all, and 10 bars
+    top:int|None=None, # bars; `None`: 10
     sort:str='time', # of the table and the bars, as of `Roofline.summary`
-    title:str|None=None, # `None`: the model and the device
+    title:str|None=None, # `None`: the model, the device and the time
     **options # of `plot_roofline`: `colour`, `bars`, `size`
 )->str: # HTML
     "A result as a page of its own, with a figure where there is a row that can be drawn"
     groups = r if by is None else r.by(by)
-    rows, more = row_table(groups).top(top, sort)
+    if top is not None: check_count('top', top, 1)
+    rows = row_table(groups).in_order(sort)
     how = dict(by=by, top=top, sort=sort) | options
     fig = plot_result(r, '', **how) if r.peaks is not None and any(map(drawable, groups)) else None
     figure = '' if fig is None else figure_html(fig.update_layout(clickmode='event'), 'roofline')
     about = ''.join(f'<tr><th>{html_text(k)}<td>{html_text(v)}\n' for k,v in facts(r).items())
     style = Template(data_text('page.css')).substitute(dark=dark_css('#roofline'))
-    parts = dict(title=html_text(title or heading(r)), opening=html_text(r.answer), style=style, facts=about,
-        figure=figure, rows=rows_table(rows),
-        notes='<br>'.join(filter(None, [notes(groups), html_text(more)])),
+    parts = dict(title=html_text(title or title_of(r)), opening=html_text(r.answer), style=style, facts=about,
+        figure=figure, rows=rows_table(rows), notes=notes(groups),
         names=in_script([o.label for o in rows]), script=data_text('page.js'))
     return Template(data_text('page.html')).substitute(parts)
 

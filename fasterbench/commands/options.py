@@ -18,7 +18,7 @@ from torch import nn
 from collections.abc import Callable, Mapping
 from fastcore.basics import patch
 from tqdm import tqdm
-from ..views.layout import figure_page
+from ..views.layout import figure_page, html_text
 from ..views.tables import picked, row_table, terminal_width
 from ..views.report import print_summary
 from ..base.core import call_args, call_words, named_dtype, resolve_device
@@ -33,7 +33,7 @@ from .models import check_model, full_name, own_object
 from .parser import count
 from ..session.program import undisturbed, optimizer_class
 from ..sources.measured import named_optimizer
-from ..results import Roofline, heading
+from ..results import Roofline
 from ..records.forecasts import checked_prices
 from ..records.swept import Crossings, Sweep
 from ..plot import text_roofline
@@ -363,21 +363,24 @@ def write_out(o, paths:list|None, **shown): # what has a `save`: a result, peaks
 def print_figure(
     rows:Roofline,
     view:View, # of which `top` is for what is printed
-    title:str, # of the page
+    title:str|None, # of pictures and pages; `None`: the result's own
     html:str|None, # path of the page; `None`: none
     out:list|None, # paths of further files
 ):
     "Draw rows as text, and write them to files"
     by, shown = rows if view.by is None else rows.by(view.by), dict(by=view.by, top=view.drawn, sort=view.sort)
     if rows.peaks: print(f'\n{text_roofline(by, rows.peaks)}')
-    if html: write_page(rows.plot(as_text(title, markup=True), **shown), html)
-    for o in out or (): write_out(by if check_ending(o, rows.formats) in ('.csv', '.md') else rows, [o], **shown)
+    if html: write_page(rows.plot(title and html_text(title), **shown), html)
+    for o in out or ():
+        end = check_ending(o, rows.formats)
+        named = title if end=='.html' else title and html_text(title)   # a figure's title is markup
+        write_out(by if end in ('.csv', '.md') else rows, [o], title=named, **shown)
 
 # %% ../../nbs/commands/options.ipynb #7edc6072
 def print_result(
     rows:Roofline,
     view:View,
-    title:str, html:str|None, out:list|None, # as of `print_figure`
+    title:str|None, html:str|None, out:list|None, # as of `print_figure`
     lines:list=(), # what else is said of it
 ):
     "Print a result, of a pipeline that of each stage, and write it to files"
@@ -413,6 +416,7 @@ def print_sweep(
     s:Sweep, # of any length
     out:list|None, # paths of files
     by:str|None=None, top:str|None=None, # groups of rows, and how many of them are printed: as of `checked_view`
+    title:str|None=None, # of pictures and pages
 ):
     "Print the table, where the whole crosses the ridge, and what groups take; write it to files"
     view = checked_view(top, None, by)
@@ -420,23 +424,24 @@ def print_sweep(
     s.summary()
     for words in _crossed(s): print(f'\n{words}')
     if by is not None: print(f'\n{s.over_values(view.by).table(view.top, width=terminal_width())}')
-    write_out(s, out)
+    write_out(s, out, title=title and html_text(title))
 
 # %% ../../nbs/commands/options.ipynb #fbc5069a
-def show_result(r:Roofline, html, out, top, sort, by, columns): # as of `print_figure` and `checked_view`
+def show_result(r:Roofline, html, out, top, sort, by, columns, title=None): # as of `print_figure` and `checked_view`
     "Print a result as it is asked for, and write it to files"
     view = checked_view(top, sort, by, columns, r.what=='step', 12 if r.kind=='estimated' else 20)
     if r.peaks is None: check_unused('to a result without peaks', html=html)
-    print_result(r, view, heading(r), html, out)
+    print_result(r, view, title, html, out)
 
-def print_comparison(c:Comparison, out, top=None, sort=None, by=None, limits:dict|None=None, save=None):
+def print_comparison(c:Comparison, out, top=None, sort=None, by=None, limits:dict|None=None, save=None,
+    title=None):
     "Print a comparison, of `gate`s `limits`, and write it, and b, to files; the command ends with what is decided"
     if save: print(f'saved        {write_file(save, as_json(c.b))}')
     if by is not None: c = c.by(checked_view(None, None, str(by)).by)
     verdicts = gate(c, **limits) if limits else ()
     c.summary(rows_asked(top, 20), either(sort, 'difference'))
     drawn = rows_asked(top)
-    write_out(c, out, sort=sort, **(dict(top=drawn) if drawn else {}))
+    write_out(c, out, sort=sort, title=title and html_text(title), **(dict(top=drawn) if drawn else {}))
     for v in verdicts:
         if v.decided!='passed': print('fasterbench:', *str(v).split(), file=sys.stderr)
     if verdicts and verdicts.status: sys.exit(verdicts.status)

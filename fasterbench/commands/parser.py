@@ -64,12 +64,13 @@ shared = dict(   # option → what argparse is told of it
         a_model),
     device=option('cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)'),
     size=option("pixels a side (default: as in the published weights, the config or one's own sample)", count),
-    input=option('an input instead, such as 1,3,224,224, or with a name and a dtype ids=1,128:int64; '
-        'several times for several', action='append'),
-    counts=option('of an AOTInductor package: the exported program that it was made from, program.pt2', a_file),
-    threads=option('of the CPU (default: as torch finds)', int),
+    input=option("a tensor of the input in the place of the model's own: 1,3,224,224, or with a name and a dtype "
+        'ids=1,128:int64; once for each tensor', action='append'),
+    counts=option('exported program, program.pt2, that an AOTInductor package was made from', a_file),
+    threads=option("threads of the CPU (default: as many as torch takes)", int),
     warmup=option('forward passes, or steps, before the timed ones (default: 5)', int),
     steps=option('timed forward passes, or steps (default: 20)', int),
+    title=option('of pictures and pages (default: the model, the device and the time)'),
     html=option('write the plot to this file, as a page of its own'),
     out=option('write the result to this file, in the format of its ending: '
         f'{", ".join(endings)}; several times for several', action='append'))
@@ -78,20 +79,21 @@ shared = dict(   # option → what argparse is told of it
 shared |= dict(   # of training, and of what is printed
     loss=option("function of the output that gives a scalar, file.py:function (default: by the model's kind)"),
     optimizer=option('adamw, sgd, muon, … of torch.optim (default: none, forward and backward alone)'),
-    lr=option('its learning rate (default: its own)', float),
-    clip=option('the norm that gradients are clipped to (default: they are not)', float),
+    lr=option("learning rate of the optimizer (default: the optimizer's own)", float),
+    clip=option('norm that gradients are clipped to (default: they are not clipped)', float),
     top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
-    sort=option('their order: as in the model, or a column: time, over, roof, flops, name, … (default: time)'),
+    sort=option('what rows are sorted by, a column: time, over, roof, flops, name, …; or order: as in the model '
+        '(default: time)'),
     by=option('rows that belong together as one: block (rows of equal work at one place of the blocks of the model), '
         'type, bound, dtype, roof, phase, module (of kernels and training steps), how many parts of names, such as 2, '
         'or both, such as block,4'),
-    columns=option('of rows, to print, such as name,time_s,bound (default: by the kind of result)'))
+    columns=option('columns to print, such as name,time_s,bound (default: by the kind of result)'))
 
-_ends = ('end with exit status 1 where {} by more than so many percent, with 3 where that can\'t be told{}; '
-    'with 2 where anything fails')
+_ends = ('exit with status 1 if b {} by more than this many percent, with 3 if the noise leaves that open{}, '
+    'with 2 if anything fails')
 shared |= dict(   # of comparisons
-    fail_slower=option(_ends.format('b takes longer', ' (the line that says so has how many --steps it takes)'), float),
-    fail_flops=option(_ends.format('b has more FLOPs', ''), float))
+    fail_slower=option(_ends.format('is slower', ' (the line that says so has the --steps that decide it)'), float),
+    fail_flops=option(_ends.format('exceeds the FLOPs of a', ''), float))
 
 def in_common(names:str)->dict: # names: of `shared`, with spaces between
     "Options that several commands have"
@@ -110,12 +112,14 @@ described = {}    # name → `Command`
 described['roofline'] = Command(
     "Measure how close each layer of a model comes to the roof of this machine", in_common('model'), dict(
     **in_common('device'),
-    dtype=option('of parameters and input, or tf32 (default: as the model is made; float32 for a model by its name)'),
+    dtype=option('dtype of parameters and input, or tf32 (default: as the model is made; '
+        'float32 for a model by its name)'),
     batch=option("samples in the input (default: 1, or as in one's own sample)", count), **in_common('size'),
-    tokens=option("of a sequence (default: 128, or as many as there are positions, or as in one's own sample)", count),
+    tokens=option("tokens of a sequence (default: 128, or as many as there are positions, "
+        "or as in one's own sample)", count),
     **in_common('input counts warmup steps'),
     compile=flag('compile the model with torch.compile: one row for all of it'),
-    kernels=flag("the same, with a row for each of Inductor's kernels"),
+    kernels=flag("compile the model with torch.compile: a row for each of Inductor's kernels"),
     train=flag("measure training steps: forward, loss, backward and the optimizer's step"),
     **in_common('loss optimizer lr clip top sort by columns'),
     isolate=flag('time each layer by itself, too'), operations=flag('time the operations of each row, too'),
@@ -127,13 +131,14 @@ described['roofline'] = Command(
     beside=option('measure this model, from before, in turns with it, and compare; eager: itself without --compile',
         a_model),
     **in_common('fail_slower fail_flops'),
-    save=option('of a comparison: write the result of the model itself to this file, too, in JSON'),
-    **in_common('html out')))
+    save=option('write the result of the model itself to this file, too, in JSON, beside a comparison'),
+    **in_common('title html out')))
 
 # %% ../../nbs/commands/parser.ipynb #f51c592a
 described['peaks'] = Command(
     "Measure what this machine can do: arithmetic and bandwidth", {}, dict(
-    **in_common('device'), dtype=option('of the arithmetic; several with commas between, or all (default: float32)'),
+    **in_common('device'),
+    dtype=option('dtype of the arithmetic; several with commas between, or all (default: float32)'),
     hierarchy=flag('measure the caches too'), **in_common('threads'),
     allow_tf32=flag('let float32 products run in TF32'),
     links=flag('measure the links between the processes that torchrun started, too'),
@@ -166,10 +171,11 @@ described['estimate'] = Command(
     "Work out the roofline of a model for a machine that is not present; nothing is run", in_common('model'), dict(
     peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}; '
         'several with commas', some_roofs),
-    dtype=option('of parameters and arithmetic, or tf32 (default: bf16 for a language model, else as the model is)'),
+    dtype=option('dtype of parameters and arithmetic, or tf32 '
+        '(default: bf16 for a language model, else as the model is)'),
     weights=option('format of the weight matrices, such as int4, or bytes an element (default: dtype)'),
     batch=option("samples or sequences (default: 1, or as in one's own sample)", count),
-    tokens=option('of a sequence, for no language model '
+    tokens=option('tokens of a sequence, for no language model '
         "(default: 128, or as many as there are positions, or as in one's own sample)", count),
     **in_common('size input counts'), **_language,
     likely=flag(f'what it is likely to take, too, by what published runs reached: those are in {_run_in}'),
@@ -182,8 +188,8 @@ described['estimate'] = Command(
 described['sweep'] = Command(
     "Profile or estimate a model at several values: how do time and bound change?", in_common('model'), dict(
     batch=option('samples in the input, such as 1,2,4,8'), size=option('pixels a side, such as 128,224'),
-    tokens=option('of a sequence, such as 128,512,4k'),
-    dtype=option('of parameters and input, such as float32,bfloat16'), **in_common('input'),
+    tokens=option('tokens of a sequence, such as 128,512,4k'),
+    dtype=option('dtypes of parameters and input, such as float32,bfloat16'), **in_common('input'),
     peaks=option('a device of the datasheets, or a file from `fasterbench peaks` (default: measured)', some_roofs),
     paper=flag('nothing is run: estimates under --peaks'), **in_common('device warmup steps'),
     train=flag("profile training steps: forward, loss, backward and the optimizer's step"),
@@ -197,14 +203,15 @@ described['compare'] = Command(
     b=option('the result after: another such file', a_file)), dict(
     by=option('compare groups: block, type, bound, dtype, roof, how many parts of names, such as 2, or block,4'),
     top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
-    sort=option('or order: as in the model; or a column of numbers: ratio, time_a, over_s, … (default: difference)'),
+    sort=option('what pairs are sorted by, a column of numbers: ratio, time_a, over_s, …; or order: as in the model '
+        '(default: difference)'),
     **in_common('fail_slower fail_flops out')))
 
 described['show'] = Command(
     "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison",
     dict(file=option('JSON that a command wrote with --out or --save: '
         'a result, peaks, a sweep, or a comparison', a_file)),
-    in_common('top sort by columns html out'))
+    in_common('top sort by columns title html out'))
 
 # %% ../../nbs/commands/parser.ipynb #70566c64
 described['trace'] = Command(
@@ -213,7 +220,8 @@ described['trace'] = Command(
     peaks=option('a device of the datasheets, or a file from `fasterbench peaks` (default: the device in the file)',
         some_roofs),
     step=option('the number of a ProfilerStep (default: all that is in the file)', int),
-    model=option('that ran, such as resnet18 or file.py:function, whose modules have names (default: their classes)',
+    model=option('model that ran, such as resnet18 or file.py:function, whose modules have names '
+        '(default: their classes)',
         a_model),
     **in_common('input'), capture=option('the trace in which the graphs were captured that the file replays', a_file),
     **in_common('top sort by columns html out')))
@@ -225,16 +233,27 @@ described['operations'] = Command(
         a_file)), dict(
     peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}',
         some_roofs),
-    dtype=option('of operations that say none (default: that of the peaks; of a device float32)'),
+    dtype=option('dtype of operations that say none (default: that of the peaks; of a device float32)'),
     **in_common('top sort by columns html out')))
 
 described['ncu'] = Command("Read Nsight Compute's speed of light, and draw kernels whose FLOPs were counted",
     dict(file=option('what `ncu --csv` wrote, gzipped or not, or a report (.ncu-rep)')), dict(
     peaks=option('whose roof to draw: a device of the datasheets such as H100-SXM, or a file from '
-        '`fasterbench peaks --save`', some_roofs), dtype=option('of that roof (default: float32)'),
+        '`fasterbench peaks --save`', some_roofs), dtype=option('dtype of that roof (default: float32)'),
     launches=flag('a line for each launch, not for each kernel'), top=option('kernels to print (default: 20)', int),
     **in_common('html out'),
     collect=flag('FILE is a program: print the ncu command line that collects what this reads')))
+
+# %% ../../nbs/commands/parser.ipynb #6c0e1e01
+_width = ("Tables leave out columns that a terminal has no room for. In a file or a pipe they have all columns; the "
+    "variable COLUMNS sets another width, as in COLUMNS=120.")
+
+class _Subcommand(argparse.ArgumentParser):
+    "Its own usage stands above an error of what it does not know"
+    def parse_known_args(self, *args, **kwargs):
+        found, rest = super().parse_known_args(*args, **kwargs)
+        if rest: self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
 
 # %% ../../nbs/commands/parser.ipynb #4be0b353
 _always = dict(traceback=flag('show where in the code an error was raised'))
@@ -245,10 +264,10 @@ def _spelled(name): return [f'--{o}' for o in dict.fromkeys((name.replace('_', '
 def make_parser()->argparse.ArgumentParser:
     "One parser, with a subcommand for each of `described`"
     what = "How close is a PyTorch model to what this machine can do, layer by layer?"
-    p = argparse.ArgumentParser('fasterbench', description=what)
+    p = argparse.ArgumentParser('fasterbench', description=what, epilog=_width)
     p.add_argument('--version', action='version', version=f'fasterbench {__version__}')
     wide = partial(argparse.HelpFormatter, max_help_position=32)
-    sub = p.add_subparsers(dest='command', metavar='command', required=True)
+    sub = p.add_subparsers(dest='command', metavar='command', required=True, parser_class=_Subcommand)
     for name,(text,takes,options) in described.items():
         own = sub.add_parser(name, help=text, description=text, formatter_class=wide)
         for k,asked in takes.items(): own.add_argument(k, **asked)

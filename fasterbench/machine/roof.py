@@ -260,7 +260,7 @@ def _flops_rows(self:HardwarePeaks, sheet):
 def _memory_with(self:HardwarePeaks):
     "What the memory's peak was reached with"
     if not self.bandwidths: return ''
-    slower = f' ({100*self.falling:.0f} % slower than over half)' if self.falling else ''
+    slower = f' ({100*self.falling:.0f} % slower than over {si(self.working_set/2, "B")})' if self.falling else ''
     return f'{max(self.bandwidths, key=self.bandwidths.get)} over {si(self.working_set, "B")}{slower}'
 
 @patch
@@ -302,7 +302,7 @@ def table(self:HardwarePeaks,
     fmt:str='simple', # format of `tabulate`
 )->str:
     "All ceilings, a row each"
-    sheet, limit = self.datasheet(), f"of the {as_text(self.core or 'core')}'s limit"
+    sheet, limit = self.datasheet(), f"of a {as_text(self.core or '')} core's limit".replace('  ', ' ')
     rows = self._flops_rows(sheet) + self._memory_rows(sheet) + self._link_rows()
     heads = ['', 'best', 'sustained', 'spread', 'with', limit, 'of the datasheet']
     units = ['', 'FLOP/s', 'FLOP/s', '%', '', '', '']

@@ -20,6 +20,7 @@ from ..views.tables import shown_formats, text_or_file
 from ..views.layout import html_text
 from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural, sum_of
+from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
 from .circumstances import differing as what_differs, lapse
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, hows, shown_took, taken
@@ -49,9 +50,10 @@ class Comparison(Lines, Saved, Compared):
         a=None, # `Roofline`: from
         b=None, # `Roofline`: to
         turns:bool=False, # were both measured in turns, forward pass by forward pass?
+        names:tuple=('', ''), # of a and b, where they have some, such as those of their files
     ):
         super().__init__(pairs)
-        self.a, self.b, self.turns = a, b, turns
+        self.a, self.b, self.turns, self.names = a, b, turns, tuple(names)
     @property
     def forward_a(self)->Took: return shown_took(forward_of(self.a), self.turns)
     @property
@@ -64,6 +66,7 @@ def compared(
     by:str|Callable|None=None, # compare groups: as in `Roofline.by`
     depth:int|None=None, # as there
     turns:bool=False, # were both measured in turns, forward pass by forward pass?
+    names:tuple=('', ''), # of a and b, such as those of their files
 )->Comparison:
     "What changed from one result to another, row by row"
     rows = by is None and depth is None
@@ -71,7 +74,7 @@ def compared(
         raise ValueError("by='type': types of kernels are not those of modules; "
             "by='module' names kernels by their modules")
     if not rows: a, b = grouped_alike([a, b], by, depth)
-    return Comparison(match(a, b, rows, turns), a, b, turns)
+    return Comparison(match(a, b, rows, turns), a, b, turns, names)
 
 @patch
 def by(self:Comparison,
@@ -80,7 +83,7 @@ def by(self:Comparison,
     depth:int|None=None, # as there
 )->Comparison:
     "The comparison of groups, of the same two results"
-    return compared(self.a, self.b, by, depth, self.turns)
+    return compared(self.a, self.b, by, depth, self.turns, self.names)
 
 # %% ../../nbs/records/compare.ipynb #0ed97b46
 @patch(as_prop=True)
@@ -203,10 +206,13 @@ def _idle(c):
     return f" The device is idle for {' → '.join(f'{v:.1f} %' for v in idle)} of a {' → '.join(whats)}."
 
 @patch(as_prop=True)
+def headline(self:Comparison)->str: return f'{_models(self)}: {_forwards(self)}' # how much longer the whole takes
+
+@patch(as_prop=True)
 def answer(self:Comparison)->str:
     "What the comparison says, in a few sentences"
     if not self: return 'There are no rows.'
-    return f'{_models(self)}: {_forwards(self)}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
+    return f'{self.headline}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
 
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
 @patch
@@ -429,10 +435,10 @@ def _joined(pairs):
         if p.how=='modules' and '…' in _name_cell(p)]
 
 def _differences(c):
-    "Circumstances that are not the same, in lines"
+    "What was compared, and the circumstances that are not the same, in lines"
     def shown(k, v): return as_text(v) if v is not None else 'not notable' if k=='disturbed' else 'unknown'
-    found = c.differing().items()
-    return [*(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
+    found, named = c.differing().items(), [f"{'compared':12} {as_text(' → '.join(c.names))}"]*any(c.names)
+    return [*named, *(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch
@@ -452,8 +458,13 @@ def __str__(self:Comparison): # the sentence and the pairs
     return f'{self.answer}\n\n{self.table(30, width=terminal_width())}'
 
 # %% ../../nbs/records/compare.ipynb #f3d3c2af
+def _pre(lines): return f'<pre style="white-space: pre-wrap">{"<br>".join(map(html_text, lines))}</pre>'*bool(lines)
+
 @patch
-def _repr_html_(self:Comparison)->str: return framed(f'<p>{html_text(self.answer)}</p>', self.as_table().html())
+def _repr_html_(self:Comparison)->str:
+    above, below = ([*of_both(self.a, self.b, setting), *_differences(self)], _sums(self)) if self else ([], [])
+    said = [f'<p>{html_text(o)}</p>' for o in (self.answer, *self.verdicts)]
+    return framed(*said, _pre(above), self.as_table().html(), _pre(below))
 
 # %% ../../nbs/records/compare.ipynb #ee741a24
 @dataclass
@@ -471,6 +482,7 @@ def comparison_json(c)->str: # of a `Comparison`
     pairs = [PairPlaces(p.how, p.name, places(p.rows_a, 0), places(p.rows_b, 1)) for p in c]
     head = dict(format=json_line(c.format), version=1, a=as_json(c.a).strip(), b=as_json(c.b).strip())
     if c.turns: head['turns'] = json_line(True)
+    if any(c.names): head['names'] = json_line(c.names)
     return fitting(json_lines(head, 'pairs', [json_line(encoded(p)) for p in pairs]), c, many)
 
 # %% ../../nbs/records/compare.ipynb #08736586
@@ -484,6 +496,7 @@ class SavedComparison:
     b:KeptResult # the result after
     pairs:list[PairPlaces] # rows that belong together
     turns:bool=False # were they measured in turns?
+    names:tuple[str, str]=('', '') # of a and b
 
 def _check_places(pairs, side, n):
     "Refuse pairs that do not have each of the `n` rows of a side once"
@@ -502,7 +515,7 @@ def from_record(cls:Comparison,
     for side in ('a', 'b'): _check_places(o.pairs, side, len(getattr(o, side)))
     kinds = kind_of(o.a), kind_of(o.b)
     def pair(p): return Pair(p.how, p.name, [o.a[i] for i in p.a], [o.b[i] for i in p.b], kinds, o.turns)
-    return cls([*map(pair, o.pairs)], o.a, o.b, o.turns)
+    return cls([*map(pair, o.pairs)], o.a, o.b, o.turns, o.names)
 
 # %% ../../nbs/records/compare.ipynb #f20b6be0
 Comparison.formats = comparison_formats = { # ending → function of a `Comparison` that gives the file's text or bytes

@@ -316,7 +316,7 @@ def where(self:Sweep)->str:
     about, peaks = self[0].about, self[0].peaks
     roof = '' if self.name=='device' else f" under the roof of {peaks.called}"
     place = f"on {about.get('device_name', peaks.device)}" if self.measured else f'estimated{roof}'
-    return as_text(f"{about.get('model', 'the model')} {place}")
+    return as_text(f"{about.get('name') or about.get('model', 'the model')} {place}")
 
 # %% ../../nbs/records/swept.ipynb #00694689
 @patch(as_prop=True)

@@ -6,8 +6,9 @@
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'left', 'right', 'bottom', 'narrowest', 'grid',
            'clear', 'axis_ticks', 'in_css', 'dark_css', 'Names', 'write', 'log_range', 'log_ticks', 'time_ticks',
            'rate_unit', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line',
-           'ceiling_line', 'slope_line', 'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge',
-           'name_rate', 'roof_axes', 'draw_peaks', 'data_text', 'html_text', 'figure_html', 'figure_page']
+           'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge',
+           'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'draw_peaks', 'data_text', 'html_text',
+           'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -124,7 +125,8 @@ class Sheet:
     def __post_init__(self):
         self.parts, self.beside = ({k: v for k,v in o.items() if v} for o in (self.parts, self.beside))
         self.wide = self.size[0] if self.size else narrowest # pixels
-        self.titles, self.subtitles = (wrapped(o, n, self.wide-24) for o,n in ((self.title, 16), (self.subtitle, 11)))
+        def lines(text, size): return [o for line in text.split('\n') for o in wrapped(line, size, self.wide-24)]
+        self.titles, self.subtitles = lines(self.title, 16), lines(self.subtitle, 11)
         self.head = 14 + 21*len(self.titles) + 15*len(self.subtitles) + 8 # pixels
         if self.size: self.fill()
         self.inner = sum(self.parts.values()) # pixels
@@ -261,6 +263,11 @@ def slope_line(name:str, bandwidth:float, lo:float, top:float, colour='cache', w
     "A slope from an intensity up to the height of a ceiling"
     return Line(name, bandwidth, 'B/s', [lo, top/bandwidth], [lo*bandwidth, top], colour, dict(width=width, **style))
 
+# %% ../../nbs/views/layout.ipynb #35403235
+def named_roof(name:str, peaks)->str: # of a line in a legend; `HardwarePeaks`
+    "What a roof is called in a legend, with its numbers"
+    return f'{name}: {peaks.name} {si(peaks.peak_flops, rate_unit(peaks.name))}, {si(peaks.peak_bandwidth, "B/s")}'
+
 # %% ../../nbs/views/layout.ipynb #585b9b66
 def peak_lines(peaks, lo:float, hi:float)->tuple: # `HardwarePeaks`; FLOP/byte; lists of `Line`: ceilings, slopes
     "Every ceiling and every slope, between the ends of the axis"
@@ -311,6 +318,23 @@ def roof_axes(s:Sheet, frame:Frame, anchor:str='x')->dict: # of plotly
     (a, b), name = s.span('roofline'), dict(text='arithmetic intensity (FLOP/B)', standoff=6)
     return dict(xaxis=log_axis(frame.xr, title=name, domain=[a + frame.start*(b-a), b], anchor='y'),
         yaxis=log_axis(frame.yr, domain=s.domain('roofline'), anchor=anchor))
+
+# %% ../../nbs/views/layout.ipynb #c757bdab
+def legend_height(named, page:float=narrowest)->float: # names of its entries; pixels
+    "The room that a legend takes on a page of that width"
+    lines, wide = 1, 0.
+    for k in named:
+        entry = text_size(k)[0] + 48
+        if wide and wide+entry>page-20: lines, wide = lines+1, 0.
+        wide += entry
+    return 18 + 20*lines if named else 0
+
+def legend(s:Sheet, part:str='legend')->dict: # of plotly's layout; empty: there is no such part
+    "Where a legend is"
+    if part not in s.column(part): return {}
+    x = (left + s.span(part)[0]*(s.wide - left - right))/s.wide if part in s.beside else 0.02
+    return dict(orientation='v' if part in s.beside else 'h', x=x, xref='container',
+        xanchor='left', y=s.domain(part)[1], yanchor='top', font=dict(size=11), tracegroupgap=0)
 
 # %% ../../nbs/views/layout.ipynb #44982640
 def _peaks_frame(s, peaks, n):

@@ -4,23 +4,23 @@
 
 # %% auto #0
 __all__ = ['shapes', 'strip', 'bar_height', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size', 'share', 'quartiles',
-           'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block', 'short_labels',
-           'block_labels', 'spread', 'block_hover', 'standing', 'roof_lines', 'subtitle', 'said_of', 'said_of_blocks',
-           'noise', 'strip_line', 'name_strip', 'name_in_strip', 'mark_traces', 'link_traces', 'legend_traces',
-           'legend_height', 'legend', 'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces',
-           'bar_names', 'bar_axes']
+           'called', 'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block',
+           'short_labels', 'block_labels', 'spread', 'block_hover', 'standing', 'roof_lines', 'legend_said', 'said_of',
+           'said_of_blocks', 'noise', 'strip_line', 'name_strip', 'name_in_strip', 'mark_traces', 'link_traces',
+           'legend_traces', 'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names',
+           'bar_axes']
 
 # %% ../../nbs/views/marks.ipynb #9b527480
-import math, statistics
+import math, re, statistics
 from collections import Counter
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from .tables import columns, row_seconds
-from .layout import html_text, colours, in_css, rate_unit, rest, Line, Sheet, ceiling_line, clear, grid
-from .layout import left, narrowest, right, roof_line, slope_line, time_ticks, write
+from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_line, clear, grid
+from .layout import roof_line, slope_line, time_ticks, write
 from ..operations import as_text, plain, si, plural
-from .labels import Placer, Spot, cut, place, spots_around, text_size
-from ..records.rows import beside_kernels, link_kinds
+from .labels import Placer, Spot, common_name, cut, place, spots_around, text_size
+from ..records.rows import beside_kernels, link_kinds, not_counted
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
 def rate(row)->float|None: # FLOP/s
@@ -92,13 +92,16 @@ def _sent(row):
     return said + ([f"{cell('rank_s')} on ranks"] if row.known_rank_s else [])
 
 # %% ../../nbs/views/marks.ipynb #c64288ee
+def called(name:str)->str: return html_text(name) or '(the model)' # of a row or of a group of rows; HTML
+
+#| top
 def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return html_text(columns[key].text(row))
     times = f" ×{cell('calls')}" if row.calls>1 else ''
     share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward pass'})"
     over = '' if row.over_s is None else f", above it by {cell('over_s')}"
-    head = f"<b>{html_text(row.label) or '(the model)'}</b> {cell('type')}{times}"
+    head = f"<b>{called(row.label)}</b> {cell('type')}{times}"
     idle = '' if row.unseen_s is None else f", {cell('unseen_s')} of it without an operation"
     took = f"{cell('time_s')}{share}{idle}, roofline-limited time {cell('roof_time_s')}{over}"
     if row.exchanges: return '<br>'.join([head, *_sent(row), took])
@@ -130,6 +133,8 @@ def short_name(
     "The end of a name"
     name = as_text(name) or '(the model)'
     if len(name)<=most: return name
+    if ends := re.search(r'([^()]*) … ([^():]*)', name):
+        return ' … '.join(short_name(o, max(most//2, 12)) for o in ends.groups())
     *parts, kept = name.split('.')
     while parts and len(parts[-1])+len(kept)+2<=most: kept = f'{parts.pop()}.{kept}'
     return '…' + kept[-(most-1):]
@@ -139,14 +144,16 @@ def short_label(
     row, # a `RooflinePoint`, or a pair of rows with a `name`, a `phase` and a `label`
     most:int=20, # characters
 )->str:
-    "The end of a name, and in a training step the phase; of a kernel with its region, as far as there is room"
+    "The end of a name, and in a training step the phase; of a kernel its modules or, with none, region and name"
+    of = [o or '(the model)' for o in getattr(row, 'modules', ()) if row.type!=not_counted]   # a pair of rows has none
     if getattr(row, 'exchanges', False): most += 12   # the kind and the group
     region, dot, own = row.name.rpartition('.')
     room = most - len(region) - 2
-    kernel = getattr(row, 'parts', ()) and dot and room>=8   # a pair of rows has none
-    if kernel and len(row.name)>most: return as_text(f'{region}.…{own[-room:]}')
-    if row.label==row.name: return short_name(row.name, most)
-    return f"{short_name(row.name, most-4)} {dict(forward='fwd', backward='bwd').get(row.phase, 'opt')}"
+    kernel = getattr(row, 'parts', ()) and dot and room>=8
+    if kernel and not of and len(row.name)>most: return as_text(f'{region}.…{own[-room:]}')
+    name = common_name(of, most) if of else row.name
+    if row.label==row.name: return short_name(name, most)
+    return f"{short_name(name, most-4)} {dict(forward='fwd', backward='bwd').get(row.phase, 'opt')}"
 
 # %% ../../nbs/views/marks.ipynb #bd89a206
 def _path(*points): return 'M' + 'L'.join(f'{x:.1f},{y:.1f}' for x,y in points)
@@ -185,25 +192,27 @@ class Block:
     @property
     def names(self)->list: return [r.label for r in self.members]
     @property
-    def others(self)->bool: return self.row.name==f'{len(self.members)} other rows' # is it of all without a bar?
+    def others(self)->bool: return self.row.name==f'{len(self.members)} rows without a bar' # is it of all these?
 
 # %% ../../nbs/views/marks.ipynb #a0cce719
 def short_labels(
     rows:list, # as of `short_label`
     most:int=20, # characters; more where it takes more to tell two rows apart
 )->list[str]:
-    "The ends of names, no two of which are alike"
+    "The ends of names, no two of which are alike; kernels of the same modules have their own names as well"
     found = [short_label(r, most) for r in rows]
     for n in range(most+4, 100, 4):
         twice = {k for k,c in Counter(found).items() if c>1}
         if not twice: break
         found = [short_label(r, n) if k in twice else k for r,k in zip(rows, found)]
+    else: found = [f'{k}: {short_name(r.name, most)}' if k in twice and r.name else k for r,k in zip(rows, found)]
     return found
 
 def block_labels(blocks:list)->list[str]: # of `Block`
     "What blocks are called in a figure"
     names = short_labels([b.row for b in blocks])
-    return [f'×{len(b.members)} {name}' if b.members[1:] else name for b,name in zip(blocks, names)]
+    def each(b): return ', '.join(r.name for r in b.members)==b.row.name   # is each of its rows named?
+    return [name if each(b) else f'×{len(b.members)} {name}' for b,name in zip(blocks, names)]
 
 # %% ../../nbs/views/marks.ipynb #bf768b58
 def _place(r): return bandwidth(r) if without_flops(r) else rate(r)
@@ -281,17 +290,19 @@ def _left_out(rows, paper):
     return res
 
 # %% ../../nbs/views/marks.ipynb #2372e120
-# rows: of `RooflinePoint`; peaks: `HardwarePeaks`; was nothing run? On the machine that the peaks are of?
-def subtitle(rows:list, peaks, paper:bool, here:bool=True)->str: # HTML
-    "The device, the shapes of marks, and how much of the time is in rows that have none"
-    device = (peaks.place if here and not paper else '') or peaks.called
-    said = [f"{as_text(device)}, {peaks.name}{', estimated' if paper else ''}", _legend_of_shapes(rows),
-        f"area: share of the time{' at the roof' if paper else ''}"]
-    said += [text for text,is_so in [
-        ('★ a module with its collectives, by FLOP per byte on the link', link_places(rows)),
-        ('line: interquartile range, of equal rows from the slowest to the fastest', any(r.samples for r in rows)),
-        ('at 0: rows without FLOPs, in B/s', any(map(without_flops, rows)))] if is_so]
-    return html_text('; '.join(filter(None, [*said, *_left_out(rows, paper)])))
+def _lines_said(blocks):
+    "What the lines through marks are, as far as there are some"
+    some = {bool(b.members[1:]) for b in blocks if (drawable(b.row) or without_flops(b.row)) and spread(b)}
+    each = {False: 'interquartile range', True: 'of equal rows from the slowest to the fastest'}
+    return f"line: {', '.join(each[k] for k in sorted(some))}"*bool(some)
+
+# rows: of `RooflinePoint`; blocks: of `Block`, as they are drawn; was nothing run?
+def legend_said(rows:list, blocks:list, paper:bool)->str:
+    "The shapes of marks and the lines through them, and how much of the time is in rows that have no mark"
+    said = [_legend_of_shapes(rows), f"area: share of the time{' at the roof' if paper else ''}"]
+    said.append('★ a module with its collectives, by FLOP per byte on the link'*bool(link_places(rows)))
+    said += [_lines_said(blocks), 'at 0: rows without FLOPs, in B/s'*any(map(without_flops, rows))]
+    return '; '.join(filter(None, [*said, *_left_out(rows, paper)]))
 
 # %% ../../nbs/views/marks.ipynb #71c6afb1
 def said_of(texts)->dict: # of plotly's trace
@@ -324,7 +335,7 @@ def _marks(go, at, name, colour, total, **kw):
     "A trace of blocks at their places"
     (xs, ys), sizes = _places(at), [marker_size(share(b.row, total)) for b in at]
     marker = dict(color=colour, opacity=1, line=_outline, size=sizes, symbol=[shapes[standing(b.row)][0] for b in at])
-    return go.Scatter(x=xs, y=ys, mode='markers', name=html_text(name), legendgroup=name, showlegend=False,
+    return go.Scatter(x=xs, y=ys, mode='markers', name=called(name), legendgroup=name, showlegend=False,
         marker=marker, error_y=noise(ys, [spread(b) or (y, y) for b,y in zip(at, ys)]), **said_of_blocks(at), **kw)
 
 # %% ../../nbs/views/marks.ipynb #6df53039
@@ -365,7 +376,7 @@ def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of 
 def link_traces(go, rows:list, group, named:dict)->list: # as of `mark_traces`; of traces: one, or none
     "Modules with their collectives, under the slopes of links"
     at = link_places(rows)
-    def said(m, x, y): return f'<b>{html_text(m.label)}</b> with its collectives<br>' \
+    def said(m, x, y): return f'<b>{called(m.label)}</b> with its collectives<br>' \
         f'{plain(x)} FLOP per byte on the link, {si(y, rate_unit(m.dtype))}'
     marker = dict(color=[named[group(m)] for m,*_ in at], symbol='star', size=13, opacity=1, line=_outline)
     return [go.Scatter(x=[x for _,x,_ in at], y=[y for *_,y in at], mode='markers', showlegend=False, marker=marker,
@@ -375,25 +386,8 @@ def link_traces(go, rows:list, group, named:dict)->list: # as of `mark_traces`; 
 def legend_traces(go, named:dict)->list: # group → colour; of traces
     "The entries of the legend"
     look, at = dict(size=10, symbol='circle', line=_outline), dict(x=[None], y=[None], mode='markers', hoverinfo='skip')
-    return [go.Scatter(name=html_text(k), legendgroup=k, showlegend=True, marker=dict(color=c, **look), **at)
+    return [go.Scatter(name=called(k), legendgroup=k, showlegend=True, marker=dict(color=c, **look), **at)
         for k,c in named.items()]
-
-# %% ../../nbs/views/marks.ipynb #c757bdab
-def legend_height(named, page:float=narrowest)->float: # names of its entries; pixels
-    "The room that a legend takes on a page of that width"
-    lines, wide = 1, 0.
-    for k in named:
-        entry = text_size(k)[0] + 48
-        if wide and wide+entry>page-20: lines, wide = lines+1, 0.
-        wide += entry
-    return 18 + 20*lines if named else 0
-
-def legend(s:Sheet, part:str='legend')->dict: # of plotly's layout; empty: there is no such part
-    "Where a legend is"
-    if part not in s.column(part): return {}
-    x = (left + s.span(part)[0]*(s.wide - left - right))/s.wide if part in s.beside else 0.02
-    return dict(orientation='v' if part in s.beside else 'h', x=x, xref='container',
-        xanchor='left', y=s.domain(part)[1], yanchor='top', font=dict(size=11), tracegroupgap=0)
 
 # %% ../../nbs/views/marks.ipynb #35b195fb
 def add_button(fig, kinds:list, first:int, y:float): # as of `mark_traces`; number of the first; part of the height
@@ -452,11 +446,13 @@ def name_marks(
 
 # %% ../../nbs/views/marks.ipynb #57819e58
 def bar_text(block:Block, label:str|None=None, room:float=math.inf)->str: # `None`: its own; pixels; HTML
-    "Name and numbers of a bar, of a kernel with as many of its modules as there is room for"
+    "Name and numbers of a bar; of a kernel, which its modules name, with as much of its own name as there is room for"
     r = block.row
     name = f'and {r.name}' if block.others else label or block.label
-    roof = 'no roof is known' if r.roof_time_s is None else f"roof {si(r.roof_time_s, 's')}"
-    whose = '' if block.others or not r.modules else f"; {columns['modules'].text(r)}"
+    known = [o.roof_time_s for o in block.members if o.roof_time_s is not None]
+    of = '' if len(known)==len(block.members) else f' of {len(known)} of them, that of the others is not known'
+    roof = f"roof {si(sum(known), 's')}{of}" if known else 'no roof is known'
+    whose = '' if block.others or not r.modules else f'; {as_text(r.name)}'
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, "
     whose = cut(whose, 11, room - 1.1*text_size(f'{name} {took}{roof}')[0])
     return f'<b>{html_text(name)}</b> {took}{roof}{html_text(whose)}'
@@ -483,7 +479,7 @@ def bar_traces(
     for name,colour in [*named.items(), (None, rest)]:
         at = [(i, b) for i,b in drawn if group_of(b)==name]
         timed = [o for o in at if o[1].row.time_s is not None]
-        kw = dict(legendgroup=name, name=html_text(name or 'others'), **axes)
+        kw = dict(legendgroup=name, name='others' if name is None else called(name), **axes)
         if timed: res.append(_bars(go, timed, 'time_s', colour, 0.36, in_css(colour, 0.3), **kw))
         if at: res.append(_bars(go, at, 'roof_time_s', colour, 0.14 if timed else 0.36, colour, **kw))
     return res

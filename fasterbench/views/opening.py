@@ -35,8 +35,7 @@ def took_said(r)->str: # of a `Roofline`
     if whole_s(r):
         other = 'on the device' if 'busy_s' in r.about else 'in operations'
         return f"{si(whole_s(r), 's')} {per_pass(r.what) if r.totals or r.what=='list' else other}"
-    some = f' for {rows_at_roof(r)}' if partial(r) else ''
-    return f"at least {si(r.roof_time_s, 's')} {per_pass(r.what)}{some}"
+    return f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
 
 # %% ../../nbs/views/opening.ipynb #282dd6d9
 def heading(r)->str: # of a `Roofline`
