@@ -12,7 +12,8 @@ from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
 from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
 from ..operations import any_console, as_text, is_number, passes, si, value_text
-from .forecasts import Likely, balance, checked_prices, known_rows, likely_columns, overlapped, table_notes
+from .forecasts import Likely, balance, checked_prices, known_rows, likely_columns, overlapped
+from .forecasts import table_notes
 from .circumstances import noise_said
 from .rows import main_dtype, memory_pct, no_ceiling, ceiling_for
 from ..views.trends import plot_sweep
@@ -240,8 +241,8 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'all FLOPs per all bytes'),
     Column('ridge', 'ridge', 'FLOP/B', 'where arithmetic and bytes of all rows take the same time'),
     Column('device_ridge', "device's ridge", 'FLOP/B', 'in the dtype of most of the arithmetic'),
-    Column('bound', 'bound', '', 'side of the ridge of the whole'),
-    Column('memory_pct', 'memory %', '%', 'part of the roofline-limited time in memory-bound rows'),
+    Column('bound', 'bound', '', 'side of the ridge of the whole: which of its arithmetic and its bytes takes longer'),
+    Column('memory_pct', 'memory %', '%', 'part of the roofline-limited time in rows each memory-bound'),
     Column('utilization_pct', 'util %', '%', 'roofline-limited time, of that measured; not clipped'),
     Column('fits', 'fits', '', "are weights and cache less than the device's memory? activations are not in it"),
     Column('left_out', 'left out', '', 'of the roofline-limited time'),
