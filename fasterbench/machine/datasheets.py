@@ -264,8 +264,9 @@ def own_connections(
     return sheet.links if sheet else ()
 
 # %% ../../nbs/machine/datasheets.ipynb #2e576f2b
-_own_rates = ("; `fasterbench peaks --list` prints all; other rates are a file: HardwarePeaks(100e12, 2e12, "  # of an error
-    "device_name='MyChip', compute_peaks=dict(float32=100e12, float16=400e12)).save('chip.json')")
+_own_rates = ("; `fasterbench peaks --list` prints all; other rates are a file: "   # of an error
+    "HardwarePeaks(100e12, 2e12, device_name='MyChip', compute_peaks=dict(float32=100e12, float16=400e12))"
+    ".save('chip.json')")
 
 def sheet_named(
     name:str # `"H100-SXM"`, `"EPYC-9654"`, …; case does not matter
