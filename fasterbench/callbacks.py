@@ -153,7 +153,8 @@ def own_peaks(peaks, device:torch.device)->HardwarePeaks:
     "The peaks that were given; without any, those of the device's datasheet"
     if peaks is not None: return peaks_of(peaks)
     try: return datasheet_peaks(device_name(device))
-    except ValueError as e: raise ValueError(f"peaks=None: {e}; `measure_peaks()` measures them") from e
+    except ValueError as e:
+        raise ValueError(f"peaks=None: `peaks=measure_peaks()` is what this machine does; by its name, {e}") from e
 
 # %% ../nbs/callbacks.ipynb #90564485
 class TrainingMeter:

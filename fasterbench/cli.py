@@ -29,6 +29,7 @@ from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
 from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
 from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
+from .commands.options import devices_text
 from .commands.options import write_out, print_sweep, warnings_as_lines, check_divided, profile_options
 from .commands.options import saved_in, show_result, asked_prices, either, asked_limits, print_comparison
 from .commands.options import named_as
@@ -105,7 +106,8 @@ def _asked_comparison(
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside and alone['kernels']: raise ValueError("--kernels does not apply with --beside: what takes turns is "
-        f"compared by modules, as in --compile --beside {uncompiled}; two results of --out, one of them with --kernels, "
+        f"compared by modules, as in --compile --beside {uncompiled}; two results of --out, "
+        "one of them with --kernels, "
         "are compared by `fasterbench compare`")
     if beside: check_unused('with --beside', against=against, **alone)
     if against: check_kind(against, 'a result')
@@ -162,9 +164,10 @@ def roofline(
 # %% ../nbs/cli.ipynb #3d8dc117
 def peaks(
     device=None, dtype='float32', hierarchy=False, threads=None, allow_tf32=False, links=False, save=None,
-    html=None, out=None,
+    html=None, out=None, list=False,
 ):
     "Measure what this machine can do: arithmetic and bandwidth"
+    if list: return print(devices_text())
     check_threads(threads); check_targets((), HardwarePeaks.formats, save=save, html=html, out=out)
     device, dtypes = own_device(device) if links else resolve_device(device), dtype.split(',')
     if device.type!='cuda': check_unused(f'on {device}', allow_tf32=allow_tf32)
@@ -257,7 +260,7 @@ def estimate(
     mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
     if recipe: check_unused('with --train', weights=weights, **mine)
     elif is_language(model):
-        check_unused('to a language model', **sample)
+        check_unused('to a language model, whose lengths are --context and --prompt', **sample)
         if mesh is not None and not names[1:]: check_unused('with --mesh of a language model', **asked, out=out)
         mine |= layout | dict(weights=weights, batch=batch)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **mine)

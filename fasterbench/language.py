@@ -24,7 +24,7 @@ from .base.core import named_dtype, visible, dtype_name
 from .machine.roof import HardwarePeaks, peaks_of
 from .views.report import unfit, ceiling_lines
 from .views.sides import text_table
-from .records.forecasts import balance, check_values, in_dtype
+from .records.forecasts import balance, check_values, in_dtype, device_names
 from .records.rows import memory_pct, check_ceilings, warn_no_ceiling, least_sum
 from .counting.places import Costs
 from .costs import count_forward, warn_unknown
@@ -247,11 +247,11 @@ def phase_table(e:LanguageEstimate)->str:
     first, last = ([p.name, p, p.flops, p.rows, p.roof_time_s] for p in (e.prefill, e.decode))
     p, known = e.prefill, e.prefill.causal_flops is not None
     causal = [['prefill, causal', p, p.causal_flops, p.causal_rows, p.causal_roof_time_s]]*known
-    cells = [_phase_cells(*o) for o in (first, *causal, last)]
-    table = text_table(_phase_heads, cells)
-    why = "prefill: attention is no operation of its own in this model, so its causal part is not known"
+    table = text_table(_phase_heads, [_phase_cells(*o) for o in (first, *causal, last)])
+    why = ("prefill: the whole prompt at once, with attention between all tokens; causal: each to those before it alone"
+        if known else "prefill: attention is no operation of its own in this model, so its causal part is not known")
     said = [f"{o.name}: {' '.join(line.split())}" for o in (e.prefill, e.decode) for line in o.left_out]
-    return '\n'.join([table, *[why]*(not known), *said])
+    return '\n'.join([table, why, *said])
 
 # %% ../nbs/language.ipynb #d88c05da
 @dataclass
@@ -471,7 +471,7 @@ def over_devices(
     phase:str, # `'prefill'` or `'decode'`
 )->Sweep:
     "A phase on several devices"
-    ps = [getattr(e, phase) for e in found]
+    ps, names = [getattr(e, phase) for e in found], device_names(names, [e.peaks for e in found])
     rows = [_rank_rows(e, p) for e,p in zip(found, ps)]
     return Sweep(rows, names, 'device', [p.tokens for p in ps], 'tokens')
 

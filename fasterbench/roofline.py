@@ -35,7 +35,7 @@ from .views.tables import framed
 from .sources.compiled_kernels import measured_in_turns, measuring
 from .costs import warn_unknown
 from .base.precision import float32_roof, tf32_switches
-from .records.forecasts import in_dtype
+from .records.forecasts import device_names, in_dtype
 from .records.swept import Sweep
 from .commands.models import resized, sample_dims, sized
 from .session.program import own_error
@@ -454,7 +454,7 @@ def estimates(
         def one(o): return a._forward(None, *a._asked(roofs[id(o)], dtype, weights, mesh, links)).in_turn
     s = swept(devices, one, name='device', per=lambda o: per, items=items)
     check_ceilings([(r, r.peaks) for r in s], 'estimates')
-    return Sweep(s, [getattr(o, 'called', str(o)) for o in devices], s.name, s.per, items)
+    return Sweep(s, device_names(devices, [r.peaks for r in s]), s.name, s.per, items)
 
 # %% ../nbs/roofline.ipynb #12bc697d
 def _under_each(a, roofs, dtype, weights):

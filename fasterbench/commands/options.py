@@ -6,8 +6,9 @@
 __all__ = ['labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_targets', 'check_divided', 'either', 'View',
            'rows_asked', 'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options',
            'floating', 'forward_text', 'named_as', 'profile_options', 'swept_values', 'cross_entropy_of', 'with_labels',
-           'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'print_peaks',
-           'print_sweep', 'show_result', 'print_comparison', 'asked_limits', 'saved_in', 'warnings_as_lines']
+           'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'devices_text',
+           'print_peaks', 'print_sweep', 'show_result', 'print_comparison', 'asked_limits', 'saved_in',
+           'warnings_as_lines']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
 import inspect, os, sys, tempfile, torch, warnings
@@ -22,8 +23,9 @@ from ..views.layout import figure_page, html_text
 from ..views.tables import picked, row_table, terminal_width
 from ..views.report import print_summary
 from ..base.core import call_args, call_words, named_dtype, resolve_device
-from ..operations import as_text, check_count, is_number, write_file
-from ..machine.datasheets import sheet_named
+from ..operations import as_text, check_count, is_number, si, write_file
+from ..machine.datasheets import processors, sheet_named, sheets
+from ..views.sides import text_table
 from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
 from ..base.codec import as_json, check_ending, check_kind, drawn_endings, file_kinds, saved_kind
@@ -179,7 +181,7 @@ def _pairs(name, text, read):
 def asked_prices(likely:bool, price:str|None, names:list)->list|tuple: # of an hour; empty: no forecast is asked for
     "Prices with commas between, one for each device, empty where not known; without any, that forecasts have none"
     each = price and [number_or_name(o) if o.strip() else None for o in price.split(',')]
-    return checked_prices(each, names) if likely or price else ()
+    return checked_prices(each, names, f'--price {price}') if likely or price else ()
 
 # %% ../../nbs/commands/options.ipynb #5e2a40fa
 def mesh_options(mesh:str|None, links:str|None)->dict: # as `RooflineAnalyzer.estimate` takes them
@@ -392,6 +394,17 @@ def print_result(
     print_figure(rows, view, title, html, out)
 
 # %% ../../nbs/commands/options.ipynb #6ac0e031
+_listed = 'float32', 'tf32', 'bfloat16', 'float16' # dtypes whose ceilings a list of devices has
+
+def devices_text()->str:
+    "The devices of the datasheets, a line each"
+    def line(o):
+        rates, bandwidth = o.limits()
+        tops = [si(rates.get(k), 'FLOP/s') for k in _listed]
+        return [o.name, *tops, si(bandwidth, 'B/s'), si(o.nbytes, 'B'), o.status]
+    heads = ['device', *_listed, 'bandwidth', 'memory', 'numbers']
+    return text_table(heads, [line(o) for o in (sheets | processors).values()])
+
 def print_peaks(
     p:HardwarePeaks,
     html:str|None, # path of a page; `None`: none

@@ -142,6 +142,7 @@ described['peaks'] = Command(
     hierarchy=flag('measure the caches too'), **in_common('threads'),
     allow_tf32=flag('let float32 products run in TF32'),
     links=flag('measure the links between the processes that torchrun started, too'),
+    list=flag('print the devices of the datasheets, which every --peaks takes by name; nothing is measured'),
     save=option('write everything to this file, in JSON'), **in_common('html out')))
 
 # %% ../../nbs/commands/parser.ipynb #8d93cbed
@@ -163,13 +164,14 @@ def dtypes_run()->tuple: # of names
     return tuple(sorted(k for k,kinds in known.items() if {'arithmetic', 'memory'}<=kinds))
 
 _run_in = ' and '.join(dtypes_run())
-_roof_file = ('a file: of `fasterbench peaks --save`, or of other rates, in Python '
-    "HardwarePeaks(100e12, 2e12, device_name='MyChip').save('chip.json')")
+_roof_file = ('of `fasterbench peaks --list`, or a file: of `fasterbench peaks --out FILE.json`, or of other rates, in '
+    "Python HardwarePeaks(100e12, 2e12, device_name='MyChip', compute_peaks=dict(float32=100e12, float16=400e12))"
+    ".save('chip.json')")
 
 # %% ../../nbs/commands/parser.ipynb #09b84e39
 described['estimate'] = Command(
     "Work out the roofline of a model for a machine that is not present; nothing is run", in_common('model'), dict(
-    peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}; '
+    peaks=option(f'whose roof: a device such as H100-SXM {_roof_file}; '
         'several with commas', some_roofs),
     dtype=option('dtype of parameters and arithmetic, or tf32 '
         '(default: bf16 for a language model, else as the model is)'),
@@ -178,9 +180,11 @@ described['estimate'] = Command(
     tokens=option('tokens of a sequence, for no language model '
         "(default: 128, or as many as there are positions, or as in one's own sample)", count),
     **in_common('size input counts'), **_language,
-    likely=flag(f'what it is likely to take, too, by what published runs reached: those are in {_run_in}'),
+    likely=flag('what it is likely to take, too, and between what in 80 % of runs, by what published runs reached '
+        f'in {_run_in}; where the launches of eager PyTorch take longer than the device, they are the likely time, '
+        'alike on all devices, and "device alone" is what CUDA graphs or compiled code leave'),
     price=option('dollars an hour of each device, such as 2.5,3,0.7, or 2.5,,0.7 where one is not known: what these '
-        f'are likely to buy, in {_run_in}'), **_placed,
+        f'are likely to buy, in {_run_in}, else at most by the roof'), **_placed,
     train=flag("estimate a training step: forward, loss, backward and the optimizer's step"),
     **in_common('loss optimizer lr clip top sort by columns html out')))
 
@@ -231,7 +235,7 @@ described['operations'] = Command(
     dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_ms; all rows have '
         'a time, or none has. A name may be layer, op or kernel, a unit another: MFLOPs, MB, latency_us, "time (s)"',
         a_file)), dict(
-    peaks=option(f'whose roof: a device of the datasheets such as H100-SXM, or {_roof_file}',
+    peaks=option(f'whose roof: a device such as H100-SXM {_roof_file}',
         some_roofs),
     dtype=option('dtype of operations that say none (default: that of the peaks; of a device float32)'),
     **in_common('top sort by columns html out')))

@@ -321,7 +321,7 @@ def no_ceiling(
 
 # %% ../../nbs/records/rows.ipynb #1e57a5d0
 def least_s(r, peaks)->float|None: # of a row; `HardwarePeaks`; seconds, `None`: nothing is known
-    "What a row takes at least: its roofline-limited time, or where it has none since a ceiling lacks, that of its bytes"
+    "What a row takes at least: its roofline-limited time, or where a ceiling is not known that of its bytes"
     if r.roof_time_s is not None or None in (peaks, r.bytes_moved): return r.roof_time_s
     return None if r.exchanges or r.type==not_counted else r.bytes_moved/peaks.peak_bandwidth
 
@@ -435,6 +435,7 @@ def projected(
     rows = [_projected(r, peaks, dtype) for r in results]
     check_ceilings([(rows, peaks)], 'project')
     told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
-    told['about'] = {k: v for k,v in (told['about'] or {}).items() if not k.startswith('likely')}   # of the other machine
+    own = (told['about'] or {}).items()
+    told['about'] = {k: v for k,v in own if not k.startswith('likely')}   # which are of the other machine
     if dtype is not None: told['boundaries'] = None
     return rows, told

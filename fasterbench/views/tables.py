@@ -222,7 +222,8 @@ def sorted_by(c:Column, line): # number or word; `None`: not known
 
 def by_column(c:Column)->Callable: # line → what `sorted` compares
     "The order by a column, the largest number first"
-    def place(value): return (1,) if value is None else (0, -value if c.unit or c.key in ranges else _natural(str(value)))
+    is_number = c.unit or c.key in ranges
+    def place(value): return (1,) if value is None else (0, -value if is_number else _natural(str(value)))
     return lambda line: place(sorted_by(c, line))
 
 # %% ../../nbs/views/tables.ipynb #790d79fc
