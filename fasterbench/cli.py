@@ -106,17 +106,8 @@ def _asked_comparison(
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside and alone['kernels']: raise ValueError("--kernels does not apply with --beside: what takes turns is "
-<<<<<<< OURS
-        f"compared by modules, as in --compile --beside {uncompiled}; two results of --out, "
-        "one of them with --kernels, "
-        "are compared by `fasterbench compare`")
-||||||| BASE
-        f"compared by modules, as in --compile --beside {uncompiled}; two results of --out, one of them with --kernels, "
-        "are compared by `fasterbench compare`")
-=======
         f"compared by modules, as in --compile --beside {uncompiled}; two results of --out, one of them with "
         "--kernels, are compared by `fasterbench compare`")
->>>>>>> THEIRS
     if beside: check_unused('with --beside', against=against, **alone)
     if against: check_kind(against, 'a result')
     return Comparison if against or beside else Roofline, asked_limits(**limits)
