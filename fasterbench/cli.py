@@ -93,17 +93,20 @@ def _check_compiled(train, isolate, compile, kernels, beside):
     if kernels: check_unused('with --kernels', isolate=isolate)
 
 # %% ../nbs/cli.ipynb #772a7fbd
+def _title(model, device, plan): # of a result; plan: `None`: the model is not divided
+    return f'{model} on {device_name(device)}' + (f', {plan} on {launched()} ranks' if plan else '')
+
 def _asked_comparison(
-    against, beside, save, fail_slower, fail_flops, # of `roofline`
+    model, against, beside, save, limits, # of `roofline`; limits: name → value
     unused, alone, # options: of no comparison, not of `beside`
 ):
-    "What a profile is made for, a comparison or not, and the limits of that"
-    limits = dict(fail_slower=fail_slower, fail_flops=fail_flops)
+    "What a profile is made for, a comparison or not, the limits of that, and what its a and b are called"
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside: check_unused('with --beside', against=against, **alone)
     if against: check_kind(against, 'a result')
-    return Comparison if against or beside else Roofline, asked_limits(**limits)
+    other = f'{model} without --compile' if beside==uncompiled else against or beside
+    return Comparison if other else Roofline, asked_limits(**limits), (other, model)
 
 # %% ../nbs/cli.ipynb #e1ef3fff
 def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
@@ -121,16 +124,18 @@ def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
-    model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None,
-    warmup=None, steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None,
-    top=None, sort=None, by=None, columns=None, isolate=False, operations=False, parallel=None, threads=None,
-    peaks=None, against=None, beside=None, fail_slower=None, fail_flops=None, save=None, html=None, out=None,
+    model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None, warmup=None,
+    steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None, top=None,
+    sort=None, by=None, columns=None, isolate=False, operations=False, parallel=None, threads=None, peaks=None,
+    against=None, beside=None, fail_slower=None, fail_flops=None, fail_flops_changed=False, save=None, html=None,
+    out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, columns=columns, sort=sort, parallel=parallel)
-    kind, limits = _asked_comparison(against, beside, save, fail_slower, fail_flops, unused, more)
+    fails = dict(fail_slower=fail_slower, fail_flops=fail_flops, fail_flops_changed=fail_flops_changed)
+    kind, limits, names = _asked_comparison(model, against, beside, save, fails, unused, more)
     dtype, device, view = floating(dtype), own_device(device), checked_view(top, sort, by, columns, train)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
     how = profile_options(device, warmup, steps) | more | dict(compile=compile)
@@ -142,9 +147,8 @@ def roofline(
         if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows)
-    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save)
-    title = f'{model} on {device_name(device)}' + (f', {parallel} on {launched()} ranks' if parallel else '')
-    if own_rank()==0: print_result(rows, view, title, html, out)
+    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save, names)
+    if own_rank()==0: print_result(rows, view, _title(model, device, parallel), html, out)
 
 # %% ../nbs/cli.ipynb #3d8dc117
 def peaks(
@@ -333,12 +337,15 @@ def operations(file, peaks=None, dtype=None, top=None, sort=None, by=None, colum
     show_result(found, html, out, top, sort, by, columns)
 
 # %% ../nbs/cli.ipynb #bf24c2e7
-def compare(a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, out=None):
+def compare(
+    a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, fail_flops_changed=False, out=None,
+):
     "Compare two results row by row: what changed, and is it more than noise?"
-    check_targets([a, b], Comparison.formats, out=out); limits = asked_limits(fail_slower, fail_flops)
+    limits = asked_limits(fail_slower, fail_flops, fail_flops_changed)
+    check_targets([a, b], Comparison.formats, out=out)
     checked_view(top, 'time', by); Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
-    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, limits)
+    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, limits, names=(a, b))
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, html=None, out=None):
