@@ -98,11 +98,10 @@ def _check_compiled(train, isolate, compile, kernels, beside):
 
 # %% ../nbs/cli.ipynb #772a7fbd
 def _asked_comparison(
-    against, beside, save, fail_slower, fail_flops, # of `roofline`
+    model, against, beside, save, limits, # of `roofline`; limits: name → value
     unused, alone, # options: of no comparison, not of `beside`
 ):
-    "What a profile is made for, a comparison or not, and the limits of that"
-    limits = dict(fail_slower=fail_slower, fail_flops=fail_flops)
+    "What a profile is made for, a comparison or not, the limits of that, and what its a and b are called"
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside and alone['kernels']: raise ValueError("--kernels does not apply with --beside: what takes turns is "
@@ -110,14 +109,10 @@ def _asked_comparison(
         "--kernels, are compared by `fasterbench compare`")
     if beside: check_unused('with --beside', against=against, **alone)
     if against: check_kind(against, 'a result')
-    return Comparison if against or beside else Roofline, asked_limits(**limits)
+    other = f'{model} without --compile' if beside==uncompiled else against or beside
+    return Comparison if other else Roofline, asked_limits(**limits), (other, model)
 
 # %% ../nbs/cli.ipynb #e1ef3fff
-def _of_files(c, *names):
-    "A comparison whose sides have the names that were asked for"
-    c.names = names
-    return c
-
 def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
     both, of_each, before = [], [], (name, False) if beside==uncompiled else (beside, compile)
@@ -131,21 +126,22 @@ def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **
     def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
     c = run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps)
     named_as([c.a], before[0]); named_as([c.b], name)
-    return c if beside==uncompiled else _of_files(c, beside, name)
+    return c
 
 # %% ../nbs/cli.ipynb #69be238a
 def roofline(
-    model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None,
-    warmup=None, steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None,
-    top=None, sort=None, by=None, columns=None, isolate=False, operations=False, parallel=None, threads=None,
-    peaks=None, against=None, beside=None, fail_slower=None, fail_flops=None, save=None, title=None,
+    model, device=None, dtype=None, batch=None, size=None, tokens=None, input=None, counts=None, warmup=None,
+    steps=None, compile=False, kernels=False, train=False, loss=None, optimizer=None, lr=None, clip=None, top=None,
+    sort=None, by=None, columns=None, isolate=False, operations=False, parallel=None, threads=None, peaks=None,
+    against=None, beside=None, fail_slower=None, fail_flops=None, fail_flops_changed=False, save=None, title=None,
     html=None, out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, columns=columns, sort=sort, parallel=parallel)
-    kind, limits = _asked_comparison(against, beside, save, fail_slower, fail_flops, unused, more)
+    fails = dict(fail_slower=fail_slower, fail_flops=fail_flops, fail_flops_changed=fail_flops_changed)
+    kind, limits, names = _asked_comparison(model, against, beside, save, fails, unused, more)
     dtype, view = floating(dtype), checked_view(top, sort, by, columns, train, timed=operations or kernels)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
     how = profile_options(device := own_device(device), warmup, steps) | more | dict(compile=compile)
@@ -156,8 +152,8 @@ def roofline(
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype); torch.manual_seed(0)
         if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
-    if against: rows = _of_files(Roofline.load(against).compare(rows), against, model)
-    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save, title)
+    if against: rows = Roofline.load(against).compare(rows)
+    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save, names, title)
     if own_rank()==0: print_result(rows, view, title, html, out)
 
 # %% ../nbs/cli.ipynb #3d8dc117
@@ -353,12 +349,15 @@ def operations(file, peaks=None, dtype=None, top=None, sort=None, by=None, colum
     show_result(found, html, out, top, sort, by, columns)
 
 # %% ../nbs/cli.ipynb #bf24c2e7
-def compare(a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, out=None):
+def compare(
+    a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, fail_flops_changed=False, out=None,
+):
     "Compare two results row by row: what changed, and is it more than noise?"
-    check_targets([a, b], Comparison.formats, out=out); limits = asked_limits(fail_slower, fail_flops)
+    limits = asked_limits(fail_slower, fail_flops, fail_flops_changed)
+    check_targets([a, b], Comparison.formats, out=out)
     checked_view(top, 'time', by); Comparison().as_table().in_order(sort)
     for path in (a, b): check_kind(path, 'a result')
-    print_comparison(_of_files(Roofline.load(a).compare(Roofline.load(b)), a, b), out, top, sort, by, limits)
+    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, limits, names=(a, b))
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, title=None, html=None, out=None):

@@ -446,23 +446,28 @@ def show_result(r:Roofline, html, out, top, sort, by, columns, title=None): # as
     if r.peaks is None: check_unused('to a result without peaks', html=html)
     print_result(r, view, title, html, out)
 
-def print_comparison(c:Comparison, out, top=None, sort=None, by=None, limits:dict|None=None, save=None,
+def print_comparison(c:Comparison, out, top=None, sort=None, by=None, limits:dict|None=None, save=None, names=(),
     title=None):
     "Print a comparison, of `gate`s `limits`, and write it, and b, to files; the command ends with what is decided"
     if save: print(f'saved        {write_file(save, as_json(c.b))}')
     if by is not None: c = c.by(checked_view(None, None, str(by)).by)
-    verdicts = gate(c, **limits) if limits else ()
+    c.names, verdicts = names or c.names, gate(c, **limits) if limits else ()
     c.summary(rows_asked(top, 20), either(sort, 'difference'))
     drawn = rows_asked(top)
     write_out(c, out, sort=sort, title=title and html_text(title), **(dict(top=drawn) if drawn else {}))
-    for v in verdicts:
-        if v.decided!='passed': print('fasterbench:', *str(v).split(), file=sys.stderr)
+    if sys.stdout is None and verdicts and sys.stderr:   # as with --json: the summary was not printed
+        print(*(f"fasterbench: {' '.join(str(v).split())}" for v in verdicts), sep='\n', file=sys.stderr)
     if verdicts and verdicts.status: sys.exit(verdicts.status)
 
-def asked_limits(fail_slower:float|None, fail_flops:float|None)->dict: # percent; `None`: not given
+# %% ../../nbs/commands/options.ipynb #73779ca8
+def asked_limits(
+    fail_slower:float|None, fail_flops:float|None, # percent; `None`: not given
+    fail_flops_changed:bool=False, # are fewer FLOPs refused, too?
+)->dict:
     "The limits that a comparison is held against, as `gate` takes them"
     given = dict(fail_slower=fail_slower, fail_flops=fail_flops)
-    return {k.removeprefix('fail_'): check_percent(k, v) for k,v in given.items() if v is not None}
+    found = {k.removeprefix('fail_'): check_percent(k, v) for k,v in given.items() if v is not None}
+    return found | (dict(same_flops=True) if fail_flops_changed else {})
 
 # %% ../../nbs/commands/options.ipynb #7bfd27a9
 # What a file holds → its class, and what prints it, writes it to files, and takes the options that apply to it

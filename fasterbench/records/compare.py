@@ -44,7 +44,6 @@ class Comparison(Lines, Saved, Compared):
     "The rows of two results in pairs"
     format, times = 'fasterbench comparison', many # of its files
     verdicts = () # `Verdict`s of a gate, if one was asked for
-    names = () # what a and b were asked for by, if a command compared them
     def __init__(self,
         pairs=(), # of `Pair`
         a=None, # `Roofline`: from
@@ -375,7 +374,7 @@ def as_table(self:Comparison)->Table: # what `table`, `to_csv` and `to_frame` ar
 # %% ../../nbs/records/compare.ipynb #66a07daf
 def _sides(c):
     "Which of the two is a and which is b, and what the numbers of turns are, in lines"
-    names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names)]
+    names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names) if o]
     return names + ["turns        each time is a median of its own, each ratio the median of the turns' ratios: "
         'times and ratios of medians do not add up']*c.turns
 
@@ -435,10 +434,10 @@ def _joined(pairs):
         if p.how=='modules' and '…' in _name_cell(p)]
 
 def _differences(c):
-    "What was compared, and the circumstances that are not the same, in lines"
+    "The circumstances that are not the same, in lines"
     def shown(k, v): return as_text(v) if v is not None else 'not notable' if k=='disturbed' else 'unknown'
-    found, named = c.differing().items(), [f"{'compared':12} {as_text(' → '.join(c.names))}"]*any(c.names)
-    return [*named, *(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
+    found = c.differing().items()
+    return [*(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch
@@ -462,7 +461,7 @@ def _pre(lines): return f'<pre style="white-space: pre-wrap">{"<br>".join(map(ht
 
 @patch
 def _repr_html_(self:Comparison)->str:
-    above, below = ([*of_both(self.a, self.b, setting), *_differences(self)], _sums(self)) if self else ([], [])
+    above, below = ([*of_both(self.a, self.b, setting), *_sides(self), *_differences(self)], _sums(self)) if self else ([], [])
     said = [f'<p>{html_text(o)}</p>' for o in (self.answer, *self.verdicts)]
     return framed(*said, _pre(above), self.as_table().html(), _pre(below))
 

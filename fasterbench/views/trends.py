@@ -10,8 +10,8 @@ __all__ = ['unsure', 'whole_name', 'sides', 'by_number', 'places', 'value_lines'
 import math
 from itertools import cycle
 from .labels import Frame, Placer, cut
-from .layout import colours, hues, log_range, Sheet, axis_ticks, grid, lay_out, log_axis, name_rate
-from .layout import html_text, label_back, legend, legend_height, named_roof, narrowest, note, roof_line
+from .layout import colours, hues, log_range, Sheet, axis_ticks, grid, html_text, lay_out, log_axis
+from .layout import label_back, legend, legend_height, name_rate, named_roof, narrowest, note, roof_line
 from .opening import likely_said
 from ..records.circumstances import noise_of
 from .marks import bar_axes, bar_height, bar_names, name_mark, noise, quartiles
