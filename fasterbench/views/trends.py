@@ -129,7 +129,7 @@ def _device_panel(go, s):
     "The bars of devices, with round times below them"
     bars = device_bars(go, s)
     seconds = [sum(o) for o in zip(*(t.x for t in bars))]
-    names = bar_names(go, [f"<b>{_bar_label(p)}</b> {si(v, 's')}" for p,v in zip(s.points, seconds)])
+    names = bar_names(go, [f"<b>{_bar_label(p)}</b> {'≥ '*p.partial}{si(p.roof_time_s, 's')}" for p in s.points])
     return 'roofline-limited time', bar_height*len(s), [*bars, names], *bar_axes(len(s), max(seconds, default=0.) or 1.)
 
 # %% ../../nbs/views/trends.ipynb #72848acb
