@@ -93,6 +93,7 @@ shared |= dict(   # of training, and of what is printed
         'or both, such as block,4'),
     columns=option('columns to print, such as name,time_s,bound (default: by the kind of result)'))
 
+# %% ../../nbs/commands/parser.ipynb #5e0c1a7b
 _ends = 'exit with status 1 if b {}, with 3 if the noise leaves that open{}, with 2 if anything fails'
 _more = 'by more than this many percent'
 shared |= dict(   # of comparisons
@@ -212,7 +213,7 @@ described['compare'] = Command(
     "Compare two results row by row: what changed, and is it more than noise?", dict(
     a=option('the result before: a file that `fasterbench roofline --out FILE.json` wrote', a_file),
     b=option('the result after: another such file', a_file)), dict(
-    by=option('compare groups of rows: block, type, bound, dtype, roof, how many parts of names, such as 2, or block,4'),
+    by=option('compare groups of rows: block, type, bound, dtype, roof, parts of names, such as 2, or block,4'),
     top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('what pairs are sorted by, a column of numbers: ratio, time_a, over_s, …; or order: as in the model '
         '(default: difference)'),

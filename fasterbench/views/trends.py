@@ -10,8 +10,8 @@ __all__ = ['unsure', 'whole_name', 'sides', 'by_number', 'places', 'value_lines'
 import math
 from itertools import cycle
 from .labels import Frame, Placer, cut
-from .layout import colours, hues, log_range, Sheet, axis_ticks, grid, html_text, lay_out, log_axis
-from .layout import label_back, legend, legend_height, name_rate, named_roof, narrowest, note, roof_line
+from .layout import axis_ticks, colours, grid, html_text, hues, label_back, lay_out, legend, log_axis
+from .layout import legend_height, log_range, name_rate, named_roof, narrowest, note, roof_line, Sheet
 from .opening import likely_said
 from ..records.circumstances import noise_of
 from .marks import bar_axes, bar_height, bar_names, name_mark, noise, quartiles
@@ -143,7 +143,7 @@ def _device_panel(go, s):
     "The bars of devices, with round times below them"
     bars = device_bars(go, s)
     seconds = [sum(o) for o in zip(*(t.x for t in bars))]
-    said = [f"<b>{_bar_label(p)}</b> at least {si(v, 's')}{likely_said(p.result)}" for p,v in zip(s.points, seconds)]
+    said = [f"<b>{_bar_label(p)}</b> at least {si(p.roof_time_s, 's')}{likely_said(p.result)}" for p in s.points]
     names = bar_names(go, said)
     return 'roofline-limited time', bar_height*len(s), [*bars, names], *bar_axes(len(s), max(seconds, default=0.) or 1.)
 
