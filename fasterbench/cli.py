@@ -10,27 +10,26 @@ __all__ = ['uncompiled', 'varying', 'commands', 'roofline', 'peaks', 'estimate',
 import inspect, sys, tempfile, traceback, torch
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
-from .base.core import DeviceError, call_args, device_name, model_device, model_dtype, resolve_device
+from .base.core import DeviceError, call_args, model_device, model_dtype, resolve_device
 from .base.core import dtype_name, torch_compiled, visible
-from .base.console import any_console
+from .base.console import any_console, terminal_width
 from .operations import announce, as_text, write_file
 from .records.grouping import by_kind
 from .language import estimate_language, estimate_languages, mesh_lines, mesh_table, phase_table
 from .language import unfit_lines, unfit_ranks
-from .views.tables import terminal_width
 from .language import MeshEstimate, asked_text, head_lines, over_devices
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
 from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
 from .commands.models import check_model, is_language, load_parts
-from .commands.others import ModelError, contained, run_model_code
+from .commands.others import ModelError, contained, run_model_code, warnings_as_lines
 from .commands.models import load_varied, told_name
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
 from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
 from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
 from .commands.options import devices_text
-from .commands.options import write_out, print_sweep, warnings_as_lines, check_divided, profile_options
+from .commands.options import write_out, print_sweep, check_divided, profile_options
 from .commands.options import saved_in, show_result, asked_prices, either, asked_limits, print_comparison
 from .commands.options import named_as
 from .commands.parser import parsed, though_unread

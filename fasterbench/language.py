@@ -270,17 +270,10 @@ class StageWork:
     def serial_s(self)->float: return self.roof_s + sum(self.link_times.values()) # seconds, work and exchange in turn
     @property
     def hidden_s(self)->float: return max(self.roof_s, *self.link_times.values(), 0.) # seconds, at the same time
-
-# %% ../nbs/language.ipynb #74f6cb06
-@patch(as_prop=True)
-def compute_s(self:StageWork)->float: # seconds
-    "The least time of the arithmetic"
-    return balance(self.phase.rows, self.phase.rows.peaks)[0]
-
-@patch(as_prop=True)
-def memory_s(self:StageWork)->float: # seconds
-    "The least time of moving data between the device and its memory"
-    return balance(self.phase.rows, self.phase.rows.peaks)[1]
+    @property
+    def compute_s(self)->float: return balance(self.phase.rows, self.phase.rows.peaks)[0] # seconds of arithmetic
+    @property
+    def memory_s(self)->float: return balance(self.phase.rows, self.phase.rows.peaks)[1] # seconds, device to memory
 
 # %% ../nbs/language.ipynb #428480d2
 def _pipeline_s(times, microbatches, steady=False):

@@ -23,7 +23,7 @@ from .views.marks import legend_said
 from .views.opening import noise_line, of_both, setting, subtitles, title_of, took_said
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
-from .records.grouping import block_name, group_key, joined
+from .records.grouping import group_key, joined
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
 

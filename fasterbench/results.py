@@ -22,7 +22,7 @@ from .views.tables import columns, kinds, Lines, Table, row_table, picture_forma
 from .views.tables import sorted_by
 from .views.opening import heading, title_of
 from .views.layout import figure_html, data_text, html_text, dark_css
-from .session.scope import above, inside, Place, phases, quoted
+from .session.scope import above, inside, phases, quoted
 from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of, check_count
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
@@ -33,7 +33,7 @@ from .records.grouping import whole_interval
 from .records.forecasts import forecast
 from .records.rows import RooflinePoint, main_dtype, projected, warn_no_ceiling, Projection, ceiling_for
 from .records.rows import least_sum
-from .records.kept import read_row, row_record
+from .records.kept import edge_record, read_edges, read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable
@@ -420,16 +420,9 @@ optional_fields[Footprint] = [] # all are there, also those with a default
 # %% ../nbs/results.ipynb #767c4214
 Roofline.format = 'fasterbench roofline'
 
-def _edge_record(boundaries):
-    "Bytes by module, of a training step by phase and module"
-    if not boundaries or not all(isinstance(k, Place) for k in boundaries): return boundaries
-    res = {}
-    for (phase,name),n in boundaries.items(): res.setdefault(phase or 'step', {})[name] = n
-    return res
-
 def _record(r, **ranks):
     return dict(kind=r.kind, about=r.about, peaks=r.peaks and r.peaks.record(), totals=encoded(r.totals),
-        memory=encoded(r.memory), boundaries=_edge_record(r.boundaries), **ranks,
+        memory=encoded(r.memory), boundaries=edge_record(r.boundaries), **ranks,
         rows=[row_record(f'rows[{i}]', o) for i,o in enumerate(r)])
 
 @patch
@@ -439,12 +432,6 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
     return dict(format=self.format, version=3, **_record(self, ranks=ranks))
 
 # %% ../nbs/results.ipynb #8f2206b0
-def _edges(where, v): # name of a module, or `Place` → bytes
-    if not isinstance(v, dict) or not any(isinstance(o, dict) for o in v.values()):
-        return decoded(dict[str, Amount], v, where)
-    found = decoded(dict[Literal[(*phases, 'step')], dict[str, Amount]], v, where)   # a step: all phases together
-    return {Place(None if p=='step' else p, name): n for p,edges in found.items() for name,n in edges.items()}
-
 _told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graphs=int,
     graph_breaks=list[str])
 
@@ -461,7 +448,7 @@ class OneResult:
     totals:Totals|None # of all that ran; `None`: it was not run as a whole
     memory:Footprint|None = None # of a training step
     # Bytes by module, or by phase and module
-    boundaries:Annotated[dict, _edges, dict[str, Amount|dict[str, Amount]]]|None = None
+    boundaries:Annotated[dict, read_edges, dict[str, Amount|dict[str, Amount]]]|None = None
     rows:list[Annotated[RooflinePoint, read_row, RooflinePoint|Projection]] # one for each module, or kernel
     def __post_init__(self):
         for i,r in enumerate(self.rows if self.peaks else ()):

@@ -7,18 +7,15 @@ __all__ = ['labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_t
            'rows_asked', 'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options',
            'floating', 'forward_text', 'named_as', 'profile_options', 'swept_values', 'cross_entropy_of', 'with_labels',
            'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'devices_text',
-           'print_peaks', 'print_sweep', 'show_result', 'print_comparison', 'asked_limits', 'saved_in',
-           'warnings_as_lines']
+           'print_peaks', 'print_sweep', 'show_result', 'print_comparison', 'asked_limits', 'saved_in']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
-import inspect, os, sys, tempfile, torch, warnings
-from contextlib import contextmanager
+import inspect, os, sys, tempfile, torch
 from pathlib import Path
 from typing import NamedTuple
 from torch import nn
 from collections.abc import Callable, Mapping
 from fastcore.basics import patch
-from tqdm import tqdm
 from ..views.layout import figure_page, html_text
 from ..views.tables import picked, row_table, terminal_width
 from ..views.report import print_summary
@@ -39,7 +36,7 @@ from ..results import Roofline
 from ..records.forecasts import checked_prices
 from ..records.swept import Crossings, Sweep
 from ..plot import text_roofline
-from ..session.launch import check_parallel, first_to_say, plan_named
+from ..session.launch import check_parallel, plan_named
 
 # %% ../../nbs/commands/options.ipynb #48e01d84
 def check_unused(
@@ -482,18 +479,3 @@ def saved_in(
     with open(path, 'rb'): pass   # is it there?
     raise ValueError(f"{str(path)!r} holds nothing that a command wrote, or not all of it: "
         f"it is no JSON that says one of the formats {', '.join(map(repr, file_kinds))}")
-
-# %% ../../nbs/commands/options.ipynb #0002b8df
-@contextmanager
-def warnings_as_lines(places:bool):
-    "Warnings are lines, each once unless Python is told otherwise; `places`: with file and line, as Python has them"
-    said = set()
-    def show(message, category, *where, **more):
-        kind = '' if category is UserWarning else f'{category.__name__}: '
-        text = f"fasterbench: warning: {kind}{as_text(' '.join(str(message).split()))}"
-        again = text in said and not sys.warnoptions
-        said.add(text)
-        if sys.stderr and not again and first_to_say(text): tqdm.write(text, file=sys.stderr)   # above bars, if any
-    with warnings.catch_warnings():
-        if not places: warnings.showwarning = show
-        yield

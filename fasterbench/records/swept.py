@@ -14,7 +14,7 @@ from ..views.tables import Column, of_step, shown_formats, framed, terminal_widt
 from ..base.console import any_console
 from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped, Likely, likely_columns
-from .forecasts import table_notes, Placed, placed_rows
+from .forecasts import table_notes, placed_rows
 from .circumstances import noise_said
 from .grouping import grouped_alike
 from .rows import main_dtype, memory_pct, no_ceiling

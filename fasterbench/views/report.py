@@ -14,9 +14,10 @@ from ..session.scope import Place, quoted, phases, unseen
 from ..base.system import cache_up_to, of_overhead
 from ..operations import as_text, si, pass_name, per_pass, plural
 from ..base.console import any_console
-from .tables import row_seconds, row_table, terminal_width, likely_lines
+from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
-from .opening import partial, run_kinds, rows_at_roof, timed_list, took_said, where_said, whole_s
+from .opening import likely_lines, partial, run_kinds, rows_at_roof, timed_list, took_said
+from .opening import where_said, whole_s
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted

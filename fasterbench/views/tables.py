@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'ranges', 'sorts', 'spare', 'frames', 'picture_size',
-           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'likely_lines', 'of_step', 'kind_of', 'run_here',
-           'shown_columns', 'row_seconds', 'sorted_by', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines',
-           'more_rows', 'terminal_width', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text',
-           'csv_value', 'text_or_file', 'Lines', 'shown_page']
+           'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'of_step', 'kind_of', 'run_here', 'shown_columns',
+           'row_seconds', 'sorted_by', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
+           'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value', 'text_or_file',
+           'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
-import csv, difflib, io, os, re, shutil, sys
+import csv, difflib, io, re
 from collections.abc import Callable
 from dataclasses import dataclass, replace, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
+from ..base.console import terminal_width
 from ..session.scope import unseen
 from .layout import data_text, figure_page, html_text
 
@@ -75,13 +76,6 @@ def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('to
 def _noise(r): return r.noise_s if r.samples else None
 def _likely_within(r): return r.likely_interval and ' to '.join(si(s, 's') for s in r.likely_interval)
 def _recomputed(r): return r.recomputed if r.phase=='backward' else None
-
-# %% ../../nbs/views/tables.ipynb #6e37175c
-def likely_lines(r)->list[str]: # of a `Roofline`; empty: there is no forecast
-    "How long it is likely to take, between what, and what that rests on"
-    within = f' ({_likely_within(r)} in 80 % of runs)' if r.likely_interval else ''
-    said = [f"{si(r.likely_s, 's')}{within}, "]*(r.likely_s is not None) + [r.about.get('likely', '')]
-    return [f"likely       {''.join(said)}"]*('likely' in r.about)
 
 # %% ../../nbs/views/tables.ipynb #3b4800f6
 def _link_bytes(r): return r.link_bytes or None
@@ -288,13 +282,6 @@ def _with_room(rows, shown, spare, width):
         if width is None or wide()<=width: break
         shown.remove(c); left.append(c.name)
     return shown, f"not shown in {width} characters: {', '.join(left)}" if left else ''
-
-# %% ../../nbs/views/tables.ipynb #c4c20aa6
-def terminal_width()->int|None: # characters; `None`: standard output is no terminal, and nobody says what it is
-    "How long a line can be: what the variable `COLUMNS` says, or the terminal's width"
-    asked = os.environ.get('COLUMNS', '')
-    shown = (asked.isdecimal() and int(asked)) or (sys.stdout is not None and sys.stdout.isatty())
-    return shutil.get_terminal_size().columns if shown else None
 
 # %% ../../nbs/views/tables.ipynb #2a0a2d93
 def _bar(percent):
