@@ -11,7 +11,8 @@ import math
 from itertools import cycle
 from .labels import Frame, Placer, cut
 from .layout import colours, hues, log_range, Sheet, axis_ticks, grid, lay_out, log_axis, name_rate
-from .layout import narrowest, note, roof_line, html_text, legend, legend_height, label_back, named_roof
+from .layout import narrowest, note, roof_line, html_text, legend, legend_height
+from .layout import label_back, named_roof
 from .opening import likely_said
 from ..records.circumstances import noise_of
 from .marks import bar_axes, bar_height, bar_names, name_mark, noise, quartiles
