@@ -23,7 +23,7 @@ from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
 from .commands.models import check_model, is_language, load_parts
 from .commands.others import ModelError, contained, run_model_code, warnings_as_lines
-from .commands.models import load_varied, told_name
+from .commands.models import load_varied, told_name, full_name
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
 from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
@@ -221,7 +221,7 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
     if recipe: sample = with_labels(built, sample)
     what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
     if not recipe: how['weights'] = number_or_name(weights)
-    announce(f'estimating {told_name(model)}')
+    if (said := told_name(model))!=full_name(model): announce(f'estimating {said}')
     if names[1:] or any(p is not None for p in prices):
         s = run_model_code(what, estimates, built, sample, names, per=o['batch'], mesh=mesh, links=links, **how)
         named_as(s, model)

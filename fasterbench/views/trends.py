@@ -11,7 +11,8 @@ import math
 from itertools import cycle
 from .labels import Frame, Placer, cut
 from .layout import axis_ticks, colours, grid, html_text, hues, label_back, lay_out, legend, log_axis
-from .layout import legend_height, log_range, name_rate, named_roof, narrowest, note, roof_line, Sheet
+from .layout import legend_height, log_range, name_rate, named_roof, narrowest, note, roof_line
+from .layout import Sheet
 from .opening import likely_said
 from ..records.circumstances import noise_of
 from .marks import bar_axes, bar_height, bar_names, name_mark, noise, quartiles
