@@ -422,7 +422,8 @@ def known_sheet(t:Trace):
 def _about(t, places, works, path, step):
     "The circumstances of a trace"
     main = places.model
-    spent = {} if t.on_host else vars(busy(works))
+    b = busy([w.launch for w in works] if t.on_host else works)
+    spent = dict(host_busy_s=b.busy_s, host_idle_s=b.idle_s) if t.on_host else vars(b)
     steps = dict(step=step) if step is not None else dict(steps=[*t.steps]) if t.steps else {}
     why = {k: v for k,v in places.costs.why.items() if any(k in o.cost.unknown for o in places.places.values())}
     told = dict(model=main, file=Path(path).name, device='cpu' if t.on_host else 'cuda', device_name=t.device_name,

@@ -367,7 +367,10 @@ def _break_lines(r):
 
 # %% ../../nbs/views/report.ipynb #cf26fa12
 def _busy_lines(about):
-    "How a device spent its time in a trace"
+    "How a device or, in a trace of the CPU alone, the host spent its time"
+    if 'host_busy_s' in about:
+        ran, none = (si(about[f'host_{k}_s'], 's') for k in ('busy', 'idle'))
+        return [f"host         operations ran for {ran}; none ran for {none} in between: Python, or waiting for data"]
     if 'busy_s' not in about: return []
     busy, idle, several = (si(about[f'{k}_s'], 's') for k in ('busy', 'idle', 'overlap'))
     return [f"device       busy for {busy}, for {several} of that with several kernels; idle for {idle} in between"]
