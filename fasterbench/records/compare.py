@@ -69,7 +69,7 @@ def compared(
 )->Comparison:
     "What changed from one result to another, row by row"
     rows = by is None and depth is None
-    if by=='type' and len({any(r.modules for r in o) for o in (a, b)})>1:
+    if by=='type' and len({any(r.modules for r in o) for o in (a, b) if o.kind!='traced'})>1:
         raise ValueError("by='type': types of kernels are not those of modules; "
             "by='module' names kernels by their modules")
     if not rows: a, b = grouped_alike([a, b], by, depth)
