@@ -145,15 +145,18 @@ def above(self:Sheet, name:str)->float: # pixels
     names = [*own]
     return self.head + sum(own[k] for k in names[:names.index(name)])
 
+# %% ../../nbs/views/layout.ipynb #f1115a02
 @patch
 def fill(self:Sheet):
-    "Let the highest part of each column take what the picture has left"
+    "Let the highest part of each column, or those that are as high, take what the picture has left"
     room = self.size[1] - self.head - bottom
     for own in filter(None, (self.parts, self.beside)):
-        highest = max(own, key=own.get)
-        own[highest] += room - sum(own.values())
-        if own[highest]<80: raise ValueError(f"size={self.size}: a picture of {self.size[0]} × {self.size[1]} pixels "
-            f"has no room for its parts, of which {room - own[highest]:.0f} pixels are not the {highest}")
+        most = max(own.values())
+        high = [k for k,v in own.items() if v==most]
+        left = (room - sum(v for v in own.values() if v<most))/len(high)
+        if left<80: raise ValueError(f"size={self.size}: a picture of {' × '.join(map(str, self.size))} pixels has no "
+            f"room for its parts: {left:.0f} pixels for the {' and the '.join(high)}")
+        own.update(dict.fromkeys(high, left))
 
 # %% ../../nbs/views/layout.ipynb #9675efcc
 @patch
