@@ -248,6 +248,7 @@ def end(self:TrainingMeter):
     timed = [o for o in self.parts if not o[1]]
     self.done += timed
     self.steps += len(timed)/max(len(self.parts), 1)
+    if self.since is None: self.since = self.now()   # after a counted step: what comes before the next is timed
     if self.steps>=self.every: self.rates = self.take()
 
 def _sum(ns):

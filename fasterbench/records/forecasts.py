@@ -171,6 +171,12 @@ def likely_span(self:Likely)->tuple|None: # from and to: seconds or, with a pric
     if at is None or self.per_price is None: return at
     return tuple(s/self.likely_s/self.per_price for s in at)
 
+@patch(as_prop=True)
+def device_per_price(self:Likely)->float|None: # samples or tokens for a unit of the price; `None`: as `likely_device_s`
+    "As `per_price`, of the device alone"
+    known = self.price and self.per and self.likely_device_s
+    return 3600*self.per/self.likely_device_s/self.price if known else None
+
 # %% ../../nbs/records/forecasts.ipynb #dd2e4e6b
 def overlapped(
     p, # `Swept`
@@ -200,6 +206,7 @@ likely_columns = (   # of a sweep: key, heading, unit, what it means
     Column('likely_device_s', 'device alone', 's', 'likely without the launches of the host, where these decide'),
     Column('likely_rate', '{items}/s likely', '1/s', 'a second of the likely time', _likely('likely_rate', '', True)),
     Column('per_price', '{items} per dollar', '1/$', 'by the price of an hour', _likely('per_price', '', True)),
+    Column('device_per_price', '{items} per dollar, device alone', '1/$', 'without the launches of the host'),
     Column('most_per_price', '{items} per dollar at most', '1/$', 'at the roof, where no likely time is known', _most),
     Column('overlaps', 'overlaps', '', 'values whose interval overlaps this one', of=_overlaps))
 
