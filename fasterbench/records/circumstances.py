@@ -30,7 +30,7 @@ def _fact(k, v):
 
 def facts_of(r)->dict: # of a `Roofline`; name → words
     "The circumstances of a result, one by one, as words"
-    about = {k: v for k,v in r.about.items() if k!='date' and v not in ('', [], {})}
+    about = {k: v for k,v in r.about.items() if k not in ('date', 'idle') and v not in ('', [], {})}
     plain = {k: v for k,v in about.items() if not isinstance(v, dict)}
     facts = dict(kind=r.kind) | dict(_fact(k, v) for k,v in plain.items())
     for k,v in about.items():

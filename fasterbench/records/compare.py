@@ -461,7 +461,7 @@ def _pre(lines): return f'<pre style="white-space: pre-wrap">{"<br>".join(map(ht
 
 @patch
 def _repr_html_(self:Comparison)->str:
-    above = [*of_both(self.a, self.b, setting), *_sides(self), *_differences(self)]*bool(self)
+    above = [*of_both(self.a, self.b, setting), *_sides(self), *_differences(self)] if self else []
     below = _sums(self) if self else []
     said = [f'<p>{html_text(o)}</p>' for o in (self.answer, *self.verdicts)]
     return framed(*said, _pre(above), self.as_table().html(), _pre(below))

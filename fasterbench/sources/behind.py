@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['python_share', 'Gaps', 'empty_call_s', 'least_gaps', 'long_gaps', 'notable', 'suspicious', 'unseen_of', 'noticed',
-           'marking', 'marked_part', 'without_lines_of_profiler', 'profiling', 'traced_runs', 'around', 'place_in',
-           'Ran', 'ran_in', 'operation_times']
+           'idle', 'marking', 'marked_part', 'without_lines_of_profiler', 'profiling', 'traced_runs', 'around',
+           'place_in', 'Ran', 'ran_in', 'operation_times']
 
 # %% ../../nbs/sources/behind.ipynb #c4f9f18e
 import os, re, sys, time, torch
@@ -182,6 +182,16 @@ def noticed(
         return any(met.exchange(mine, 'rows without operations')) if met else mine
     while len(made)<3 and wanted(): passes.more()
     return found() if made else {}
+
+# %% ../../nbs/sources/behind.ipynb #1d1e0002
+def idle(
+    costs, forwards, names, # as of `suspicious`
+)->Counter: # name → seconds, the least in a forward pass
+    "Called modules without an operation and without a row"
+    called = {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
+    rows = {phase_and_name(k)[1] for k,c in costs.by_module.items() if c.worked or c.unknown}
+    least = {phase_and_name(k)[1]: s for k,s in forwards.least().items()}
+    return Counter({name: s for name,s in least.items() if name in called - rows})
 
 # %% ../../nbs/sources/behind.ipynb #3dc904df
 def marking(name:str, call=None):

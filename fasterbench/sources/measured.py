@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kinds_of', 'row_at', 'rows_of', 'Measured', 'step_memory', 'named_optimizer', 'memory_format', 'run_facts',
-           'registered_names', 'registered_facts', 'step_facts']
+           'registered_names', 'registered_facts', 'idle_facts', 'step_facts']
 
 # %% ../../nbs/sources/measured.ipynb #b53f43d2
 import torch
@@ -17,10 +17,11 @@ from ..counting.allocators import allocator_of
 from ..counting.weights import own_weight_bytes, params_of, weight_bytes, weights_in
 from ..counting.utilization import Footprint, language_facts, measured_footprint, step_footprint
 from ..machine.roof import HardwarePeaks
-from ..operations import first_line, plural, warn
+from ..operations import first_line, plural, si, warn
 from ..records.rows import RooflinePoint, roofline_point
 from ..session.packages import ExportedModule, Package
 from ..session.program import loss_of, optimizer_class
+from .behind import idle
 from ..session.scope import Place, group_name, phase_and_name
 
 # %% ../../nbs/sources/measured.ipynb #86b62fe8
@@ -146,6 +147,12 @@ def registered_facts(costs:Costs)->dict: # name → names
     found = {o for c in costs.by_module.values() for o in c.operations} & registered_names()
     return dict(registered_costs=sorted(found)) if found else {}
 
+def idle_facts(of)->dict: # of a `Measured`; empty: less than a twentieth of a pass
+    "How much of the remainder is in called modules without an operation"
+    found = idle(of.costs, of.forwards, of.modules)
+    if sum(found.values())<0.05*min(of.forwards.totals): return {}
+    return dict(idle=f"at least {si(sum(found.values()), 's')} in {plural(len(found), 'module')} without an operation")
+
 # %% ../../nbs/sources/measured.ipynb #7264fda6
 def step_facts(
     run, # a `Program`, or a `Step`
@@ -162,7 +169,7 @@ def facts(self:Measured, model, sample)->dict: # what a result says about it
     return dict(threads=torch.get_num_threads(), device_name=device_name(self.device), weight_bytes=weight_bytes(model),
         **run_facts(model, sample), **registered_facts(self.costs),
         **(self.breaks.facts() if self.breaks else {}), **float32_products(self.device),
-        **step_facts(self.run, model, sample))
+        **step_facts(self.run, model, sample), **idle_facts(self))
 
 @patch
 def memory(self:Measured)->Footprint|None: # that a step holds

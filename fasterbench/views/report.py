@@ -115,13 +115,14 @@ without = 'without an operation of torch (NumPy, Python or another library)'
 def _part_of(whole, seconds): return f"{si(seconds, 's')} ({100*seconds/whole:.1f} %)"
 def _timed(t, seconds): return _part_of(t.mean_s, seconds) # and part of the whole
 
-def _time_lines(t, unknown):
+def _time_lines(t, unknown, idle=None):
     "How long a forward pass or a step takes, and what that is made of"
     names = ', '.join(o for o in unknown if o!=unseen)
     cause = f'with operations of unknown cost: {names}' if names else without
     undefined = f"undefined    {_timed(t, t.undefined_s)} in rows {cause}"
     whole = f"{pass_name(t.what):13}{si(t.mean_s, 's')}, interquartile mean; {t.forward!r}"
-    remainder = f"remainder    {_timed(t, t.remainder_s)} outside of the rows (Python, dispatch)"
+    where = f'(Python, dispatch{"; " + idle if idle else ""})'
+    remainder = f"remainder    {_timed(t, t.remainder_s)} outside of the rows {where}"
     lines = [whole, f"rows         {_timed(t, t.rows_s)}"]
     lines += [undefined]*(not t.complete) + [remainder, _overhead_line(t)]
     if t.launch: lines.append(f"device       idle for {t.device_idle_pct:.1f} % of a {pass_name(t.what)}; "
@@ -388,7 +389,8 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     t = r.totals
     roof = (f"roof         {si(t.roof_time_s, 's')} for {rows_at_roof(r)} one after the other, "
         f"{100*t.roof_time_s/t.mean_s:.1f} % of the {pass_name(t.what)}")
-    lines = [*_time_lines(t, r.unknown), *_rank_lines(r), *_imbalance_lines(r), *_exchange_lines(r)]
+    lines = [*_time_lines(t, r.unknown, r.about.get('idle')), *_rank_lines(r), *_imbalance_lines(r)]
+    lines += _exchange_lines(r)
     lines += [*phase_lines(r), _work_line(r), *_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else _weight_lines(r)), *ceiling_lines(r)]
     return [*lines, *_kernel_lines(r), *_break_lines(r)]
