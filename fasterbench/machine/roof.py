@@ -125,8 +125,7 @@ def _check_main_ceiling(p):
     k, top = p.name, p.compute_peaks.get(p.name)
     if top is None:
         others = ', '.join(p.compute_peaks)
-        raise ValueError(f"compute_peaks has {others}: there is none in {k}, which peak_flops is for: "
-            f"dtype=torch.{others.split(', ')[0]} makes it that one's")
+        raise ValueError(f"compute_peaks has {others}: there is none in {k}, which peak_flops is for (dtype=)")
     if not 0.99<top/p.peak_flops<1.01:
         given, own = si(p.peak_flops, 'FLOP/s'), si(top, 'FLOP/s')
         raise ValueError(f"peak_flops={given}: in compute_peaks {k} has {own}")
