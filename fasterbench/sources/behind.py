@@ -190,8 +190,9 @@ def idle(
     "Called modules without an operation and without a row"
     called = {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
     rows = {phase_and_name(k)[1] for k,c in costs.by_module.items() if c.worked or c.unknown}
-    least = {phase_and_name(k)[1]: s for k,s in forwards.least().items()}
-    return Counter({name: s for name,s in least.items() if name in called - rows})
+    found = Counter()
+    for k,s in forwards.least().items(): found[phase_and_name(k)[1]] += s   # of a step in all phases
+    return Counter({name: s for name,s in found.items() if name in called - rows})
 
 # %% ../../nbs/sources/behind.ipynb #3dc904df
 def marking(name:str, call=None):

@@ -21,7 +21,7 @@ from ..operations import first_line, plural, si, warn
 from ..records.rows import RooflinePoint, roofline_point
 from ..session.packages import ExportedModule, Package
 from ..session.program import loss_of, optimizer_class
-from .behind import idle
+from .behind import idle, notable
 from ..session.scope import Place, group_name, phase_and_name
 
 # %% ../../nbs/sources/measured.ipynb #86b62fe8
@@ -150,7 +150,7 @@ def registered_facts(costs:Costs)->dict: # name → names
 def idle_facts(of)->dict: # of a `Measured`; empty: less than a twentieth of a pass
     "How much of the remainder is in called modules without an operation"
     found = idle(of.costs, of.forwards, of.modules)
-    if sum(found.values())<0.05*min(of.forwards.totals): return {}
+    if not notable(found, of.forwards): return {}
     return dict(idle=f"at least {si(sum(found.values()), 's')} in {plural(len(found), 'module')} without an operation")
 
 # %% ../../nbs/sources/measured.ipynb #7264fda6
