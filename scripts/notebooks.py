@@ -18,7 +18,7 @@ from examples import whole
 from pages import made_and_used
 
 top = Path(__file__).resolve().parent.parent
-loaded_before = [*ranks.loaded_before, 'torchvision', 'numpy', 'plotly.io._base_renderers', 'nbformat.v4',
+loaded_before = [*ranks.loaded_before, 'torchvision', 'numpy', 'torch._inductor.compile_fx', 'plotly.io._base_renderers', 'nbformat.v4',
     'transformers.models.auto.modeling_auto', 'transformers.models.gpt2.modeling_gpt2', 'transformers.models.llama.modeling_llama',
     'hypothesis', 'nbdev.process', 'execnb.shell', 'fastcore.test']
 

@@ -24,5 +24,5 @@ def main(
     "Run the notebooks and the checks"
     os.chdir(top)
     os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(top), os.environ.get('PYTHONPATH')]))   # of the processes
-    args = ['tests', '-q', '-n', 'auto', '--maxprocesses', '4', '--dist', 'worksteal', '--durations', '12', '--durations-min', '10']
+    args = ['tests', '-q', '-n', 'logical', '--maxprocesses', '4', '--dist', 'worksteal', '--durations', '12', '--durations-min', '10']
     sys.exit(pytest.main([*args, *(['-k', only] if only else []), *(['--changed'] if changed else []), *(['--all'] if all else [])]))

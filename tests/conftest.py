@@ -8,6 +8,7 @@ top = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(top/'scripts'))
 sys.path.append(str(top))   # notebooks import `scripts`; last, so that a package from elsewhere is seen below
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # tests run side by side, and assert counts, not times
+os.environ.setdefault('TORCH_WARM_POOL', '0')   # Triton's compilers, each with a torch of its own, are of no use on a CPU
 
 def pytest_addoption(parser):
     parser.addoption('--all', action='store_true', help='whole what is a sample otherwise')
