@@ -275,11 +275,12 @@ def _side(work, peaks, ceiling, run_s):
 
 def under_roof(
     work, # `ModuleCost`; its `sizes` may be `None`, not known
-    peaks, # `HardwarePeaks`
+    peaks, # `HardwarePeaks`; `None`: under no roof
     run_s:float|None=None, # seconds that the work took; `None`: not run
 )->dict: # fields of `RooflinePoint`
     "Where work lies under `peaks`"
     known, rate = not work.unknown, _rates(work, run_s)
+    if peaks is None: return rate | _nowhere
     if work.collectives: return rate | under_link(work.collectives, peaks, run_s)
     ceiling = ceiling_for(work, peaks) if known else None
     return rate | (_side(work, peaks, ceiling, run_s) if ceiling else _nowhere)
@@ -333,10 +334,10 @@ def least_sum(rows:list, peaks)->float|None: # of `RooflinePoint`; seconds, `Non
 # %% ../../nbs/records/rows.ipynb #111c9bc1
 def warn_no_ceiling(
     rows:list, # of `RooflinePoint`
-    peaks, # `HardwarePeaks`
+    peaks, # `HardwarePeaks`; `None`: they are under no roof
 ):
     "One warning if there are products in dtypes of which the peaks know no ceiling"
-    for k,lacking in no_ceiling(rows).items():
+    for k,lacking in no_ceiling(rows).items() if peaks else ():
         name, own = lacking[-1].name, arithmetic_dtype(lacking[-1].dtype)
         asked = k if k=='tf32' else own and dtype_name(own)
         more = f"; measure_peaks(dtype=[…, {asked!r}]) measures it too" if own and measurable(own) else ''
