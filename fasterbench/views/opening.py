@@ -8,10 +8,9 @@ __all__ = ['timed_list', 'listed_ceilings', 'whole_s', 'partial', 'rows_at_roof'
 
 # %% ../../nbs/views/opening.ipynb #98ab6197
 from ..base.core import arithmetic_dtype, dtype_name
-from ..operations import as_text, per_pass, plural, si
+from ..operations import per_pass, plural, si
 from ..records.circumstances import disturbed, noise_of
 from .labels import cut
-from .layout import html_text
 from .tables import columns, run_here, run_kinds
 
 # %% ../../nbs/views/opening.ipynb #20ef56aa
