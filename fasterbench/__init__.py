@@ -4,7 +4,7 @@ from importlib import import_module
 
 _home = dict(
     measure_peaks='machine.peaks', HardwarePeaks='machine.roof', clear_peaks_cache='machine.peaks', datasheet_peaks='machine.roof',
-    RooflineAnalyzer='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
+    RooflineAnalyzer='roofline', WithoutRoof='roofline', RooflinePoint='roofline', project='results', count_costs='costs', register_cost='costs',
     unregister_cost='costs',
     Roofline='results', Comparison='results', Sweep='roofline', Call='base.core', load_model='commands.models',
     roofline_analysis='operations', estimate_layer='counting.layers', estimate_language='language',

@@ -36,8 +36,6 @@ from .base.settings import one_at_a_time
 
 # %% ../nbs/costs.ipynb #86caf33b
 _all_ = ['register_cost', 'unregister_cost']
-from .counting.weights import weights_in
-from .counting.traffic import weight_sizes
 
 # %% ../nbs/costs.ipynb #c9268ebf
 def _sdpa(args, kwargs, out):

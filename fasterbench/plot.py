@@ -20,7 +20,7 @@ from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_tr
 from .views.marks import link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button
 from .views.marks import name_mark, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
 from .views.marks import legend_said
-from .views.opening import noise_line, of_both, setting, subtitles, title_of, took_said
+from .views.opening import listed_ceilings, noise_line, of_both, setting, subtitles, title_of, took_said
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
 from .records.grouping import group_key, joined
@@ -70,9 +70,9 @@ def bar_blocks(rows:list, most:int=10, sort:str='time', group=lambda r: None)->l
     return blocks[:most-1] + [Block(joined(f'{len(left)} rows without a bar', left), left)]
 
 # %% ../nbs/plot.ipynb #9b76abe5
-def _roof_lines(rows, peaks, lo=1., hi=1.):
+def _roof_lines(rows, peaks, also, lo=1., hi=1.):
     "The lines that the rows with a place, and those of collectives, are compared with"
-    return roof_lines([r for r in rows if drawable(r) or r.exchanges], peaks, lo, hi)
+    return roof_lines([r for r in rows if drawable(r) or r.exchanges], peaks, lo, hi, also)
 
 def _parts(paper, bars, closed, named, size):
     "The parts of a figure, from the top, and their pixels; of a picture, those of its two columns"
@@ -85,10 +85,10 @@ def _parts(paper, bars, closed, named, size):
     return (bar | dict(gap=14) | plot | legend if paper and bars else plot | legend | bar), {}
 
 # %% ../nbs/plot.ipynb #2f797c1f
-def _frame(s, rows, peaks):
+def _frame(s, rows, peaks, also):
     "Where the data lies"
     shown, beside = [r for r in rows if drawable(r)], [r for r in rows if without_flops(r)]
-    ceilings, (_, *slopes) = _roof_lines(rows, peaks)
+    ceilings, (_, *slopes) = _roof_lines(rows, peaks, also)
     tops, strips = [o.value for o in ceilings], [*map(bandwidth, beside), peaks.peak_bandwidth] if beside else []
     sent, ridges = link_places(rows), [v/peaks.peak_bandwidth for v in tops]
     xs = [*(r.arithmetic_intensity for r in shown), *(o.xs[-1] for o in slopes), *(x for _,x,_ in sent)]
@@ -116,10 +116,10 @@ def _for_pages(names):
     return [dict(start=o[0]) | vars(names(o, most)) for o,most in zip(classes, (8, 10, 12, 16, 20))]
 
 # %% ../nbs/plot.ipynb #4000b493
-def _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total):
+def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
     "The roofs, the marks and their names"
-    frame, beside = _frame(s, rows, peaks), any(map(without_flops, rows))
-    ceilings, slopes = _roof_lines(rows, peaks, 10**frame.xr[0], 10**frame.xr[1])
+    frame, beside = _frame(s, rows, peaks, also), any(map(without_flops, rows))
+    ceilings, slopes = _roof_lines(rows, peaks, also, 10**frame.xr[0], 10**frame.xr[1])
     lines = ceilings + slopes[1:]   # the memory's slope is part of the roof
     marks = mark_traces(go, blocks, group, named, total)
     roofs = [o.trace(go) for o in lines] + ([strip_line(go, peaks)] if beside else [])
@@ -190,7 +190,7 @@ def plot_roofline(
     said = '\n'.join(map(html_text, [*_setting(given, peaks, paper, title), legend_said(rows, blocks, paper)]))
     s = Sheet(title, said, *_parts(paper, len(longest), opens, shown, size), size)
     fig = go.Figure()
-    _draw_roofline(fig, go, s, rows, blocks, peaks, group, named, total)
+    _draw_roofline(fig, go, s, rows, blocks, peaks, listed_ceilings(given, peaks), group, named, total)
     if longest: _draw_bars(fig, go, s, longest, group, named, paper)
     return lay_out(fig, s, legend=legend(s))
 

@@ -10,7 +10,7 @@ __all__ = ['aten', 'counted_as', 'byte_rules', 'chunked', 'packed_linear', 'conv
            'rule_for', 'operation', 'register_cost', 'unregister_cost']
 
 # %% ../../nbs/counting/rules.ipynb #e650687c
-import inspect, torch
+import inspect, torch, typing
 from functools import cache, partial, reduce
 from math import prod
 from operator import attrgetter
@@ -159,8 +159,7 @@ def _sampled(args, kwargs, out): return 2*stored(args[0])*args[1].shape[-1]   # 
 # %% ../../nbs/counting/rules.ipynb #31cd2061
 def bias_bytes(packed)->int: # packed: the weight and the bias of a layer, which are no tensors
     "What reading the bias takes, if there is one"
-    bias = packed.bias()
-    return 0 if bias is None else covered_bytes(bias)
+    return 0 if (bias := packed.bias()) is None else covered_bytes(bias)
 
 def packed_linear_bytes(size):
     "`io_bytes` of a linear layer whose packed weight is no tensor: `size` bytes an element"
@@ -287,8 +286,7 @@ def _conv_backward(args, kwargs, out): return _conv_products(args, kwargs, out) 
 def _plain_conv_products(args, kwargs, out):
     return sum(map(bool, args[6][:2]))*2*args[0].numel()*prod(args[2].shape[1:])
 
-def _plain_conv_bytes(func, args, kwargs, out):
-    return masked_bytes_of(func, args, kwargs, out, _unused(args[6], 1, 2))
+def _plain_conv_bytes(func, args, kwargs, out): return masked_bytes_of(func, args, kwargs, out, _unused(args[6], 1, 2))
 
 @rule('_slow_conv2d_backward', bytes=_plain_conv_bytes, matmul=_plain_conv_products)
 def _plain_conv(args, kwargs, out): return _plain_conv_products(args, kwargs, out) + bool(args[6][2])*args[0].numel()
@@ -485,6 +483,8 @@ def _check_takes(op, what, f):
     "Refuse a function that can't be called as it will be"
     try: takes = inspect.signature(f)
     except (TypeError, ValueError): return   # some functions in C do not say
+    if (typing.get_origin(back := takes.return_annotation) or back) in (tuple, list, dict, str):
+        raise ValueError(f"the {what} of {op}: {f.__name__}{takes} returns no number{_two}")
     for o in _each(op) if isinstance(op, torch._ops.OpOverload) else _overloads(op):
         for args in ([a for a in o._schema.arguments if not a.has_default_value()], o._schema.arguments):
             given = [a.name for a in args if not a.kwarg_only]
@@ -495,13 +495,16 @@ def _check_takes(op, what, f):
                 raise ValueError(f"the {what} of {o}: {f.__name__}{takes} is called with ({called}): {e}") from None
 
 # %% ../../nbs/counting/rules.ipynb #38f5aa49
+_two = '; FLOPs and bytes are two arguments: register_cost(op, flops, bytes=…)' # each a number or a rule
+
 def _checked(op, what, value):
     if (v := finite(value)) is not None and v>=0 and v==int(v): return int(value)
-    raise ValueError(f"the registered {what} of {op} came out as {value!r}: a count is a whole number, not negative")
+    raise ValueError(f"the registered {what} of {op} came out as {value!r}: a count is a whole number, not negative"
+        f"{_two*isinstance(value, (tuple, list, dict))}")
 
 def _by_rule(op, what, f, args, given): # given: keywords
-    def text(): return f"the {what} of {op} by {defined_at(f)}, called with ({call_words(args, given)})"
-    with told_as(CostError, text): return _checked(op, what, f(*args, **given))
+    with told_as(CostError, lambda: f"the {what} of {op} by {defined_at(f)}, called with ({call_words(args, given)})"):
+        return _checked(op, what, f(*args, **given))
 
 def _formula(op, what, f):
     n = (_check_takes if callable(f) else _checked)(op, what, f)
@@ -511,8 +514,7 @@ def _each(op): return [op] if isinstance(op, torch._ops.OpOverload) else [getatt
 
 def _check_unknown(op):
     for o in _each(op):
-        rule = rule_for(o)
-        if rule is None: raise ValueError(f"{o} is a composite operation: it is counted by its parts")
+        if (rule := rule_for(o)) is None: raise ValueError(f"{o} is a composite operation: it is counted by its parts")
         if rule.flops is not None and rule.family!='registered':
             raise ValueError(f"{o} has a cost already: {rule.family}; only what register_cost said is replaced")
 
@@ -538,8 +540,7 @@ def register_cost(
 # %% ../../nbs/counting/rules.ipynb #d37f9d7c
 def _forget(op):
     "Take what is registered for an operation or one of its overloads; was there something?"
-    known = [o for o in (op, *_each(op)) if o in registered]
-    for o in dict.fromkeys(known): del registered[o]
+    for o in (known := {o for o in (op, *_each(op)) if o in registered}): del registered[o]
     rule_for.cache_clear()
     return bool(known)
 

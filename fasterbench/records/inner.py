@@ -14,6 +14,14 @@ from ..operations import passes, si
 from ..session.scope import quoted
 from ..views.tables import Column, Table, framed
 
+# %% ../../nbs/records/inner.ipynb #51c1c44c
+@patch
+def __getitem__(self:Operations, which:int|slice|str): # a position, or a name as torch spells it
+    "An operation by its position or its name"
+    if not isinstance(which, str): return tuple.__getitem__(self, which)
+    if found := next((o for o in self if o==which), None): return found
+    raise KeyError(f"{which!r} is none of the operations: {', '.join(self) or 'there are none'}")
+
 # %% ../../nbs/records/inner.ipynb #a46d737e
 operation_columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('name', 'operation', '', 'as torch spells it', of=str),

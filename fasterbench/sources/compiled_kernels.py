@@ -21,7 +21,7 @@ from ..base.core import compiled, eager, held, module_kind, replaced, torch_comp
 from ..base.precision import tf32_on
 from ..costs import CostMode, count_run, unbounded
 from ..counting.places import Costs, ModuleCost
-from .inductor import CompiledKernel, Recorder, compiling, inductor_options, kernel_listener
+from .inductor import Recorder, compiling, inductor_options, kernel_listener
 from .inductor import compiled_meanwhile, recompiled, row_names
 from .observe import Observer, time_forwards, time_in_turns
 from .measured import Measured, row_at

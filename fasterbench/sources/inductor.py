@@ -18,7 +18,6 @@ from functools import cache, partial
 from importlib import import_module
 from math import prod
 from itertools import count
-from pathlib import Path
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map

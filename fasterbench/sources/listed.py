@@ -14,7 +14,8 @@ from ..operations import operations_in, warn
 from ..base.core import dtype_name, named_dtype
 from ..counting.places import ModuleCost
 from ..machine.roof import HardwarePeaks, peaks_of
-from ..records.rows import RooflinePoint, under_roof
+from ..records.forecasts import in_dtype
+from ..records.rows import RooflinePoint, main_dtype, under_roof
 from ..results import Roofline, project
 
 # %% ../../nbs/sources/listed.ipynb #0c009415
@@ -78,6 +79,7 @@ def read_operations(
     timed = bool(given) and given[0].time_s is not None
     all_s = sum(r.time_s for r in given) if timed else None
     rows = [_placed(i, r, peaks, dtype, all_s) for i,r in enumerate(given)]
+    if rows and all(r.dtype for r in rows): peaks = in_dtype(peaks, main_dtype(rows))   # the others have the main one
     _tell_slow(rows)
     name = Path(operations).name if isinstance(operations, (str, Path)) else 'operations'
     found = Roofline(rows, 'measured', peaks, about=dict(model=name, what='list', dtype=_dtype_text(rows, peaks)))

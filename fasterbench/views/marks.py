@@ -20,7 +20,7 @@ from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_l
 from .layout import roof_line, slope_line, time_ticks, write
 from ..operations import as_text, plain, si, plural
 from .labels import Placer, Spot, common_name, cut, place, spots_around, text_size
-from ..records.rows import beside_kernels, link_kinds, not_counted
+from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
 def rate(row)->float|None: # FLOP/s
@@ -60,7 +60,8 @@ def quartiles(row)->tuple|None: # seconds; `None`: fewer than two samples
 # %% ../../nbs/views/marks.ipynb #8ca5e479
 def _held_against(row):
     roof = html_text(row.roof)
-    if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: a measurement error'
+    error = f'{assumed_said([row])}a measurement error'
+    if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: {error}'
     cached = f', {row.cache_pct:.1f} % of that of {roof}' if row.above and row.roof not in (None, 'memory') else ''
     return f'{row.utilization_pct:.1f} % of the roof{cached}'
 
@@ -253,10 +254,11 @@ def roof_lines(
     rows:list, # of `RooflinePoint`: those that have a place, or are of collectives
     peaks, # `HardwarePeaks`
     lo:float, hi:float, # FLOP/byte, the ends of the axis; under a link's slope, FLOP for a byte on the link
+    also=(), # names of ceilings that are drawn in any case
 )->tuple: # lists of `Line`: ceilings, with the roof first; slopes, with the memory's first
     "The roofs that `rows` are compared with"
     def held(r): return r.bound=='compute' or r.above or r.type=='kernel'   # kernels may have a row for each level
-    used = {r.roof for r in rows if held(r)} - {peaks.name}
+    used = {*also, *(r.roof for r in rows if held(r))} - {peaks.name}
     slopes = [(o.name, o.bandwidth, 'dash') for o in peaks.memory_levels[:-1] if o.name in used]
     slopes += [(k, v, 'dot') for k,v in _link_slopes(rows, peaks)]
     memory, top = slope_line(peaks.memory.name, peaks.peak_bandwidth, lo, peaks.peak_flops, 'roof'), peaks.peak_flops
@@ -266,7 +268,8 @@ def roof_lines(
 # %% ../../nbs/views/marks.ipynb #371e7c15
 def _legend_of_shapes(rows):
     used = dict.fromkeys(standing(r) for r in rows if drawable(r))
-    return ' '.join(f'{shapes[k][1]} {shapes[k][2]}' for k in shapes if k in used)
+    text = ' '.join(f'{shapes[k][1]} {shapes[k][2]}' for k in shapes if k in used)
+    return text.replace('a measurement error', f'{assumed_said([r for r in rows if r.impossible])}a measurement error')
 
 def _without_mark(r)->str|None: # `None`: there is one
     "Why a row has no mark: it is of collectives, its cost is not known, it is beside kernels, or it has no work"

@@ -12,15 +12,15 @@ from statistics import median
 from dataclasses import replace
 from ..session.scope import Place, quoted, phases, unseen
 from ..base.system import cache_up_to, of_overhead
-from ..operations import as_text, si, pass_name, per_pass, plural
+from ..operations import as_text, si, pass_name, per_pass, plain, plural
 from ..base.console import any_console
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
-from .opening import likely_lines, partial, run_kinds, rows_at_roof, timed_list, took_said
-from .opening import where_said, whole_s
+from .opening import likely_lines, listed_ceilings, partial, run_kinds, rows_at_roof, timed_list
+from .opening import took_said, where_said, whole_s
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
-from ..records.rows import beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
+from ..records.rows import assumed_said, beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
@@ -85,8 +85,10 @@ def _weight_lines(r):
 def _other_ceilings(r):
     "The ceilings of arithmetic that rows are compared with, besides the one in the line above the table"
     known = r.peaks.compute_peaks if r.peaks else {}
-    used = Counter(o.roof for o in r if o.roof in known and o.roof!=r.peaks.name)
-    each = ', '.join(f"{k} {si(known[k], 'FLOP/s')} ({plural(n, 'row')})" for k,n in used.items())
+    held = listed_ceilings(r, r.peaks) or [o.roof for o in r]
+    used = Counter(o for o in held if o in known and o!=r.peaks.name)
+    def ridge(k): return f', ridge {plain(known[k]/r.peaks.peak_bandwidth)} FLOP/B'*(r.what=='list')
+    each = ', '.join(f"{k} {si(known[k], 'FLOP/s')}{ridge(k)} ({plural(n, 'row')})" for k,n in used.items())
     return [f'ceilings     also {each}'] if used else []
 
 # %% ../../nbs/views/report.ipynb #3a05e752
@@ -200,7 +202,8 @@ def _error_lines(rows, peaks=None):
         by = f" ({kernel})"*bool(kernel) + f", with the registered cost of {', '.join(own)}"*bool(own)
         return f"{quoted(r.label)} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
     which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
-    return [f"error        a measurement error in {len(odd)} of {len(rows)} rows, above every roof: {which}"]
+    return [f"error        {assumed_said(odd)}a measurement error in {len(odd)} of {len(rows)} rows, above every roof: "
+        f"{which}"]
 
 # %% ../../nbs/views/report.ipynb #ce67914a
 def _side(r, bound):
