@@ -152,7 +152,7 @@ def roofline(
         if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows)
-    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save, names, title)
+    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, columns, limits, save, names, title)
     if own_rank()==0: print_result(rows, view, title, html, out)
 
 # %% ../nbs/cli.ipynb #3d8dc117
@@ -349,14 +349,15 @@ def operations(file, peaks=None, dtype=None, top=None, sort=None, by=None, colum
 
 # %% ../nbs/cli.ipynb #bf24c2e7
 def compare(
-    a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, fail_flops_changed=False, out=None,
+    a, b, by=None, top=None, sort='difference', columns=None, fail_slower=None, fail_flops=None,
+    fail_flops_changed=False, out=None,
 ):
     "Compare two results row by row: what changed, and is it more than noise?"
     limits = asked_limits(fail_slower, fail_flops, fail_flops_changed)
     check_targets([a, b], Comparison.formats, out=out)
-    checked_view(top, 'time', by); Comparison().as_table().in_order(sort)
+    checked_view(top, 'time', by); Comparison().table(1, sort, columns=columns)   # or an error
     for path in (a, b): check_kind(path, 'a result')
-    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, limits, names=(a, b))
+    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, columns, limits, names=(a, b))
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, title=None, html=None, out=None):
