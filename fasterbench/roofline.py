@@ -115,7 +115,8 @@ def compare_interleaved(
     a, b,
     sample=None, # of the modules, as of `RooflineAnalyzer`
     peaks:HardwarePeaks|str|Path|None=None, # of the modules, as there
-    **options # `device`, `warmup`, `steps` (turns of each), `grad`; `by` and `depth`, as of `Roofline.compare`
+    # `device`, `warmup`, `steps` (turns of each), `grad`, `kernels`; `by` and `depth`, as of `Roofline.compare`
+    **options
 )->Comparison:
     "Measure two models in turns of a few forward passes, and compare them"
     first, second = two_subjects(RooflineAnalyzer, a, b, sample, peaks)

@@ -254,16 +254,17 @@ def compare_interleaved(self:Subject,
     warmup:int=5, # untimed forward passes of each first
     steps:int=40, # turns of each
     grad:bool=False, # run with gradients on, for models that differentiate in their forward?
+    kernels:bool=False, # show what is compiled by its kernels? One of both has a compiled module
     by=None, depth:int|None=None, # as of `Roofline.compare`
 )->Comparison:
     "Measure two models in turns of a few forward passes, and compare them; both are left as they were"
-    check_request('device', device, 'forward passes', warmup, steps, grad=grad)
+    check_request('device', device, 'forward passes', warmup, steps, grad=grad, kernels=kernels)
     both, _ = (self, other), check_other(self, other)
     with one_at_a_time, of_dtypes(*both), ExitStack() as stack:
         device, *more = (o.run_device(device) for o in both)
         if more!=[device]: raise ValueError(f"the models are on {device} and {more[0]}: device says where both run")
         runs = [stack.enter_context(undisturbed(o.model, o.sample, device, grad)) for o in both]
-        with errors_placed(runs): found = self.measuring_both(runs, device, warmup, steps)
+        with errors_placed(runs): found = self.measuring_both(runs, device, warmup, steps, kernels=kernels)
         made = [o._result_of(of) for o,of in zip(both, found)]
     for (o,_),of in zip(made, found): o.about['turns'] = f'the fastest of {of.forwards.each} forward passes each'
     return compared(*(o._kept(*m, of) for o,m,of in zip(both, made, found)), by, depth, turns=True)
