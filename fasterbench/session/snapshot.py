@@ -191,7 +191,7 @@ class Snapshot:
 # %% ../../nbs/session/snapshot.ipynb #6c08f6bb
 @patch
 def where(self:Snapshot, o)->str:
-    "What an object is called in errors: which attribute of a module leads to it, where one does, and its type"
+    "What an object is called in errors: by the attribute of a module that leads to it, or else by its type"
     of, seen, inner, name = {id(p): h for kind,h,kept in self.objects for p in kind.inside(kept)}, set(), o, None
     while name is None and (holder := of.get(id(inner))) is not None and id(inner) not in seen:
         seen.add(id(inner))
@@ -199,15 +199,15 @@ def where(self:Snapshot, o)->str:
         inner = holder
     if name is None: return type(o).__name__
     whose = next((n for m in self.roots for n,c in walk(m).items() if c is inner), type(inner).__name__)
-    return f"attribute '{name}' of {quoted(whose)}, a {type(o).__name__}"
+    return f"attribute '{name}' of {quoted(whose)}"
 
 @patch
 def put(self:Snapshot)->list: # name and error of what failed
     "Put back all that differs"
     with by_ourselves():
         failed = put_back((o, lambda: kind.put(o, kept)) for kind,o,kept in self.objects)
-        failed = [(self.where(o), e) for o,e in failed]
-        return failed + put_back((self.name(k.tensor), k.put) for k in self.tensors)
+        told = {(self.where(o), str(e)): e for o,e in failed}   # a generator and the iterator in it are one
+        return [(name, e) for (name,_),e in told.items()] + put_back((self.name(k.tensor), k.put) for k in self.tensors)
 
 # %% ../../nbs/session/snapshot.ipynb #da7748c3
 # Torch's hooks for all modules
