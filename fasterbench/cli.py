@@ -90,8 +90,8 @@ uncompiled = 'eager' # in the place of a model's name: the model itself, as it i
 def _check_compiled(train, isolate, compile, kernels, beside):
     "Refuse what does not go with training, compiled code or turns"
     if beside: check_unused('with --beside', train=train)
-    if beside==uncompiled and not compile: raise ValueError(
-        f"--beside {uncompiled} is the model itself, not compiled: with --compile the two are measured in turns")
+    if beside==uncompiled and not (compile or kernels): raise ValueError(f"--beside {uncompiled} is the model itself, "
+        "not compiled: with --compile or --kernels the two are measured in turns")
     if train: check_unused('with --train', isolate=isolate, compile=compile, kernels=kernels)
     if kernels: check_unused('with --kernels', isolate=isolate)
 
@@ -103,17 +103,15 @@ def _asked_comparison(
     "What a profile is made for, a comparison or not, the limits of that, and what its a and b are called"
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
-    if beside and alone['kernels']: raise ValueError("--kernels does not apply with --beside: what takes turns is "
-        f"compared by modules, as in --compile --beside {uncompiled}; two results of --out, one of them with "
-        "--kernels, are compared by `fasterbench compare`")
-    if beside: check_unused('with --beside', against=against, **alone)
+    if beside: check_unused('with --beside', against=against, **alone | dict(kernels=None))
     if against: check_kind(against, 'a result')
     other = f'{model} without --compile' if beside==uncompiled else against or beside
     return Comparison if other else Roofline, asked_limits(**limits), (other, model)
 
 # %% ../nbs/cli.ipynb #e1ef3fff
-def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **alone):
+def _in_turns(name, beside, input, of, peaks, device, compile, kernels, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
+    compile, steps = compile or kernels, {k: alone[k] for k in ('warmup', 'steps')}
     both, of_each, before = [], [], (name, False) if beside==uncompiled else (beside, compile)
     for o,changed in (before, (name, compile)):
         torch.manual_seed(0)
@@ -123,7 +121,7 @@ def _in_turns(name, beside, input, of, peaks, device, compile, warmup, steps, **
         both.append(RooflineAnalyzer(model, sample, peaks))
         of_each.append(forward_text(o, sample) + ', compiled'*(beside==uncompiled and changed))
     def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
-    c = run_model_code(what, both[0].compare_interleaved, both[1], device, warmup=warmup, steps=steps)
+    c = run_model_code(what, both[0].compare_interleaved, both[1], device, kernels=kernels, **steps)
     named_as([c.a], before[0]); named_as([c.b], name)
     return c
 
@@ -152,7 +150,7 @@ def roofline(
         if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows)
-    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, limits, save, names, title)
+    if kind is Comparison: return print_comparison(rows, out, top, None, view.by, columns, limits, save, names, title)
     if own_rank()==0: print_result(rows, view, title, html, out)
 
 # %% ../nbs/cli.ipynb #3d8dc117
@@ -349,14 +347,15 @@ def operations(file, peaks=None, dtype=None, top=None, sort=None, by=None, colum
 
 # %% ../nbs/cli.ipynb #bf24c2e7
 def compare(
-    a, b, by=None, top=None, sort='difference', fail_slower=None, fail_flops=None, fail_flops_changed=False, out=None,
+    a, b, by=None, top=None, sort='difference', columns=None, fail_slower=None, fail_flops=None,
+    fail_flops_changed=False, out=None,
 ):
     "Compare two results row by row: what changed, and is it more than noise?"
     limits = asked_limits(fail_slower, fail_flops, fail_flops_changed)
     check_targets([a, b], Comparison.formats, out=out)
-    checked_view(top, 'time', by); Comparison().as_table().in_order(sort)
+    checked_view(top, 'time', by); Comparison().table(1, sort, columns=columns)   # or an error
     for path in (a, b): check_kind(path, 'a result')
-    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, limits, names=(a, b))
+    print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, columns, limits, names=(a, b))
 
 # %% ../nbs/cli.ipynb #660debce
 def show(file, top=None, sort=None, by=None, columns=None, title=None, html=None, out=None):

@@ -110,10 +110,13 @@ def plot(self:RooflineAnalyzer,
 
 # %% ../nbs/roofline.ipynb #a8454085
 def compare_interleaved(
-    a, b, # what was and what is there now: modules, or `RooflineAnalyzer`s, which have samples and peaks of their own
+    # what was and what is there now: modules, or `RooflineAnalyzer`s, which have samples and peaks of their own, as
+    # models in two dtypes need them
+    a, b,
     sample=None, # of the modules, as of `RooflineAnalyzer`
     peaks:HardwarePeaks|str|Path|None=None, # of the modules, as there
-    **options # `device`, `warmup`, `steps` (turns of each), `grad`; `by` and `depth`, as of `Roofline.compare`
+    # `device`, `warmup`, `steps` (turns of each), `grad`, `kernels`; `by` and `depth`, as of `Roofline.compare`
+    **options
 )->Comparison:
     "Measure two models in turns of a few forward passes, and compare them"
     first, second = two_subjects(RooflineAnalyzer, a, b, sample, peaks)

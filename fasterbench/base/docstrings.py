@@ -6,21 +6,29 @@
 __all__ = ['with_parameters', 'Read', 'documented', 'page']
 
 # %% ../../nbs/base/docstrings.ipynb #5f955091
-import inspect, sys
+import ast, inspect, sys
+from textwrap import dedent
 from fastcore.docments import docments
 from .. import operations
 
 # %% ../../nbs/base/docstrings.ipynb #b51f1322
 _heads = 'Args:\n', 'Returns:\n' # of what is added to a docstring
 
-def _lines(said): return [f"    {k}: {' '.join(v.split())}" for k,v in said.items() if v and k!='self']
+def _on_lines(f):
+    "Names of parameters that stand on one line, of whose last one the comment is → all of them"
+    args, lines = ast.parse(dedent(inspect.getsource(f))).body[0].args, {}
+    for o in filter(None, (*args.posonlyargs, *args.args, args.vararg, *args.kwonlyargs, args.kwarg)):
+        if o.arg not in ('self', 'cls'): lines.setdefault(o.lineno, []).append(o.arg)
+    return {names[-1]: ', '.join(names) for names in lines.values()}
+
+def _lines(said, names): return [f"    {names[k]}: {' '.join(v.split())}" for k,v in said.items() if v and k in names]
 
 def with_parameters(f)->str|None: # f: a function
     "Its docstring, and below it what the comments say of its parameters and of what it returns"
-    try: said = docments(f)
+    try: said, names = docments(f, args_kwargs=True), _on_lines(f)
     except OSError: return f.__doc__   # its source is not there
     given, parts = said.pop('return', None), [o for o in [f.__doc__] if o]
-    if lines := _lines(said): parts.append(_heads[0] + '\n'.join(lines))
+    if lines := _lines(said, names): parts.append(_heads[0] + '\n'.join(lines))
     if given: parts.append(f"{_heads[1]}    {' '.join(given.split())}")
     return '\n\n'.join(parts) or None
 

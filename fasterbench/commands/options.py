@@ -443,13 +443,13 @@ def show_result(r:Roofline, html, out, top, sort, by, columns, title=None): # as
     if r.peaks is None: check_unused('to a result without peaks', html=html)
     print_result(r, view, title, html, out)
 
-def print_comparison(c:Comparison, out, top=None, sort=None, by=None, limits:dict|None=None, save=None, names=(),
-    title=None):
+def print_comparison(c:Comparison, out, top=None, sort=None, by=None, columns=None, limits:dict|None=None, save=None,
+    names=(), title=None):
     "Print a comparison, of `gate`s `limits`, and write it, and b, to files; the command ends with what is decided"
     if save: print(f'saved        {write_file(save, as_json(c.b))}')
     if by is not None: c = c.by(checked_view(None, None, str(by)).by)
     c.names, verdicts = names or c.names, gate(c, **limits) if limits else ()
-    c.summary(rows_asked(top, 20), either(sort, 'difference'))
+    c.summary(rows_asked(top, 20), either(sort, 'difference'), columns)
     drawn = rows_asked(top)
     write_out(c, out, sort=sort, title=title and html_text(title), **(dict(top=drawn) if drawn else {}))
     if sys.stdout is None and verdicts and sys.stderr:   # as with --json: the summary was not printed

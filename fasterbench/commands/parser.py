@@ -217,6 +217,7 @@ described['compare'] = Command(
     top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('what pairs are sorted by, a column of numbers: ratio, time_a, over_s, …; or order: as in the model '
         '(default: difference)'),
+    columns=option('columns to print, such as name,time_a,time_b,ratio,bytes_a,bytes_b (default: the usual ones)'),
     **in_common('fail_slower fail_flops fail_flops_changed out')))
 
 described['show'] = Command(

@@ -41,9 +41,16 @@ def facts_of(r)->dict: # of a `Roofline`; name → words
 # %% ../../nbs/records/circumstances.ipynb #f3f55bee
 def _roof(r): return r.peaks and (r.peaks.device_name, r.peaks.compute_peaks, r.peaks.peak_bandwidth)
 
+def _graphless(r):
+    "The circumstances of compiled code that a result has none of, as it says itself"
+    other = 'torch.compile' not in r.about.get('execution', 'torch.compile')   # it says how it ran
+    return {k: '0' for k in ('graphs', 'graph_breaks') if other or r.about.get(k)==[]}
+
 def differing(a, b)->dict: # of `Roofline`s; name → (in a, in b); `None`: not known
     "The circumstances that are not the same"
     in_a, in_b = facts_of(a), facts_of(b)
+    for mine,other,r in ((in_a, in_b, a), (in_b, in_a, b)):
+        mine |= {k: v for k,v in _graphless(r).items() if k in other and k not in mine}
     found = {k: (in_a.get(k), in_b.get(k)) for k in {**in_a, **in_b}}
     res = {k: both for k,both in found.items() if both[0]!=both[1] or k=='disturbed'}
     if _roof(a)!=_roof(b): res['peaks'] = repr(a.peaks), repr(b.peaks)

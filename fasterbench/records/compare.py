@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 'pair_orders', 'change_colours',
            'comparison_formats', 'forward_of', 'Comparison', 'compared', 'short_ratio', 'signed', 'where_most',
-           'columns_of', 'comparison_json']
+           'columns_of', 'counted_rows', 'uncounted_said', 'comparison_json']
 
 # %% ../../nbs/records/compare.ipynb #adedc33d
 import re
@@ -23,8 +23,8 @@ from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import differing as what_differs, lapse
-from .grouping import Pair, match, Compared, Took, all_run, few_samples, shown_took, taken
-from .grouping import too_few, first_names, grouped_alike
+from .grouping import Pair, match, Compared, Took, all_run, few_samples, shown_tooks, taken
+from .grouping import too_few, first_names, grouped_alike, seen_rows
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import many
 
@@ -54,10 +54,8 @@ class Comparison(Lines, Saved, Compared):
         super().__init__(pairs)
         self.a, self.b, self.turns, self.names = a, b, turns, tuple(names)
     @property
-    def forward_a(self)->Took: return shown_took(forward_of(self.a), self.turns)
-    @property
-    def forward_b(self)->Took: return shown_took(forward_of(self.b), self.turns)
-    took_a, took_b = forward_a, forward_b
+    def tooks(self)->tuple: return shown_tooks(forward_of(self.a), forward_of(self.b), self.turns) # of a and b
+    forward_a, forward_b = took_a, took_b = [property(lambda self, i=i: self.tooks[i]) for i in range(2)] # `Took`s
 
 # %% ../../nbs/records/compare.ipynb #f0d9b317
 def compared(
@@ -223,7 +221,7 @@ def _known(field):
     return lambda s: lambda p: getattr(getattr(p, s), field, None)
 
 def _run_and_shown(p, s):
-    "Seconds of a side's rows, and those that stand in the comparison: in turns medians; `None`: not known of all rows"
+    "Seconds of a side's rows, and those that stand in the comparison, of `shown_tooks`; `None`: not known of all rows"
     return all_run(getattr(p, f'rows_{s}'), 'time_s'), getattr(p, f'took_{s}').seconds
 
 def _over(s):
@@ -375,8 +373,8 @@ def as_table(self:Comparison)->Table: # what `table`, `to_csv` and `to_frame` ar
 def _sides(c):
     "Which of the two is a and which is b, and what the numbers of turns are, in lines"
     names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names) if o]
-    return names + ["turns        each time is a median of its own, each ratio the median of the turns' ratios: "
-        'times and ratios of medians do not add up']*c.turns
+    return names + ["turns        of each line b/a is the median of the turns' ratios and a·b that of their products: "
+        'the times of several lines do not add up']*c.turns
 
 @patch
 def to_markdown(self:Comparison,
@@ -401,21 +399,33 @@ def _phase_sums(c):
     each = [(p, took(c.a, p), took(c.b, p)) for p in phases]
     return [f"{p:13}{_from_to(a, b, 's')}" for p,a,b in each if not a is b is None]
 
+# %% ../../nbs/records/compare.ipynb #3c7e51d0
+def counted_rows(c)->list: # of a `Comparison`: of two `Roofline`s
+    "Both sides, and of what is `uncounted` on both alike the work that was seen"
+    if not any(p.uncounted for p in c): return [c.a, c.b]
+    return [o.like(seen_rows(c, side)) for side,o in (('a', c.a), ('b', c.b))]
+
+def uncounted_said(c)->str: # empty: there are none
+    "What both sides do alike and no sum has, in words"
+    names = [quoted(p.label) for p in c if p.uncounted]
+    more = f' and {len(names) - 2} more'*bool(names[2:])
+    return f"work without an operation of torch, in {', '.join(names[:2])}{more} on both sides"*bool(names)
+
 # %% ../../nbs/records/compare.ipynb #dc466ffd
-def _whole(c, key, unit):
+def _whole(sides, key, unit):
     "Two sums and their ratio; a part of the rows is not compared with all of them"
     def lacks(r): return sum(getattr(o, key) is None for o in r)
-    parts = [f'{len(r) - n} of {len(r)} rows of {which}' for which,r in (('a', c.a), ('b', c.b)) if (n := lacks(r))]
+    parts = [f'{len(r) - n} of {len(r)} rows of {which}' for which,r in zip('ab', sides) if (n := lacks(r))]
     if parts: return f"known of {', '.join(parts)} only, not compared"
-    return _from_to(sum_of(c.a, key), sum_of(c.b, key), unit)
+    return _from_to(*(sum_of(r, key) for r in sides), unit)
 
 def _sums(c):
     "What both results add up to, in lines"
-    a, b = c.a, c.b
-    lines = [f"work         {_whole(c, 'flops', 'FLOP')}, {_whole(c, 'bytes_moved', 'B')}",
-        f"roof         {_whole(c, 'needed_s', 's')}"]
+    a, b, sides = c.a, c.b, counted_rows(c)
+    lines = [f"work         {_whole(sides, 'flops', 'FLOP')}, {_whole(sides, 'bytes_moved', 'B')}",
+        f"roof         {_whole(sides, 'needed_s', 's')}", *(f'not counted  {o}' for o in [uncounted_said(c)] if o)]
     if not (a.totals and b.totals): return lines
-    rows = [shown_took(taken(o, kind_of(o)), c.turns).seconds for o in (a, b)]
+    rows = [o.seconds for o in shown_tooks(*(taken(o, kind_of(o)) for o in (a, b)), c.turns)]
     rest = _from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')
     times = [f"rows         {_from_to(*rows, 's')}", *_phase_sums(c)]
     return [*times, f'remainder    {rest} outside of the rows', *lines]
@@ -444,9 +454,10 @@ def _differences(c):
 def summary(self:Comparison,
     top:int|None=None, # print only the first pairs
     sort:str='difference', # or `'order'`, or a key of `pair_columns`
+    columns:str|list|None=None, # keys of it, such as `'name time_a time_b ratio'`; `None`: the usual ones
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
-    table = self.table(top, sort, width=terminal_width())   # first: it may refuse
+    table = self.table(top, sort, width=terminal_width(), columns=columns)   # first: it may refuse
     head = ['\n'.join(map(str, o)) for o in ([self.answer], self.verdicts, _sides(self), _differences(self))]
     more = _joined(self.as_table().in_order(sort)[:top])
     with any_console(): print(*filter(None, [*head, table, *map('\n'.join, (more, _sums(self)))]), sep='\n\n')

@@ -9,7 +9,8 @@ __all__ = ['statuses', 'most_steps', 'chance', 'Verdict', 'Verdicts', 'time_verd
 import math
 from typing import NamedTuple
 from ..operations import is_number
-from .compare import Comparison, short_ratio
+from ..session.scope import unseen
+from .compare import Comparison, counted_rows, short_ratio, uncounted_said
 from .grouping import few_samples
 
 # %% ../../nbs/records/gate.ipynb #72a2dd8a
@@ -26,6 +27,7 @@ class Verdict(NamedTuple):
     basis:str=''   # what kind of interval it is, in words
     samples:int=0  # that the interval is of; 0: it does not get narrower with more of them
     same:bool=False # is less in b a change, too?
+    but:str=''     # what the amounts leave out, in words
     @property
     def most(self)->float: return 1 + self.percent/100 # of a, that b may have
     @property
@@ -58,7 +60,7 @@ def _takes(v):
     return f'; an interval without the limit takes about {digits*math.ceil(steps/digits):,} steps'
 
 def _line(v):
-    limit, open_ = f'limit {_exact(v.most)}', v.decided=='inconclusive' and v.samples
+    limit, open_ = f"limit {_exact(v.most)}{'; ' + v.but if v.but else ''}", v.decided=='inconclusive' and v.samples
     if v.why: return f'{v.what:13}{v.decided}: {v.why}; {limit}'
     return f"{v.what:13}{v.decided}: {_ratios(v)}, {limit}{_takes(v) if open_ else ''}"
 
@@ -130,8 +132,10 @@ def flops_verdict(
     at = b.flops/most(a) if most(a) else part(b.flops, 0), part(most(b), a.flops)
     v = Verdict('FLOPs', percent, at, same=same)
     if v.decided!='inconclusive': return v
-    names = ', '.join(sorted({*a.unknown, *b.unknown}))
-    return v._replace(why=f'not all FLOPs are known, of {names} there is no rule')
+    lacks = [f'of {o} there is no rule' for o in [', '.join(sorted({*a.unknown, *b.unknown} - {unseen}))] if o]
+    sides = [side for side,o in zip('ab', (a, b)) if unseen in o.unknown]
+    lacks += [f"modules of {' and '.join(sides)} work without an operation of torch"]*bool(sides)
+    return v._replace(why=f"not all FLOPs are known, {' and '.join(lacks)}")
 
 # %% ../../nbs/records/gate.ipynb #594e01c9
 def check_percent(name:str, value)->float:
@@ -150,7 +154,9 @@ def gate(
         raise ValueError("a gate needs a limit: slower or flops, in percent, or same_flops=True")
     found = Verdicts()
     if slower is not None: found.append(time_verdict(c, check_percent('slower', slower)))
-    if flops is not None: found.append(flops_verdict(c.a, c.b, check_percent('flops', flops)))
-    if same_flops: found.append(flops_verdict(c.a, c.b, same=True))
+    asked = [] if flops is None else [dict(percent=check_percent('flops', flops))]
+    asked += [dict(same=True)]*same_flops
+    but = f'{o}, is not counted' if asked and (o := uncounted_said(c)) else ''
+    found += [flops_verdict(*counted_rows(c), **o)._replace(but=but) for o in asked]
     c.verdicts = found
     return found

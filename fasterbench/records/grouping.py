@@ -6,8 +6,8 @@
 __all__ = ['usual', 'changes_of', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of', 'first_names',
            'eager_sum', 'samples_of', 'joined', 'as_one', 'block_name', 'block_key', 'group_key', 'grouped_rows',
            'grouped_alike', 'by_kind', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval',
-           'shown_took', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared', 'Pair',
-           'match']
+           'shown_tooks', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared', 'Pair',
+           'seen_rows', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
@@ -18,7 +18,7 @@ from numbers import Integral
 from fastcore.basics import groupby, patch
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
-from ..session.scope import Place, phases, with_phase
+from ..session.scope import Place, phases, unseen, with_phase
 from ..operations import check_count, arithmetic_intensity, sum_of, utilization_pct
 from .matching import drafted
 from .rows import RooflinePoint, ceiling_for, fused_s, not_counted
@@ -335,9 +335,13 @@ def _of_turns(a, b):
     "The ratio of each sample of `b` to that of `a` beside it; none where one of these did not run"
     return [y/x for x,y in zip(a.samples, b.samples)] if len(a.samples)==len(b.samples) and all(a.samples) else []
 
-def shown_took(t:Took, turns:bool)->Took: # turns: were its samples taken in turns with others?
-    "A time as a comparison shows it: in turns, whose ratio is a median, the median, too"
-    return t._replace(seconds=Timing(t.samples).median) if turns and t.whole and t.samples else t
+def shown_tooks(a:Took, b:Took, turns:bool=False)->tuple: # turns: was each sample of b taken beside one of a?
+    "Two times as a comparison shows them; in turns b/a and a·b are the medians of the turns' ratios and products"
+    def median(t): return t._replace(seconds=Timing(t.samples).median) if turns and t.whole and t.samples else t
+    each = _of_turns(a, b) if turns and a.whole and b.whole else []
+    if not each or not (part := Timing(each).median): return median(a), median(b)
+    product = Timing([x*y for x,y in zip(a.samples, b.samples)]).median
+    return tuple(t._replace(seconds=math.sqrt(v)) for t,v in ((a, product/part), (b, product*part)))
 
 def ratio(a:Took, b:Took, turns:bool=False)->float|None: # `None`: not known of all rows
     "The time of `b` divided by that of `a`; in turns the median of what each has beside the other"
@@ -431,9 +435,9 @@ class Pair(Compared):
     @property
     def b(self)->RooflinePoint|None: return as_one(self.name, self.rows_b) # of the second, as one row
     @cached_property
-    def took_a(self)->Took: return shown_took(taken(self.rows_a, self.kinds[0]), self.turns)
-    @cached_property
-    def took_b(self)->Took: return shown_took(taken(self.rows_b, self.kinds[1]), self.turns)
+    def tooks(self)->tuple: # `took_a`, `took_b`
+        return shown_tooks(*(taken(*o) for o in zip((self.rows_a, self.rows_b), self.kinds)), self.turns)
+    took_a, took_b = (property(lambda self, i=i: self.tooks[i]) for i in range(2)) # each a `Took`
     @property
     def change(self)->str: # as of the function, or where one side has no rows `how` it was matched
         return super().change if self.rows_a and self.rows_b else self.how
@@ -446,6 +450,20 @@ def phase(self:Pair)->str|None: # `None`: of several, or a forward pass alone
 
 @patch(as_prop=True)
 def label(self:Pair)->str: return with_phase(self.name, self.phase) # what tells it from other pairs
+
+# %% ../../nbs/records/grouping.ipynb #ce8ac73d
+@patch(as_prop=True)
+def uncounted(self:Pair)->int: # 0: there are none, or not as many on both sides
+    "Calls of modules without an operation of torch, whose work is counted on neither side"
+    n, m = (counts_of(rows, 'unknown')[unseen] for rows in (self.rows_a, self.rows_b))
+    return n if n==m else 0
+
+def seen_rows(pairs, side:str)->list: # `'a'` or `'b'`
+    "The rows of a side, and of what is `uncounted` on both the work that was seen"
+    def seen(r):
+        known = Counter({k: n for k,n in r.unknown.items() if k!=unseen})
+        return r if known==r.unknown else replace(r, flops=r.flops or 0, bytes_moved=r.bytes_moved or 0, unknown=known)
+    return [seen(r) if p.uncounted else r for p in pairs for r in getattr(p, f'rows_{side}')]
 
 # %% ../../nbs/records/grouping.ipynb #e0bfc5ff
 def _sort(r):

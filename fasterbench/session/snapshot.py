@@ -21,6 +21,7 @@ from ..base.core import written_by, before_graphs, capturing, stored_plainly
 from ..base.settings import put_back, reachable, report
 from ..base.system import free_bytes
 from ..operations import si
+from .scope import quoted
 from .keepers import plan_of, kept_of, Written
 
 # %% ../../nbs/session/snapshot.ipynb #dbddb83a
@@ -178,6 +179,7 @@ class Snapshot:
         on=None, # device that copies are kept on; `None`: that of each tensor
     ):
         self.names, copied = names or {}, {id(t) for t in copied}
+        self.roots = [o for o in roots if isinstance(o, nn.Module)]
         with by_ourselves():
             self.objects, found, self.modules = reach(*roots, deep=deep, code=code)
             self.tensors = [TensorSnapshot(t, on=on) for t in found]
@@ -188,11 +190,24 @@ class Snapshot:
 
 # %% ../../nbs/session/snapshot.ipynb #6c08f6bb
 @patch
+def where(self:Snapshot, o)->str:
+    "What an object is called in errors: by the attribute of a module that leads to it, or else by its type"
+    of, seen, inner, name = {id(p): h for kind,h,kept in self.objects for p in kind.inside(kept)}, set(), o, None
+    while name is None and (holder := of.get(id(inner))) is not None and id(inner) not in seen:
+        seen.add(id(inner))
+        if isinstance(holder, nn.Module): name = next((k for k,v in vars(holder).items() if v is inner), None)
+        inner = holder
+    if name is None: return type(o).__name__
+    whose = next((n for m in self.roots for n,c in walk(m).items() if c is inner), type(inner).__name__)
+    return f"attribute '{name}' of {quoted(whose)}"
+
+@patch
 def put(self:Snapshot)->list: # name and error of what failed
     "Put back all that differs"
     with by_ourselves():
-        failed = put_back((type(o).__name__, lambda: kind.put(o, kept)) for kind,o,kept in self.objects)
-        return failed + put_back((self.name(k.tensor), k.put) for k in self.tensors)
+        failed = put_back((o, lambda: kind.put(o, kept)) for kind,o,kept in self.objects)
+        told = {(self.where(o), str(e)): e for o,e in failed}   # a generator and the iterator in it are one
+        return [(name, e) for (name,_),e in told.items()] + put_back((self.name(k.tensor), k.put) for k in self.tensors)
 
 # %% ../../nbs/session/snapshot.ipynb #da7748c3
 # Torch's hooks for all modules

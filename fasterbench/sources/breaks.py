@@ -44,5 +44,6 @@ class Breaks:
             new = [_break(o) for o in _told('graph_break_reasons', ())[before:] if o.graph_break]
             of_line = {o.where or o.reason: o for o in (self.found + new)[::-1]}   # of each line the first reason
             self.found, self.graphs = [*of_line.values()][::-1], self.graphs + _graphs() - graphs
-    def facts(self)->dict: # of the `about` of a result; empty: no graph broke
-        return dict(graphs=self.graphs, graph_breaks=[', in '.join(o) for o in self.found]) if self.found else {}
+    def facts(self)->dict: # of the `about` of a result; empty: none was made, so it is not known where graphs end
+        known = self.found or self.graphs>0
+        return dict(graphs=self.graphs, graph_breaks=[', in '.join(o) for o in self.found]) if known else {}

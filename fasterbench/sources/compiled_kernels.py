@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['amounts', 'OperationCosts', 'split', 'Launch', 'Held', 'held_by', 'takers', 'product_takers', 'Shares', 'with_moved',
            'shared_out', 'KernelObserver', 'unknown_in', 'MeasuredKernels', 'CountedGaps', 'CountedPasses',
-           'with_unseen', 'kernels_measured', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in',
-           'merged', 'joined_edges', 'join_compiled', 'measured_in_turns', 'measured']
+           'with_unseen', 'regions_of', 'measuring', 'other_phases', 'caller_in', 'compiled_in', 'merged',
+           'joined_edges', 'join_compiled', 'measured_in_turns', 'measured', 'kernels_measured']
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #37c022ae
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from fastcore.basics import patch
 from itertools import accumulate
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from ..costs import CostMode, count_run, unbounded
 from ..counting.places import Costs, ModuleCost
 from .inductor import Recorder, compiling, inductor_options, kernel_listener
 from .inductor import compiled_meanwhile, recompiled, row_names
-from .observe import Observer, time_forwards, time_in_turns
+from .observe import Observer, time_in_turns
 from .measured import Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
 from .behind import Gaps, noticed
@@ -318,29 +318,21 @@ def with_unseen(
 
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #ad50e427
-def kernels_measured(
-    run, # a `Program`, or a `Step`, of a model; one without compiled regions is compiled as a whole, meanwhile
-    device, warmup:int, steps:int, # where it is; untimed and timed runs
-    met=None, # nobody else
-)->MeasuredKernels:
-    "Count and time the kernels of compiled regions"
-    with compiled_meanwhile(run.model): return _kernels_measured(run, device, warmup, steps)
-
-def _kernels_measured(run, device, warmup, steps):
+def _kernels_observed(run, device, stack):
+    "As `_observed`, of compiled regions by their kernels; what is compiled for it is forgotten when `stack` ends"
     modules, everything, regions = visible(run.model), walk(run.model), regions_of(run.model)
-    rec = Recorder(everything)
+    rec, mode = Recorder(everything), OperationCosts(tf32=tf32_on(device))
     o = KernelObserver(run, device, modules, {n: recompiled(rec, n, m) for n,m in regions.items()})
-    mode = OperationCosts(tf32=tf32_on(device))
-    try:
-        run.warm_up_once()
-        with compiling(rec), o.marks, o.backward(): o.forward(), rec.again(), o.forward()
-        launches, costs = o.launches(), count_run(run, everything, mode)
-        taken = time_forwards(o, device, warmup, steps)
-    finally: rec.forget()
-    beside = [n for n in modules if all(inside(n, region) is None for region in regions)]
-    found = noticed(costs, taken, beside, CountedPasses(run, device, modules))
-    of = run, device, modules, with_unseen(costs, found, beside), taken
-    return MeasuredKernels(*of, by_name=mode.by_name, rec=rec, launches=launches, regions=regions)
+    stack.callback(rec.forget)
+    run.warm_up_once()
+    with compiling(rec), o.marks, o.backward(): o.forward(), rec.again(), o.forward()
+    launches, costs = o.launches(), count_run(run, everything, mode)
+    def of(taken):
+        beside = [n for n in modules if all(inside(n, region) is None for region in regions)]
+        found = noticed(costs, taken, beside, CountedPasses(run, device, modules))
+        return MeasuredKernels(run, device, modules, with_unseen(costs, found, beside), taken, by_name=mode.by_name,
+            rec=rec, launches=launches, regions=regions)
+    return o, lambda: None, of
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #aa41c321
 def regions_of(model)->dict: # name → module
@@ -448,18 +440,26 @@ def _observed(run, device, met):
         return made
     return o, passes.more, of
 
+# %% ../../nbs/sources/compiled_kernels.ipynb #5b0ce2f1
 def measured_in_turns(
     runs:list, # of `Program` or `Step`
     device:torch.device, # where they are
     warmup:int, steps:int, # untimed and timed runs of each
     met=None, # `Rendezvous` of all ranks
+    kernels:bool=False, # measure those with compiled modules by their kernels? One of them has some
 )->list: # of `Measured`
     "Count one run of each model, and time others, of several models in turns"
-    sides = [_observed(run, device, met) for run in runs]
-    taken = time_in_turns([(o, count) for o,count,_ in sides], device, warmup, steps)
+    by = [kernels and any(map(torch_compiled, visible(o.model).values())) for o in runs]
+    if kernels and not any(by): regions_of(runs[-1].model)   # an error
+    with ExitStack() as stack:
+        sides = [_kernels_observed(o, device, stack) if k else _observed(o, device, met) for o,k in zip(runs, by)]
+        taken = time_in_turns([(o, count) for o,count,_ in sides], device, warmup, steps)
     return [of(t) for (_,_,of),t in zip(sides, taken)]
 
 def measured(run, device:torch.device, warmup:int, steps:int, met=None)->Measured: # as of `measured_in_turns`
     "Count one run of a model, and time others"
     return measured_in_turns([run], device, warmup, steps, met)[0]
 
+def kernels_measured(run, device, warmup:int, steps:int, met=None)->MeasuredKernels: # as there; `met`: nobody else
+    "The same of the kernels of compiled regions; a model without any is compiled as a whole, meanwhile"
+    with compiled_meanwhile(run.model): return measured_in_turns([run], device, warmup, steps, kernels=True)[0]
