@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from ..operations import as_text, si, attainable_flops, plain, plural
 from .labels import Frame, Placer, Spot, place, spots_of_ceiling, spots_of_slope, text_size, wrapped
-from .labels import classes
+from .labels import widths
 
 # %% ../../nbs/views/layout.ipynb #21c57245
 def in_css(c, opacity=None)->str: # `c`: `#rrggbb`
@@ -134,9 +134,10 @@ class Sheet:
 # %% ../../nbs/views/layout.ipynb #a8ab2693
 @patch
 def headed(self:Sheet, wide:float)->tuple: # pixels; lists of lines, and the pixels that they take
-    "Title and subtitle in lines of at most that width"
-    def lines(text, size): return [o for line in text.split('\n') for o in wrapped(line, size, wide-24)]
-    titles, subtitles = lines(self.title, 16), lines(self.subtitle, 11)
+    "Title and subtitle in lines of at most that width; beside a title on a page stand plotly's buttons"
+    def lines(text, size, room): return [o for line in text.split('\n') for o in wrapped(line, size, room)]
+    buttons = 230 if wide>600 and not self.size else 0   # on narrower pages there are none
+    titles, subtitles = lines(self.title, 16, wide-24-buttons), lines(self.subtitle, 11, wide-24)
     return titles, subtitles, 14 + 21*len(titles) + 15*len(subtitles) + 8
 
 @patch
@@ -219,7 +220,7 @@ def lay_out(
     fig.update_layout(title=head, height=s.height,
         margin=dict(l=left, r=right, t=s.head, b=bottom, autoexpand=False), **_look, **axes)
     if s.size: fig.update_layout(width=s.wide, paper_bgcolor='#ffffff')   # a picture is shown on any page
-    else: fig.update_layout(meta=dict(fig.layout.meta or {}, heads=[_head(s, o[0]) for o in classes]))
+    else: fig.update_layout(meta=dict(fig.layout.meta or {}, heads=[_head(s, o) for o in widths]))
     if s.subtitles: note(fig, own['said'], 1, 11, align='left', yshift=4, name='said')
     return fig
 

@@ -363,21 +363,20 @@ def name_in_strip(fig, placer:Placer, block:Block, group:str): # a plotly `Figur
     for o in name_shapes(block.label, spot, group) if spot else (): fig.add_shape(**o)
 
 # %% ../../nbs/views/marks.ipynb #2a0be535
-def _from_below(blocks, group, named, total):
-    "Blocks in runs of one group, in the order they are drawn: the grey ones first, then the larger below the smaller"
-    def name(b): return group(b.members[0])
-    def place(b): return named[name(b)]!=rest, -round(marker_size(share(b.row, total))/2), [*named].index(name(b))
-    return [(k, [*bs]) for k,bs in groupby(sorted(blocks, key=place), name)]
+def _from_below(marks, group, named, total):
+    "Pairs of a kind and a block in runs of one kind and group, as they are drawn: grey first, large below small"
+    def own(o): return o[0], group(o[1].members[0])
+    def place(o): return -round(marker_size(share(o[1].row, total))/2), [*named].index(own(o)[1]), o[0]
+    marks = sorted(marks, key=lambda o: (named[own(o)[1]]!=rest, place(o)))
+    return [(*k, [b for _,b in some]) for k,some in groupby(marks, own)]
 
 def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of `colour_groups`; seconds of all rows
     "The marks, each trace of one colour, as pairs of a kind (`'one'`, `'closed'`, `'open'`) and a trace"
-    one, closed = ([b for b in blocks if bool(b.members[1:])==many] for many in (False, True))
-    opened, res = [Block(r, [r]) for b in closed for r in b.members], []
-    for kind,bs in dict(closed=closed, open=opened, one=one).items():
-        for has_place,axis in (drawable, {}), (without_flops, dict(xaxis='x2')):
-            for name,at in _from_below([b for b in bs if has_place(b.row)], group, named, total):
-                res.append((kind, _marks(go, at, name, named[name], total, visible=kind!='open', **axis)))
-    return res
+    each = [('closed' if b.members[1:] else 'one', b) for b in blocks]
+    each += [('open', Block(r, [r])) for kind,b in each if kind=='closed' for r in b.members]
+    def some(has_place): return _from_below([o for o in each if has_place(o[1].row)], group, named, total)
+    return [(kind, _marks(go, at, name, named[name], total, visible=kind!='open', **axis))
+        for has_place,axis in ((drawable, {}), (without_flops, dict(xaxis='x2'))) for kind,name,at in some(has_place)]
 
 # %% ../../nbs/views/marks.ipynb #d9f21596
 def link_traces(go, rows:list, group, named:dict)->list: # as of `mark_traces`; of traces: one, or none
