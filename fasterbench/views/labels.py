@@ -230,9 +230,10 @@ def _gaps(b, points):
 def _astray(p, s, b, wide):
     "How many arrows of others lie between a name and its own head or, without a line to it, are as near"
     if not p.arrows: return 0
-    at = p.frame.pixels(s.x, s.y)
+    at, way = p.frame.pixels(s.x, s.y), np.array([s.start(wide), s.dy])
     others = p.shafts[~(p.shafts[:, 1]==at).all((1, 2))]
-    between = _across(_leader(p, s, wide)[[0, -1]], others.swapaxes(0, 1)).sum()
+    ends = at + way/np.hypot(*way), at + 0.9*way   # a pixel from the tip: arrows on one line are not between
+    between = _across(ends, others.swapaxes(0, 1)).sum()
     if s.led: return between
     along = others[:, 1] + np.linspace(0, 1, 40)[:, None, None, None]*(others[:, 0] - others[:, 1])   # from the head on
     through = np.linalg.norm(along - at, axis=-1).min(0)<head_room   # of shafts on one line only heads are told apart
