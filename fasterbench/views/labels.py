@@ -248,7 +248,7 @@ def _cheapest(p, spots, size, own, clear): # `Spot`, its box; `None`: none is fr
         if s.cost>=least: break   # nor is a later one cheaper
         b = box(p.frame, s, (wide+4, high))
         if not (_inside(p, b) and _free(p, b, own) and _reaches(p, s, wide)): continue
-        cost = _cost(p, b) + 0.25*_crossed(p, s, wide) + 4*_astray(p, s, b, wide)
+        cost = _cost(p, b) + (2 if p.arrows else 0.25)*_crossed(p, s, wide) + 4*_astray(p, s, b, wide)
         if clear and cost: continue
         cost += s.cost
         if cost<least: least, best = cost, (s, b)
