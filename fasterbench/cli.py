@@ -183,10 +183,10 @@ def _language_rows(e, view):
     return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
-def _print_devices(s, prices, width=None):
+def _print_devices(s, prices):
     "Print a line for each device; with prices, or that there are none, what it is likely to take and why"
     if prices: s = s.forecast(prices=prices)
-    print(s.told(width))
+    print(s.told(terminal_width()))
     return s
 
 def _language_devices(found, names, out, prices):
@@ -194,7 +194,7 @@ def _language_devices(found, names, out, prices):
     print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''))
     for k in ('prefill', 'decode'):
         print(f'\n{k}\n')
-        s = _print_devices(over_devices(found, names, k), prices, terminal_width())
+        s = _print_devices(over_devices(found, names, k), prices)
     write_out(s, out)
 
 # %% ../nbs/cli.ipynb #a8b16fb6

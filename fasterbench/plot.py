@@ -340,13 +340,14 @@ def _lines_over(c, pairs):
 # %% ../nbs/plot.ipynb #58b9dc69
 head = 7 # half of the width of an arrow's head, in pixels
 
-def _name_arrows(fig, frame, lines, pairs, most):
+def _name_arrows(frame, lines, pairs, most): # to `Names`
     "Names beside the heads of the first arrows, of three in any case, others as far as there is room that is clear"
-    shafts = [([a[0], b[0]], [a[1], b[1]]) for _,a,b in pairs]
-    placer = Placer(frame, [(*b, head) for *_,b in pairs], [(o.xs, o.ys) for _,o in lines] + shafts)
+    found, shafts = Names(), [([a[0], b[0]], [a[1], b[1]]) for _,a,b in pairs]
+    placer = Placer(frame, [(*b, head) for *_,b in pairs], [(o.xs, o.ys) for _,o in lines], arrows=shafts)
     for i,((p,_,end),name) in enumerate(zip(pairs, short_labels([p for p,*_ in pairs]))):
-        if len(placer.named)==most: return
-        for o in name_mark(placer, name, *end, p.said, head, must=i<3): fig.add_shape(**o)
+        look = dict(end=2, colour=arrow_colours[p.change])   # a line ends at the tip of its arrow
+        if len(placer.named)<most: found.shapes += name_mark(placer, name, *end, p.said, head, must=i<3, **look)
+    return found
 
 # %% ../nbs/plot.ipynb #bbc7a4af
 def _ends(c):
@@ -387,7 +388,9 @@ def plot_comparison(
     parts = dict(roofline=420, intensity=46, legend=legend_height([t.name for t in traces if t.showlegend], **known))
     s = Sheet(*_titles(c, title, pairs, sort), parts, size=size)
     fig, frame = go.Figure(traces), s.frame(xr, yr)
-    _name_arrows(fig, frame, lines, pairs, names)
+    def named(widths, most): return _name_arrows(replace(frame, widths=widths), lines, pairs, min(most, names))
+    named(frame.widths, names).add_to(fig)
+    if not size: fig.update_layout(meta=dict(names=_for_pages(named)))
     name_rate(fig, s)
     return lay_out(fig, s, **roof_axes(s, frame), legend=legend(s))
 

@@ -21,7 +21,7 @@ from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, ranges
 from .views.tables import sorted_by
 from .views.opening import heading, title_of
-from .views.layout import figure_html, data_text, html_text, dark_css
+from .views.layout import figure_html, data_text, folded, html_text, dark_css
 from .session.scope import above, inside, phases, quoted
 from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of, check_count
 from .base.core import named_dtype
@@ -378,8 +378,6 @@ def as_html(
     return Template(data_text('page.html')).substitute(parts)
 
 # %% ../nbs/results.ipynb #dc189691
-def _folded(name, inside): return f'<details><summary>{name}</summary>{inside}</details>' if inside else ''
-
 def _facts_table(about):
     lines = ''.join(f'<tr><th>{html_text(k)}<td style="white-space: normal">{html_text(v)}' for k,v in about.items())
     return f'<table>{lines}</table>' if about else ''
@@ -392,10 +390,10 @@ def as_output(
     "A result as the output of a cell"
     by = row_table(r).in_order()
     shown, rest = by[:top], by[top:]
-    more = _folded(plural(len(rest), 'more row'), row_table(r.like(rest)).html(500)) if rest else ''
+    more = folded(plural(len(rest), 'more row'), row_table(r.like(rest)).html(500)) if rest else ''
     table = row_table(r.like(shown)).html(None) if r else ''
     said = f'<p><b>{html_text(heading(r))}</b><br>{html_text(r.answer)}</p>'
-    about = _folded('Circumstances', _facts_table(facts(r)))
+    about = folded('Circumstances', _facts_table(facts(r)))
     return framed(said, table, more, about)
 
 # %% ../nbs/results.ipynb #3c2ea5a3

@@ -400,7 +400,8 @@ def devices_text()->str:
         tops = [si(rates.get(k), 'FLOP/s') for k in _listed]
         return [o.name, *tops, si(bandwidth, 'B/s'), si(o.nbytes, 'B'), o.status]
     heads = ['device', *_listed, 'bandwidth', 'memory', 'numbers']
-    return text_table(heads, [line(o) for o in (sheets | processors).values()])
+    spare = 'numbers', 'tf32', 'memory', 'float16'
+    return text_table(heads, [line(o) for o in (sheets | processors).values()], spare, terminal_width())
 
 def print_peaks(
     p:HardwarePeaks,
@@ -434,7 +435,7 @@ def print_sweep(
     s.summary()
     for words in _crossed(s): print(f'\n{words}')
     if by is not None: print(f'\n{s.over_values(view.by).table(view.top, width=terminal_width())}')
-    write_out(s, out, title=title and html_text(title))
+    write_out(s, out, title=title and html_text(title), by=view.by)
 
 # %% ../../nbs/commands/options.ipynb #fbc5069a
 def show_result(r:Roofline, html, out, top, sort, by, columns, title=None): # as of `print_figure` and `checked_view`

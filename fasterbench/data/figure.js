@@ -1,12 +1,17 @@
-(figure => {   // the names that there is room for, of what the legend shows
+(figure => {   // what there is room for: the lines of the head, and the names of what the legend shows
   const own = {shapes: o => o.type === 'line', annotations: o => o.xref === 'paper'};   // what is not a name
-  const fixed = {}, {names} = figure.layout.meta;
-  for (const k in own) fixed[k] = figure.layout[k].filter(own[k]);
+  const fixed = {}, {names, heads} = figure.layout.meta;
+  for (const k in own) fixed[k] = (figure.layout[k] ?? []).filter(o => !names || own[k](o));
+  const fitting = all => all.filter(o => o.start <= figure.clientWidth).pop() ?? all[0];
   function fit() {
+    const head = fitting(heads), found = names ? fitting(names) : {shapes: [], annotations: []};
     const off = new Set(figure.data.filter(t => t.visible === 'legendonly').map(t => t.legendgroup));
-    const found = names.filter(o => o.start <= figure.clientWidth).pop() ?? names[0];
     const shown = found.shapes.map(o => ({...o, visible: off.has(o.legendgroup) ? 'legendonly' : true}));
-    Plotly.relayout(figure, {shapes: [...fixed.shapes, ...shown], annotations: [...fixed.annotations, ...found.annotations]});
+    const notes = fixed.annotations.map(o => o.name === 'said' ? {...o, text: head.said} : o);
+    figure.parentElement.style.height = 'auto';   // which plotly sets for the narrowest page
+    figure.style.height = `${head.height}px`;
+    Plotly.relayout(figure, {'title.text': head.title, 'title.pad.t': head.lower, 'margin.t': head.top, height: head.height,
+      shapes: [...fixed.shapes, ...shown], annotations: [...notes, ...found.annotations]});
   }
   fit();
   addEventListener('resize', fit);

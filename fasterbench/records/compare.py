@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from pathlib import Path
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import shown_formats, text_or_file
-from ..views.layout import html_text
+from ..views.layout import folded, html_text
 from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural, sum_of
 from ..views.opening import of_both, setting
@@ -468,6 +468,12 @@ def __str__(self:Comparison): # the sentence and the pairs
     return f'{self.answer}\n\n{self.table(30, width=terminal_width())}'
 
 # %% ../../nbs/records/compare.ipynb #f3d3c2af
+def _pairs(c, top=30):
+    "The pairs as HTML, those after the first behind a fold"
+    pairs = c.as_table().in_order()
+    def table(some): return replace(c.as_table(), lines=some).html(None, 'order')
+    return table(pairs[:top]) + (folded(plural(len(pairs)-top, 'more pair'), table(pairs[top:])) if pairs[top:] else '')
+
 def _pre(lines): return f'<pre style="white-space: pre-wrap">{"<br>".join(map(html_text, lines))}</pre>'*bool(lines)
 
 @patch
@@ -475,7 +481,7 @@ def _repr_html_(self:Comparison)->str:
     above = [*of_both(self.a, self.b, setting), *_sides(self), *_differences(self)] if self else []
     below = _sums(self) if self else []
     said = [f'<p>{html_text(o)}</p>' for o in (self.answer, *self.verdicts)]
-    return framed(*said, _pre(above), self.as_table().html(), _pre(below))
+    return framed(*said, _pre(above), _pairs(self), _pre(below))
 
 # %% ../../nbs/records/compare.ipynb #ee741a24
 def comparison_json(c)->str: # of a `Comparison`

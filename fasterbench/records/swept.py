@@ -10,7 +10,7 @@ __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossi
 from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
-from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table
+from ..views.tables import Column, of_step, shown_formats, framed, terminal_width, Lines, Table, shown_page
 from ..base.console import any_console
 from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped, Likely, likely_columns
@@ -280,12 +280,15 @@ def columns(self:Sweep)->list: # of `Column`
 
 # %% ../../nbs/records/swept.ipynb #7cd92b3e
 # Columns that are left out where a terminal is narrow, the first first
-_spare = 'noise_s memory_pct bytes_moved flops device_ridge roof_time_s'.split()
+_spare = 'noise_s memory_pct bytes_moved flops device_ridge ratio roof_time_s throughput likely_device_s'.split()
+_spare += 'device_per_price likely_rate bound overlaps fits'.split()
 
 @patch
 def as_table(self:Sweep)->Table:
     "A line for each value"
-    return Table(self.points, {k: _headed(self, k) for k in trends}, self.columns, spare=_spare)
+    timed = self.measured or any(p.likely_s is not None for p in self.points)   # else the roof's time is the only one
+    spare = [k for k in _spare if timed or k!='roof_time_s']
+    return Table(self.points, {k: _headed(self, k) for k in trends}, self.columns, spare=spare)
 
 # %% ../../nbs/records/swept.ipynb #334be8d6
 @patch
@@ -355,7 +358,7 @@ def summary(self:Sweep):
 def plot(self:Sweep,
     title:str|None=None, # `None`: the model and the device
     top:int=4, # rows whose way under the roof is drawn
-    **options # `size`: pixels, wide and high, of a picture
+    **options # `by`: groups, as of `Sweep.by`, in the place of rows; `size`: pixels, wide and high, of a picture
 ): # a plotly `Figure`
     "Draw time, throughput and the way under the roof; of several devices, their times"
     check_options(self, 'Sweep.plot', options)
@@ -392,8 +395,12 @@ def from_record(cls:Sweep,
     "The sweep of what a file holds; anything else is refused"
     return cls(**vars(decoded(SavedSweep, check_format(d, cls.format, (1,)))))
 
+def _page(s, by=None, **shown):
+    "The page of a sweep; where rows are grouped, with what groups take at each value"
+    return shown_page(s, '' if by is None else s.over_values(by)._repr_html_(), by=by, **shown)
+
 Sweep.formats = sweep_formats = { # ending → function of a `Sweep` that gives the file's text or bytes
-    '.json': sweep_json, '.csv': Sweep.to_csv, '.md': Sweep.to_markdown, **shown_formats}
+    '.json': sweep_json, '.csv': Sweep.to_csv, '.md': Sweep.to_markdown, **shown_formats, '.html': _page}
 
 # %% ../../nbs/records/swept.ipynb #e310f689
 class Crossing(NamedTuple):

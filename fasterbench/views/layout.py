@@ -8,7 +8,7 @@ __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'le
            'rate_unit', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line',
            'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge',
            'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'draw_peaks', 'data_text', 'html_text',
-           'figure_html', 'figure_page']
+           'folded', 'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from fastcore.basics import patch
 from ..operations import as_text, si, attainable_flops, plain, plural
 from .labels import Frame, Placer, Spot, place, spots_of_ceiling, spots_of_slope, text_size, wrapped
+from .labels import widths
 
 # %% ../../nbs/views/layout.ipynb #21c57245
 def in_css(c, opacity=None)->str: # `c`: `#rrggbb`
@@ -125,14 +126,20 @@ class Sheet:
     def __post_init__(self):
         self.parts, self.beside = ({k: v for k,v in o.items() if v} for o in (self.parts, self.beside))
         self.wide = self.size[0] if self.size else narrowest # pixels
-        def lines(text, size): return [o for line in text.split('\n') for o in wrapped(line, size, self.wide-24)]
-        self.titles, self.subtitles = lines(self.title, 16), lines(self.subtitle, 11)
-        self.head = 14 + 21*len(self.titles) + 15*len(self.subtitles) + 8 # pixels
+        self.titles, self.subtitles, self.head = self.headed(self.wide)
         if self.size: self.fill()
         self.inner = sum(self.parts.values()) # pixels
         self.height = self.head + self.inner + bottom # pixels
 
 # %% ../../nbs/views/layout.ipynb #a8ab2693
+@patch
+def headed(self:Sheet, wide:float)->tuple: # pixels; lists of lines, and the pixels that they take
+    "Title and subtitle in lines of at most that width; beside a title on a page stand plotly's buttons"
+    def lines(text, size, room): return [o for line in text.split('\n') for o in wrapped(line, size, room)]
+    buttons = 230 if wide>600 and not self.size else 0   # on narrower pages there are none
+    titles, subtitles = lines(self.title, 16, wide-24-buttons), lines(self.subtitle, 11, wide-24)
+    return titles, subtitles, 14 + 21*len(titles) + 15*len(subtitles) + 8
+
 @patch
 def column(self:Sheet, name:str)->dict: # name → pixels
     "The parts that one stands among"
@@ -193,20 +200,28 @@ def note(fig, text:str, y:float, size:float, x:float=0., **kw):
         xshift=0 if x else 11-left, showarrow=False, font=dict(size=size), **kw)
 
 # %% ../../nbs/views/layout.ipynb #9cca4892
+def _head(s, wide):
+    "Title and subtitle as plotly has them, and pixels, where a page is at least so wide"
+    titles, said, high = s.headed(wide)
+    lower = 12 if len(titles)<2 else 23   # plotly.js draws a title of several lines 11 pixels higher
+    return dict(start=wide, title='<br>'.join(f'<b>{o}</b>' for o in titles), lower=lower, said='<br>'.join(said),
+        top=high, height=s.height - s.head + high)
+
+#| top
 def lay_out(
     fig, # a plotly `Figure`, which is changed
     s:Sheet,
     **axes # of plotly: `xaxis`, `yaxis`, `legend`, …
 ): # the same figure
     "Title, height and margins; no background of its own, but for a picture"
-    title = '<br>'.join(f'<b>{o}</b>' for o in s.titles)
-    head = dict(text=title, x=0, xref='container', xanchor='left', y=1, yref='container', yanchor='top')
-    lower = 12 if len(s.titles)<2 else 23   # plotly.js draws a title of several lines 11 pixels higher
-    head |= dict(pad=dict(l=12, t=lower), font=dict(size=16, color=colours['text']))
+    own = _head(s, s.wide)
+    head = dict(text=own['title'], x=0, xref='container', xanchor='left', y=1, yref='container', yanchor='top')
+    head |= dict(pad=dict(l=12, t=own['lower']), font=dict(size=16, color=colours['text']))
     fig.update_layout(title=head, height=s.height,
         margin=dict(l=left, r=right, t=s.head, b=bottom, autoexpand=False), **_look, **axes)
     if s.size: fig.update_layout(width=s.wide, paper_bgcolor='#ffffff')   # a picture is shown on any page
-    if s.subtitles: note(fig, '<br>'.join(s.subtitles), 1, 11, align='left', yshift=4)
+    else: fig.update_layout(meta=dict(fig.layout.meta or {}, heads=[_head(s, o) for o in widths]))
+    if s.subtitles: note(fig, own['said'], 1, 11, align='left', yshift=4, name='said')
     return fig
 
 # %% ../../nbs/views/layout.ipynb #1cdd2adc
@@ -376,6 +391,9 @@ def draw_peaks(
 def data_text(name:str)->str: return (files('fasterbench')/'data'/name).read_text(encoding='utf-8') # file → its text
 
 def html_text(o)->str: return as_text(o, markup=True) # as HTML shows it, on one line
+
+# of what is behind a fold; HTML
+def folded(name:str, inside:str)->str: return f'<details><summary>{name}</summary>{inside}</details>' if inside else ''
 
 # %% ../../nbs/views/layout.ipynb #2ac6028a
 def figure_html(fig, name:str)->str: # a plotly `Figure`, id of its element

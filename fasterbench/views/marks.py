@@ -14,6 +14,7 @@ __all__ = ['shapes', 'strip', 'bar_height', 'rate', 'drawable', 'bandwidth', 'wi
 import math, re, statistics
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import groupby
 from textwrap import wrap
 from .tables import columns, row_seconds
 from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_line, clear, grid
@@ -159,28 +160,30 @@ def short_label(
 # %% ../../nbs/views/marks.ipynb #bd89a206
 def _path(*points): return 'M' + 'L'.join(f'{x:.1f},{y:.1f}' for x,y in points)
 
-def _edge_to_edge(x, y, half_wide, half_high, radius):
+def _edge_to_edge(x, y, half_wide, half_high, radius, colour):
     "The line from a mark's edge to the edge of a text around `x` and `y`"
     reach = min(half_wide/abs(x) if x else 1., half_high/abs(y) if y else 1.)
     ends = [(k*x, k*y) for k in (radius/math.hypot(x, y), 1 - reach)]
-    return dict(path=_path(*ends), line=dict(color=colours['leader'], width=0.9))
+    return dict(path=_path(*ends), line=dict(color=colour or colours['leader'], width=0.9))
 
 # %% ../../nbs/views/marks.ipynb #4fb2f4e2
-def name_shapes(text:str, spot:Spot, group:str, radius:float=0.)->list: # of the legend; pixels, of the mark
+# of the legend; pixels, of the mark; of the name and of its line, `None`: of all names
+def name_shapes(text:str, spot:Spot, group:str, radius:float=0., colour:str|None=None)->list:
     "A name at its place as plotly's shapes, with a line to its mark if it is far"
     (wide, high), x, y = text_size(text), spot.dx, -spot.dy   # plotly has them upwards
     at = dict(type='path', xref='x', yref='y', xanchor=spot.x, yanchor=spot.y, xsizemode='pixel', ysizemode='pixel')
     at |= dict(legendgroup=group)
-    label = dict(text=as_text(text, markup=True), font=dict(color=colours['text'], size=11), padding=0,
+    label = dict(text=as_text(text, markup=True), font=dict(color=colour or colours['text'], size=11), padding=0,
         textposition='middle center')
     name = dict(path=_path((x-wide/2, y-high/2), (x+wide/2, y+high/2)), line=dict(width=0), label=label, **at)
-    return [name, *([_edge_to_edge(x, y, wide/2, high/2, radius) | at] if spot.led else [])]
+    return [name, *([_edge_to_edge(x, y, wide/2, high/2, radius, colour) | at] if spot.led else [])]
 
-def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float, must=False)->list: # as `name_shapes`
+# as `name_shapes`; `end`: pixels that a line to the mark leaves free, `None`: the radius
+def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float, must=False, end=None, colour=None):
     "A name beside its mark, at `x` and `y` in units of the data; empty: no room is clear, nor free where it `must` be"
     spots = spots_around(x, y, radius, text_size(text))
     spot = place(placer, text, spots, radius, clear=True) or (must and place(placer, text, spots, radius))
-    return name_shapes(text, spot, group, radius) if spot else []
+    return name_shapes(text, spot, group, radius if end is None else end, colour) if spot else []
 
 # %% ../../nbs/views/marks.ipynb #c6ecf34a
 @dataclass
@@ -363,17 +366,20 @@ def name_in_strip(fig, placer:Placer, block:Block, group:str): # a plotly `Figur
     for o in name_shapes(block.label, spot, group) if spot else (): fig.add_shape(**o)
 
 # %% ../../nbs/views/marks.ipynb #2a0be535
+def _from_below(marks, group, named, total):
+    "Pairs of a kind and a block in runs of one kind and group, as they are drawn: grey first, large below small"
+    def own(o): return o[0], group(o[1].members[0])
+    def place(o): return -round(marker_size(share(o[1].row, total))/2), [*named].index(own(o)[1]), o[0]
+    marks = sorted(marks, key=lambda o: (named[own(o)[1]]!=rest, place(o)))
+    return [(*k, [b for _,b in some]) for k,some in groupby(marks, own)]
+
 def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of `colour_groups`; seconds of all rows
-    "The marks, a colour for each group, as pairs of a kind (`'one'`, `'closed'`, `'open'`) and a trace"
-    blocks = sorted(blocks, key=lambda b: -share(b.row, total))   # the largest at the bottom
-    one, closed = ([b for b in blocks if bool(b.members[1:])==many] for many in (False, True))
-    opened, res = [Block(r, [r]) for b in closed for r in b.members], []
-    for kind,bs in dict(closed=closed, open=opened, one=one).items():
-        for name,colour in named.items():
-            for has_place,axis in (drawable, {}), (without_flops, dict(xaxis='x2')):
-                at = [b for b in bs if group(b.members[0])==name and has_place(b.row)]
-                if at: res.append((kind, _marks(go, at, name, colour, total, visible=kind!='open', **axis)))
-    return res
+    "The marks, each trace of one colour, as pairs of a kind (`'one'`, `'closed'`, `'open'`) and a trace"
+    each = [('closed' if b.members[1:] else 'one', b) for b in blocks]
+    each += [('open', Block(r, [r])) for kind,b in each if kind=='closed' for r in b.members]
+    def some(has_place): return _from_below([o for o in each if has_place(o[1].row)], group, named, total)
+    return [(kind, _marks(go, at, name, named[name], total, visible=kind!='open', **axis))
+        for has_place,axis in ((drawable, {}), (without_flops, dict(xaxis='x2'))) for kind,name,at in some(has_place)]
 
 # %% ../../nbs/views/marks.ipynb #d9f21596
 def link_traces(go, rows:list, group, named:dict)->list: # as of `mark_traces`; of traces: one, or none

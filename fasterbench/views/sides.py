@@ -224,6 +224,9 @@ def swept_lines(
 def text_table(
     heads:list, # of columns
     lines:list, # of lists of texts
+    spare:tuple=(), # headings that a narrow text leaves out, the first ones first
+    width:int|None=None, # characters; `None`: as many as it takes
 )->str:
     "Texts in columns, to the right"
-    return Table(lines, {}, [Column(k, k, 'calls', 'to the right', itemgetter(i)) for i,k in enumerate(heads)]).text()
+    shown = [Column(k, k, 'calls', 'to the right', itemgetter(i)) for i,k in enumerate(heads)]
+    return Table(lines, {}, shown, spare=spare).text(width=width)

@@ -485,9 +485,10 @@ def to_frame(self:Lines): # a pandas or polars `DataFrame`
 # %% ../../nbs/views/tables.ipynb #5f0cffed
 picture_size = 1120, 630 # pixels, wide and high: 16:9
 
-def shown_page(o, **shown)->str: # HTML; of what has a figure and a table: a comparison, a sweep; of its `plot`
+# HTML; of what has a figure and a table: a comparison, a sweep; HTML, of what is below that; of its `plot`
+def shown_page(o, below:str='', **shown)->str:
     "Its figure and what a notebook shows of it, as a page of its own, without network"
-    return figure_page(o.plot(**shown), repr(o), o._repr_html_())
+    return figure_page(o.plot(**shown), repr(o), o._repr_html_() + below)
 
 def _picture(kind):
     "A function that gives a figure in plotly's own export, with twice the pixels"

@@ -10,9 +10,9 @@ __all__ = ['unsure', 'whole_name', 'sides', 'by_number', 'places', 'value_lines'
 import math
 from itertools import cycle
 from .labels import Frame, Placer, cut
-from .layout import axis_ticks, colours, grid, html_text, hues, label_back, lay_out, legend, log_axis
-from .layout import legend_height, log_range, name_rate, named_roof, narrowest, note, roof_line
-from .layout import Sheet
+from .layout import axis_ticks, colours, grid, html_text, hues, in_css, label_back, lay_out, legend
+from .layout import legend_height, log_axis, log_range, name_rate, named_roof, narrowest, note
+from .layout import rest, roof_line, Sheet
 from .opening import likely_said
 from ..records.circumstances import noise_of
 from .marks import bar_axes, bar_height, bar_names, name_mark, noise, quartiles
@@ -93,9 +93,9 @@ def value_names(frame:Frame, points:list, traces:list)->list: # as `way`, of the
     return [o for v,x,y in points[::-1] for o in name_mark(placer, value_text(v), x, y, whole_name, 7)]
 
 # %% ../../nbs/views/trends.ipynb #cd86e9b2
-def roof_panel(go, s, top:int)->tuple: # traces; ranges of both axes as exponents of ten
-    "The ways of the whole and of `top` rows under the roof"
-    whole, rows = whole_way(s), row_ways(s, top)
+def roof_panel(go, s, top:int, by=None)->tuple: # traces; ranges of both axes as exponents of ten
+    "The ways of the whole and of `top` rows, or groups of rows as of `Sweep.by`, under the roof"
+    whole, rows = whole_way(s), row_ways(s if by is None else s.by(by), top)
     points, peaks = [*whole, *(o for w in rows.values() for o in w)], [r.peaks for r in s]
     xr = log_range([*(p.ridge_point for p in peaks), *(x for _,x,_ in points)])
     yr = log_range([*(p.peak_flops for p in peaks), *(y for *_,y in points)])
@@ -114,14 +114,30 @@ def _bar_label(p):
 
 sides = dict(memory=hues[0], compute=hues[1]) # of the ridge → colour
 
+# %% ../../nbs/views/trends.ipynb #82ff1eb0
+def _bars(go, at, name, said, wide, fill, edge=None, **kw):
+    "Bars of devices: positions and seconds, from 0 on unless `base` says where they start"
+    return go.Bar(x=[v for _,v in at], y=[i+0.2 for i,_ in at], width=wide, orientation='h', name=name,
+        textposition='none', marker=dict(color=fill, line=dict(color=edge or fill, width=1)), **said_of(said), **kw)
+
+def _likely_bars(go, s):
+    "The likely time of each device where it is known, with the interval of its forecast"
+    known = [(i, p, p.result.likely_interval) for i,p in enumerate(s.points) if p.likely_s is not None]
+    error = noise([p.likely_s for _,p,_ in known], [at or (p.likely_s,)*2 for _,p,at in known])
+    said = [_bar_label(p) + likely_said(p.result) for _,p,_ in known]
+    return [_bars(go, [(i, p.likely_s) for i,p,_ in known], 'likely', said, 0.36, in_css(rest, 0.3), edge=rest,
+        error_x=error)] if known else []
+
+# %% ../../nbs/views/trends.ipynb #0aa15d7a
 def device_bars(go, s)->list: # of traces
-    "Roofline-limited time by device and by side of the ridge, the first device on top"
-    def one(side):
-        seconds = [sum(r.roof_time_s or 0. for r in p.result if r.bound==side) for p in s.points]
+    "Times by device, the first on top: the likely one and, in it, what the roof allows, by side of the ridge"
+    likely = _likely_bars(go, s)
+    def of(p, side): return sum(r.roof_time_s or 0. for r in p.result if r.bound==side)
+    def one(side, base):
+        seconds = [of(p, side) for p in s.points]
         said = [f'{_bar_label(p)}: {si(v, "s")} in {side}-bound rows' for p,v in zip(s.points, seconds)]
-        return go.Bar(x=seconds, y=[i+0.2 for i in range(len(seconds))], width=0.36, orientation='h',
-            name=f'{side} bound', textposition='none', marker=dict(color=sides[side]), **said_of(said))
-    return [one('memory'), one('compute')]
+        return _bars(go, [*enumerate(seconds)], f'{side} bound', said, 0.14 if likely else 0.36, sides[side], base=base)
+    return [*likely, one('memory', [0.]*len(s)), one('compute', [of(p, 'memory') for p in s.points])]
 
 # %% ../../nbs/views/trends.ipynb #a3f63576
 def _values_axis(s):
@@ -140,16 +156,23 @@ def _powers(traces, unit):
     logs = [math.log10(v) for t in traces for v in _heights(t) if v]
     return log_axis([math.floor(min(logs)), math.ceil(max(logs) + 1e-9)], unit)
 
+# %% ../../nbs/views/trends.ipynb #f9d93cff
+def _priced(s, p):
+    "What a device does for a unit of its price, as the end of a sentence"
+    return '' if p.per_price is None else f", {si(p.per_price)} {html_text(s.items)} per dollar"
+
 def _device_panel(go, s):
     "The bars of devices, with round times below them"
     bars = device_bars(go, s)
-    seconds = [sum(o) for o in zip(*(t.x for t in bars))]
-    said = [f"<b>{_bar_label(p)}</b> at least {si(p.roof_time_s, 's')}{likely_said(p.result)}" for p in s.points]
-    names = bar_names(go, said)
-    return 'roofline-limited time', bar_height*len(s), [*bars, names], *bar_axes(len(s), max(seconds, default=0.) or 1.)
+    def ends(t): return map(sum, zip(t.x, t.error_x.array or t.base or [0.]*len(t.x)))
+    most = max((v for t in bars for v in ends(t)), default=0.) or 1.
+    said = [f"<b>{_bar_label(p)}</b> at least {si(p.roof_time_s, 's')}{likely_said(p.result)}{_priced(s, p)}"
+        for p in s.points]
+    title = 'Likely time (pale) and roofline-limited time (solid)' if bars[2:] else 'Roofline-limited time'
+    return title, bar_height*len(s), [*bars, bar_names(go, said)], *bar_axes(len(s), most)
 
 # %% ../../nbs/views/trends.ipynb #72848acb
-def panels(go, s, top:int)->list: # of (title, pixels, traces, x axis, y axis)
+def panels(go, s, top:int, by=None)->list: # of (title, pixels, traces, x axis, y axis)
     "What the figure shows, from top to bottom"
     if s.kind=='devices': return [_device_panel(go, s)]
     def over_values(title, traces, unit): return title, 220, traces, _values_axis(s), _powers(traces, unit)
@@ -163,7 +186,7 @@ def panels(go, s, top:int)->list: # of (title, pixels, traces, x axis, y axis)
         rates = value_lines(go, s, unit, unit, of('throughput'), roof)
         found.append(over_values(f'{html_text(s.items)} per second', rates, '/s'))
     if len({r.peaks.peak_bandwidth for r in s})>1: return found   # no slope of memory holds for all
-    traces, xr, yr = roof_panel(go, s, top)
+    traces, xr, yr = roof_panel(go, s, top, by)
     x = log_axis(xr, title=dict(text='arithmetic intensity (FLOP/B)', standoff=6))
     return found + [('under the roof', 420, traces, x, log_axis(yr))]
 
@@ -202,12 +225,13 @@ def plot_sweep(
     s, # a `Sweep`
     title:str|None=None, # with markup, as plotly reads it; `None`: the model and the device
     top:int=4, # rows whose path under the roof is drawn
+    by=None, # groups of rows, as of `Sweep.by`, in the place of rows
     size:tuple|None=None, # pixels, wide and high, of a picture, in two columns; `None`: as wide as its page
 ): # a plotly `Figure`
     "Draw a sweep: time, throughput, and the path under the roof"
     import plotly.graph_objects as go
     if not s: raise ValueError("there is nothing to draw: the sweep is empty")
-    fig, shown = go.Figure(), panels(go, s, top)
+    fig, shown = go.Figure(), panels(go, s, top, by)
     pages = [size[0] if size else narrowest]*len(shown)
     if size and shown[1:]: pages[-1] = 0   # a legend of one line for each name
     each = [_panel_parts(k, *o) for k,o in enumerate(zip(shown, pages))]
@@ -216,4 +240,4 @@ def plot_sweep(
     said = '\n'.join(map(html_text, filter(None, [swept_setting(s), *s.noise])))
     layout = Sheet(title or html_text(s.where()), said, parts, beside, size, (0.4, 0.5))
     for k,(name, _, traces, x, y) in enumerate(shown): _add_panel(fig, layout, s, k, name, traces, x, y)
-    return lay_out(fig, layout).update_layout(barmode='stack', showlegend=True)
+    return lay_out(fig, layout).update_layout(showlegend=True)
