@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager, nullcontext
 from fastcore.basics import groupby, patch
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory, TemporaryFile
 from torch.profiler import ProfilerActivity, record_function
 from ..base.core import capturing, is_dtensor, is_strided, leaves, synchronize, tensors, unwrapped
@@ -250,15 +251,15 @@ def traced_runs(
     device:torch.device,
     passes:int, # to record
 )->Trace:
-    "What runs do under the profiler of torch, with the calls of modules marked"
+    "What runs do under the profiler of torch, with the calls of modules marked; each run is a step of the trace"
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA]*(device.type=='cuda')
     part = (lambda name: marked_part(run, name)) if run.what=='step' else lambda name: nullcontext()
     with watching(modules, marking), TemporaryDirectory() as folder:
         for n in 1, passes:   # what the profiler itself sets up is in the first
             with profiling(kinds) as profiler:
-                for _ in range(n):
+                for i in range(n):
                     run.reset()
-                    run.make(part)
+                    with record_function(f'ProfilerStep#{i}'): run.make(part)
                 synchronize(device)
         profiler.export_chrome_trace(path := str(Path(folder)/'trace.json'))
         t = Trace(decoded_trace(path))
@@ -284,7 +285,13 @@ def place_in(o:Span, step:bool): # a key; `None`: it is in no module
 # %% ../../nbs/sources/behind.ipynb #c6cc3910
 class Ran:
     "What ran for an operation of a place"
-    def __init__(self): self.spans, self.seconds = {}, Counter()   # each once; name of what ran → seconds
+    def __init__(self): self.spans, self.seconds, self.each = {}, Counter(), Counter() # each once; of names; of passes
+    def note(self, n:int, span, name:str, seconds:float):
+        "In pass `n` something of this name ran for it"
+        self.spans[span] = None
+        self.seconds[name] += seconds
+        self.each[n] += seconds
+    def time_s(self, passes:int)->float: return median(self.each[n] for n in range(passes)) # seconds, of some passes
     def kernels(self, name:str)->list: # of names; empty: it ran by itself
         "What took at least a tenth of its time, the longest three first"
         least = 0.1*self.seconds.total()
@@ -299,24 +306,21 @@ def ran_in(
 )->dict: # key → name of an operation → `Ran`
     "What ran for each operation: a counted one, or else the outermost of its module"
     found, chains = defaultdict(lambda: defaultdict(Ran)), []
-    for w in t.works:
-        chain = around(w.launch) if w.launch else []
-        if chain and (key := place_in(w.launch, step)) is not None: chains.append((w, key, chain))
+    for n,w in ((n, w) for n in t.steps for w in t.of_step(n) if w.launch):
+        chain, key = around(w.launch), place_in(w.launch, step)
+        if chain and key is not None: chains.append((n, w, key, chain))
     def known(key, chain): return [s for s in chain if s.name in counted.get(key, ())]
-    outer = {s for _,key,chain in chains for k in known(key, chain)[-1:] for s in chain[chain.index(k)+1:]}
-    for w,key,chain in chains:
+    outer = {s for *_,key,chain in chains for k in known(key, chain)[-1:] for s in chain[chain.index(k)+1:]}
+    for n,w,key,chain in chains:
         own = known(key, chain) or [s for s in chain if s not in outer]
-        if not own: continue
-        ran = found[key][own[-1].name]
-        ran.spans[own[-1]] = None
-        ran.seconds[w.name] += w.time_us*1e-6
+        if own: found[key][own[-1].name].note(n, own[-1], w.name, w.time_us*1e-6)
     return found
 
 # %% ../../nbs/sources/behind.ipynb #7da113e5
 def operation_times(
     rows:list, # of `RooflinePoint`, which get them
     run, modules:dict, device:torch.device, # as of `traced_runs`
-    passes:int=3,
+    passes:int, # to record
 ):
     "Set the times of operations in rows and what ran for them, and add those without a cost of their own"
     rows = [r for r in rows if not r.exchanges]
@@ -326,7 +330,7 @@ def operation_times(
     for key,r in of.items():
         def timed(o, *known):
             ran = found[key].get(o)
-            return RowOperation(o, *known, *((ran.seconds.total()/passes, ran.kernels(o)) if ran else ()))
+            return RowOperation(o, *known, *((ran.time_s(passes), ran.kernels(o)) if ran else ()))
         counted = [timed(o, o.calls, o.flops, o.bytes_moved) for o in r.operations]
         others = [timed(name, round(len(ran.spans)/passes), None, None)
             for name,ran in found[key].items() if name not in of_names[key]]
