@@ -118,7 +118,7 @@ def counts(self:Gaps, model, modules, run):
     finally: self.began = None; self.kept.clear()
 
 # %% ../../nbs/sources/behind.ipynb #e2b9d0cd
-python_share = 150 # Python between two operations takes at most so many times what an empty module's call takes
+python_share = 400 # Python between two operations takes at most so many times what an empty module's call takes
 
 def empty_call_s()->float: # seconds
     "What the call of an empty module takes on the host, the least of some: as long as three that go around hooks"
