@@ -167,6 +167,9 @@ def sketched(self:CostMode, func, args, out):
 
 # %% ../nbs/costs.ipynb #ddf50df5
 @patch
+def executed(self:CostMode, func, args, kwargs): return func(*args, **kwargs) # which another mode may time
+
+@patch
 def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
     kwargs = kwargs or {}
     if not isinstance(func, torch._ops.OpOverload): return self.higher_order(func, args, kwargs)
@@ -177,7 +180,8 @@ def __torch_dispatch__(self:CostMode, func, types, args=(), kwargs=None):
     if rule is sdpa_rule: args, kwargs = self.float_mask(args, kwargs)
     if rule is None and not any(t.is_nested for t in flat(args)):
         with self, equal_steps(func, args, self.repeat): return in_parts(func, args, kwargs)
-    with resolved() if args and is_complex(args[0]) else equal_steps(func, args): out = func(*args, **kwargs)
+    with resolved() if args and is_complex(args[0]) else equal_steps(func, args):
+        out = self.executed(func, args, kwargs)
     if rule is sdpa_rule: out = _laid_out(out, *args[:3])
     if not func.is_view: self.bounds.seen(args, kwargs, out)
     if func.namespace in functional_libraries: self.sketched(func, args, out)

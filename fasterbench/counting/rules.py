@@ -17,7 +17,8 @@ from operator import attrgetter
 from torch.utils.flop_counter import flop_registry
 from .traffic import by_output, Rule, free_rule, named_rule, rules, added_up, io_moves, noted, Move
 from .traffic import io_bytes, stored, rule, product_rule, beta_bytes, bytes_in_windows, flat
-from .traffic import covered_bytes, first, window_bytes, arguments, masked_bytes_of, per_dimension
+from .traffic import covered_bytes, first, window_bytes, arguments, masked_bytes_of
+from .windows import per_dimension
 from . import recurrent   # whose rules are in the table then
 from .formulas import foreach_rule
 from ..base.core import call_words, in_cpp, without_data
@@ -269,8 +270,7 @@ def _layer_weights(args, kwargs, out): return _weights_products(args, kwargs, ou
 _forward = torch_flops(flop_registry[torch.ops.aten.convolution])
 
 def _conv_products(args, kwargs, out):
-    grad, x, weight = args[:3]
-    return sum(map(bool, args[10][:2]))*_forward((x, weight, None, *args[4:8]), {}, grad)
+    return sum(map(bool, args[10][:2]))*_forward((*args[1:3], None, *args[4:8]), {}, args[0])
 
 def _conv_bytes(func, args, kwargs, out):
     grad, x, weight, _, stride, padding, dilation, transposed, *_ = args

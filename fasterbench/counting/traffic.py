@@ -6,11 +6,10 @@
 __all__ = ['weight_sizes', 'compressed', 'ledgers', 'free_rule', 'rules', 'product_rule', 'byte_formulas', 'dims', 'overlaps',
            'distinct_elements', 'element_size', 'covered_bytes', 'span', 'in_a_row', 'united_bytes', 'flat', 'first',
            'numel', 'Move', 'noting', 'noted', 'added_up', 'io_moves', 'io_bytes', 'lookup_bytes', 'output_bytes',
-           'no_bytes', 'beta_bytes', 'template_bytes', 'target_bytes', 'arguments', 'bytes_in_windows', 'per_dimension',
-           'window_bytes', 'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes',
-           'copy_bytes', 'unread', 'masked_bytes_of', 'Cost', 'RowOperation', 'Operations', 'is_float', 'is_complex',
-           'op_dtype', 'Rule', 'none', 'rule', 'named_rule', 'stored', 'by_output', 'by_input', 'read_rules', 'op_cost',
-           'accumulated']
+           'no_bytes', 'beta_bytes', 'template_bytes', 'target_bytes', 'arguments', 'bytes_in_windows', 'window_bytes',
+           'trues', 'is_mask', 'named_elements', 'accumulates', 'update_bytes', 'masked_bytes', 'copy_bytes', 'unread',
+           'masked_bytes_of', 'Cost', 'RowOperation', 'Operations', 'is_float', 'is_complex', 'op_dtype', 'Rule',
+           'none', 'rule', 'named_rule', 'stored', 'by_output', 'by_input', 'read_rules', 'op_cost', 'accumulated']
 
 # %% ../../nbs/counting/traffic.ipynb #f53c35c4
 import csv, numpy as np, torch
@@ -21,7 +20,7 @@ from importlib.resources import files
 from math import prod
 from typing import NamedTuple
 from ..base.core import home, is_strided, without_data
-from .windows import positions
+from .windows import per_dimension, positions
 from ..operations import si
 
 # %% ../../nbs/counting/traffic.ipynb #bc751e35
@@ -240,13 +239,6 @@ def bytes_in_windows(
     return covered_bytes(x)*prod(seen)//max(prod(x.shape[-n:]), 1)
 
 # %% ../../nbs/counting/traffic.ipynb #83ebd039
-def per_dimension(
-    o:int|list, # one number, or as many as there are dimensions, or fewer
-    rank:int, # how many dimensions a window has
-)->list:
-    "A setting of a window, such as its stride, for each dimension"
-    return [o]*rank if isinstance(o, int) else [*o]*(rank//len(o))
-
 def window_bytes(func, args, kwargs, out)->int: # bytes
     "`io_bytes` of a convolution or a pool: of the input, its first argument, what the windows come to"
     a = arguments(func, args, kwargs)
@@ -354,18 +346,25 @@ class RowOperation(str):
         self.time_s, self.kernels = time_s, tuple(kernels) # seconds of a forward pass; names, what took longest first
         return self
     @property
-    def said(self)->str: return self._timed(str(self)) + f" ({' + '.join(self.kernels)})"*bool(self.kernels) # as known
-    @property
-    def short(self)->str: # the same in a few letters: behind an arrow the first of what ran, and whether there is more
+    def said(self)->str: # as known
+        took = '' if self.time_s is None else f" {si(self.time_s, 's')}"
+        return f'{self}{took}' + f" ({' + '.join(self.kernels)})"*bool(self.kernels)
+    def short(self, pct=None)->str: # in a few letters, with its share; behind an arrow what ran
         name, *ran = (o.removeprefix('aten::') for o in (self, *self.kernels) if o is self or self.kernels!=(self,))
         by = ''.join(f" → {o[:20]}{', …'*bool(ran[1:])}" for o in ran[:1])
-        return self._timed(name[:28] + '…'*(len(name)>28)) + by
-    def _timed(self, name): return f"{name}{'' if self.time_s is None else ' ' + si(self.time_s, 's')}"
+        return name[:28] + '…'*(len(name)>28) + ('' if pct is None else f' {pct:.0f} %') + by
 
+# %% ../../nbs/counting/traffic.ipynb #d7f00dd5
 class Operations(tuple):
     "The operations of a row, each name once: `RowOperation`"
     def __new__(cls, of=()): # `RowOperation`s, or names
         return super().__new__(cls, (o if isinstance(o, RowOperation) else RowOperation(o) for o in of))
+    @property
+    def timed(self)->list: return [o for o in self if o.time_s is not None] # those of which the time is known
+    @property
+    def time_s(self)->float|None: return sum(o.time_s for o in self.timed) if self.timed else None # seconds
+    @property
+    def shares(self)->dict: return {o: 100*o.time_s/self.time_s for o in self.timed if self.time_s} # name → percent
 
 # %% ../../nbs/counting/traffic.ipynb #701489ae
 def is_float(*xs)->bool:

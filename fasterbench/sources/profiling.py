@@ -163,7 +163,7 @@ def _result_of(self:Subject, of, met=None, isolate=False, operations=False):
     rows, memory, facts = of.rows(peaks), of.memory(), of.facts(self.model, self.sample)
     about = circumstances(self.model, self.sample, device, model_dtype(self.model), **facts)
     if isolate: time_alone(rows, of, peaks)
-    if operations: operation_times(rows, of.run, of.modules, device)
+    if operations: operation_times(rows, of.run, of.modules, device, min(len(of.forwards.totals), 20))
     totals = sum_rows(rows, of.forwards, of.costs, of.run.what)
     return self.result(rows, of.kind, peaks, totals, about, memory, of.boundaries), peaks
 

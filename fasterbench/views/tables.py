@@ -102,11 +102,11 @@ def _names_cell(key):
     return cell
 
 def _longest(of):
-    "Its own that the profiler does not know, the two that take longest, how many more there are; empty: none was timed"
-    if all(getattr(o, 'time_s', None) is None for o in of): return ''
-    own = [o.short for o in sorted(of, key=lambda o: -float('inf') if o.time_s is None else -o.time_s)]
+    "The time of all, those that the profiler does not know, the two that take longest, how many more; empty: not timed"
+    if not (shares := getattr(of, 'shares', {})): return ''
+    own = [o.short(shares.get(o)) for o in sorted(of, key=lambda o: -shares.get(o, float('inf')))]
     n = 2 if len('; '.join(own[:2]))<=40 else 1
-    return '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
+    return f"{si(of.time_s, 's')}: " + '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
 
 def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
