@@ -341,10 +341,11 @@ def _lines_over(c, pairs):
 head = 7 # half of the width of an arrow's head, in pixels
 
 def _name_arrows(frame, lines, pairs, most): # to `Names`
-    "Names beside the heads of the first arrows, of three in any case, others as far as there is room that is clear"
+    "Names and differences beside heads of arrows: of the first three, of others as far as there is room that is clear"
     found, shafts = Names(), [([a[0], b[0]], [a[1], b[1]]) for _,a,b in pairs]
     placer = Placer(frame, [(*b, head) for *_,b in pairs], [(o.xs, o.ys) for _,o in lines], arrows=shafts)
     for i,((p,_,end),name) in enumerate(zip(pairs, short_labels([p for p,*_ in pairs]))):
+        if p.change!='same': name = f"{name} {p.cell('difference_s')}"
         look = dict(end=2, colour=arrow_colours[p.change])   # a line ends at the tip of its arrow
         if len(placer.named)<most: found.shapes += name_mark(placer, name, *end, p.said, head, must=i<3, **look)
     return found
@@ -365,7 +366,8 @@ def _titles(c, title, pairs, sort=None):
     if sort not in (None, 'difference'): which = f"{plural(len(pairs), 'row')}, by {as_text(sort)}"
     drawn = f'arrows from a to b, {which}' + (f'; {more} more not drawn' if more else '')
     noise = of_both(c.a, c.b, lambda r: noise_line(r.totals))
-    said = [f'{_ends(c)}; {drawn}', *of_both(c.a, c.b, setting), *noise]
+    result = [c.headline]*bool(title and title!=html_text(c.headline))   # which is the title where none is given
+    said = [*result, f'{_ends(c)}; {drawn}', *of_both(c.a, c.b, setting), *noise]
     return title or html_text(c.headline), '\n'.join(map(html_text, said))
 
 # %% ../nbs/plot.ipynb #bd621c26

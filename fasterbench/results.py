@@ -374,6 +374,7 @@ def as_html(
     style = Template(data_text('page.css')).substitute(dark=dark_css('#roofline'))
     parts = dict(title=html_text(title or title_of(r)), opening=html_text(r.answer), style=style, facts=about,
         figure=figure, rows=rows_table(rows), notes=notes(groups),
+        result=f'<p>{html_text(title_of(r))}</p>'*bool(title and title!=title_of(r)),   # else it is the title
         names=in_script([o.label for o in rows]), script=data_text('page.js'))
     return Template(data_text('page.html')).substitute(parts)
 

@@ -141,9 +141,15 @@ def noise_s(self:RooflinePoint)->float: # seconds
     return self.timing.iqr if self.samples else 0.
 
 @patch(as_prop=True)
+def off_median(self:RooflinePoint)->bool:
+    "Is its time more than 1.5 times the median of its samples, or less than 1/1.5, though it ran in all of them?"
+    if not self.samples or self.time_s is None or self.sometimes: return False
+    return not self.timing.median/1.5<=self.time_s<=1.5*self.timing.median
+
+@patch(as_prop=True)
 def noisy(self:RooflinePoint)->bool:
-    "Is the interquartile range of the samples more than a tenth of their median?"
-    return bool(self.samples) and self.timing.noisy
+    "Is the interquartile range of the samples more than a tenth of their median, or the time far from it?"
+    return bool(self.samples and (self.timing.noisy or self.off_median))
 
 # %% ../../nbs/records/rows.ipynb #a1167cb7
 @patch(as_prop=True)

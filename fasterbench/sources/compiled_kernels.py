@@ -26,7 +26,7 @@ from .inductor import compiled_meanwhile, recompiled, row_names
 from .observe import Observer, time_in_turns
 from .measured import Measured, row_at
 from ..records.rows import RooflinePoint, beside_kernels, roofline_point
-from .behind import Gaps, noticed
+from .behind import Gaps, beside_modules, noticed
 from ..counting.traffic import Operations
 
 # %% ../../nbs/sources/compiled_kernels.ipynb #0f3b20d5
@@ -308,7 +308,8 @@ def with_unseen(
     for k in found.keys() & costs.by_module.keys(): costs.by_module[k].unseen_s = found[k]
     idle = [k for k in found if k not in costs.by_module or not costs.by_module[k].worked]
     if met: idle = dict.fromkeys(k for told in met.exchange(idle, 'rows without operations') for k in told)
-    rows = {k: costs.by_module.get(k, ModuleCost(unseen_s=found.get(k))) for k in idle if phase_and_name(k)[1] in names}
+    def mine(name): return name in names or beside_modules(name)
+    rows = {k: costs.by_module.get(k, ModuleCost(unseen_s=found.get(k))) for k in idle if mine(phase_and_name(k)[1])}
     for row in rows.values():
         if not row.worked: row.unknown[unseen] += row.calls or 1
     if not rows: return costs

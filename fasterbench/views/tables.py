@@ -69,8 +69,8 @@ def roof_cell(r)->str:
     return f'{roof} {r.cache_pct:.0f} %' if r.above and r.roof not in (None, 'memory') else roof
 
 def _time_cell(r):
-    some = f' in {r.ran}/{len(r.samples)}' if r.sometimes else ''
-    return ('~' if r.samples and r.noisy else '') + si(r.time_s, 's') + some
+    far = f" (median {si(r.timing.median, 's')})" if r.off_median else ''
+    return '~'*r.noisy + si(r.time_s, 's') + (f' in {r.ran}/{len(r.samples)}' if r.sometimes else far)
 
 def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
 def _noise(r): return r.noise_s if r.samples else None

@@ -69,7 +69,8 @@ of_times = [Term(*o) for o in (
     ('interquartile mean', 'mean over the timed forward passes without the fastest and the slowest quarter', 's'),
     ('remainder', 'time of a forward pass outside of all rows: Python, dispatch, modules that only make views', 's'),
     ('instrumentation overhead', 'time that the measurement adds to a forward pass', '%'),
-    ('noisy', 'of samples: the interquartile range is more than a tenth of the median'),
+    ('noisy', 'of samples: the interquartile range is more than a tenth of the median; of a row as well: its time, the '
+        'interquartile mean, is more than 1.5 times their median, or less than 1/1.5'),
     ('disturbed', 'of a measurement: other processes used a notable part of the processors meanwhile'),
     ('unknown', 'neither measured nor counted; never shown as zero'),
     ('MFU', 'model FLOPs utilization: FLOPs that a training step needs in matrix products, without those done again, '
