@@ -94,6 +94,7 @@ def _disturbed(c):
     "Which of two profiles were disturbed, a or b, each with what other processes did"
     return {k: said for k,said in zip('ab', c.differing().get('disturbed', ())) if said}
 
+# %% ../../nbs/records/gate.ipynb #1fcb554c
 def _least(a, b):
     "The least that `b` may take as a part of `a`, whatever other processes added; of each its times, and their part"
     (at, a_others), (bt, b_others) = a, b
