@@ -12,12 +12,13 @@ from collections import Counter
 from dataclasses import replace
 
 from .views.labels import Placer, classes, common_name
-from .views.layout import axis_ranges, draw_ridge, lay_out, name_lines, name_mark, name_rate, name_ridge, note
-from .views.layout import ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line, left
-from .views.layout import right, roof_axes, roof_line, Names, html_text, legend, legend_height, named_roof
-from .views.marks import bar_axes, bar_height, roof_lines, Block, bandwidth, bar_names
+from .views.layout import axis_ranges, draw_ridge, lay_out, name_lines, name_mark, name_rate, name_ridge
+from .views.layout import note, ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line
+from .views.layout import left, right, roof_axes, roof_line, Names, html_text, legend, legend_height
+from .views.layout import named_roof
+from .views.marks import add_button, bar_axes, bar_height, roof_lines, Block, bandwidth, bar_names
 from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_traces, link_blocks
-from .views.marks import link_places, link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button
+from .views.marks import link_places, link_traces, mark_traces, quartiles, rate, strip, without_flops
 from .views.marks import legend_said, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
 from .views.opening import listed_ceilings, noise_line, of_both, setting, subtitles, title_of, took_said
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
