@@ -231,8 +231,7 @@ def doubts(
     res, flop = {}, {k: found[k].burst/core_flop[k] for k in found if k in core_flop}
     rate = lambda k, v: si(v, rate_unit(k))
     for k,c in found.items():
-        narrower = [n for n in flop if named_dtype(n).itemsize<named_dtype(k).itemsize]
-        best = max(narrower, key=flop.get, default=None)
+        best = max((n for n in flop if named_dtype(n).itemsize<named_dtype(k).itemsize), key=flop.get, default=None)
         if not size and not c.settled: res[k] = 'no case of another size came near it'
         elif c.again and c.again<0.8*c.burst: res[k] = f"a second look reached {rate(k, c.again)} of {rate(k, c.burst)}"
         elif best and k in flop and flop[k]<0.4*flop[best]:
