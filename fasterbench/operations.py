@@ -387,9 +387,9 @@ def _float(where, key, text, comma=False): # comma: stands it for a decimal poin
     "The number in a cell"
     try: return _number(where, key, float(text.translate(str.maketrans(',.', '.,')) if comma else text))
     except ValueError:
-        own, other = ('comma', 'point') if comma else ('point', 'comma')
-        why = f": decimals of this file stand behind a {own}, a {other} between thousands is not read"
-        raise ValueError(f"{where}: {key}={_cut(repr(text))} is not a number, finite and of at least 0{why*(',.'[comma] in text)}") from None
+        why = ': decimals here stand behind a ' + ('point, a comma', 'comma, a point')[comma] + ' between thousands is not read'
+        said = f"{_cut(repr(text))} is not a number, finite and of at least 0{why*(',.'[comma] in text)}"
+        raise ValueError(f"{where}: {key}={said}") from None
 
 # %% ../nbs/operations.ipynb #057165d1
 _no_time = '', '-', '–', 'nan', '<na>', 'nat', 'na', 'n/a', 'none', 'null'   # where a table has no number
