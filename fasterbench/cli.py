@@ -71,7 +71,7 @@ def _loaded(name, input, of, compile):
 def _profiled(name, input, of, recipe, peaks, plan, device, compile, isolate, kernels, **how):
     "The profile of forward passes of a model, or of training steps, on this rank or divided by a plan"
     if plan and plan_named(plan).own_batch: of = of | dict(seed=own_rank())
-    model, sample, made = _loaded(name, input, of, compile)
+    torch.manual_seed(0); model, sample, made = _loaded(name, input, of, compile)
     recipe, divide = recipe and recipe._replace(made=made), _divider(name, model, sample, plan, device)
     if recipe: sample = with_labels(model, sample)
     what = forward_text(name, sample, bool(recipe))
@@ -146,7 +146,7 @@ def roofline(
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
     if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{told_name(model)}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
-        of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype); torch.manual_seed(0)
+        of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype, threads=threads)
         if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows)
@@ -263,10 +263,10 @@ def estimate(
 # Option → function that varies it
 varying = dict(batch=sweep_batch, size=sweep_resolution, tokens=sweep_length, dtype=sweep_dtype)
 
-def _swept(model, input, vary, values, dtype, recipe, **how):
+def _swept(model, input, vary, values, dtype, recipe, threads, **how):
     "Run a model at the values of an option; where one fails, what was found before it is printed"
     torch.manual_seed(0)
-    given = _unweighted(model) if 'on_paper' in how else dict(dtype=dtype)
+    given = _unweighted(model) if 'on_paper' in how else dict(dtype=dtype, threads=threads)
     built, sample, made = load_varied(model, input, vary, values, **given)
     if recipe:
         sample, recipe = with_labels(built.to(how['device']), sample), recipe._replace(made=made)
@@ -301,7 +301,7 @@ def sweep_command(
     with num_threads(threads), asked_precision(None if paper else one, resolve_device(device)):
         how = dict(on_paper=True) if paper else profile_options(device, warmup, steps, peaks)
         if not paper: announce(f'measuring {told_name(model)} at {len(values[vary])} values of {vary}')
-        found = _swept(model, input, vary, values, one, recipe, peaks=peaks, **how)
+        found = _swept(model, input, vary, values, one, recipe, threads, peaks=peaks, **how)
     print_sweep(found, out, by, top)
 
 # %% ../nbs/cli.ipynb #a3e3eac2

@@ -305,7 +305,7 @@ _measures = dict(
     flops=(('', 'flops'), {p + u: n for p,n in _thousands.items() for u in ('', 'flop', 'flops')}),
     bytes_moved=(('', 'bytes', 'bytes_moved', 'memory_bytes'), {'': 1, 'kib': 2**10, 'mib': 2**20, 'gib': 2**30} |
         {p + u: n for p,n in _thousands.items() for u in ('b', 'byte', 'bytes')}),
-    time_s=(('', 'time', 'duration', 'latency', 'elapsed'), _times))
+    time_s=(('', 'time', 'duration', 'latency', 'elapsed', 'zeit', 'dauer'), _times))
 _words, _needed = ('name', 'dtype'), dict(flops='flops', bytes_moved='bytes')
 # Column or key, in small letters → the field that it gives, and the factor; a letter alone is none
 _columns = {k: (f, n) for f,(words, units) in _measures.items() for w in words for u,n in units.items()
@@ -334,7 +334,7 @@ def _number(where, key, value, least=0):
     raise ValueError(f"{where}: {key}={_cut(repr(value))} is not a finite number {('of at least', 'above')[least>0]} 0")
 
 # %% ../nbs/operations.ipynb #9aff7841
-_about_time = {'time', 'duration', 'latency', 'elapsed', 'runtime', *_measures['time_s'][1]} - {'s'}
+_about_time = {'runtime', *_measures['time_s'][0], *_times} - {'', 's'}
 
 def _check_fields(where, keys, more=''):
     "Refuse fields that lack, and that are there twice"
@@ -347,12 +347,11 @@ def _check_fields(where, keys, more=''):
 
 def _check_time(where, keys):
     "Refuse a time whose name is not known"
-    fields = [f and f[0] for f in _fields_of(tuple(keys))]
     odd = [k for k in keys if str(k).lower().startswith('time') or _about_time.intersection(_parts(k))]
     odd = [k for k in odd if not {'roof', 'link'}.intersection(_parts(k))]   # what these allow
-    if not odd or 'time_s' in fields: return
-    raise ValueError(f"{where} has a time without a known unit in its name: {odd[0]!r}; known are time_s, time_ms, "
-        "time_us, time_ns, and the same of duration and latency")
+    if not odd or any(f and f[0]=='time_s' for f in _fields_of(tuple(keys))): return
+    raise ValueError(f"{where} has a time without a known word and unit in its name: {odd[0]!r}; known are "
+        f"{', '.join(_measures['time_s'][0][1:])} with {', '.join(_times)}, as in time_ms and 'time (ms)'")
 
 # %% ../nbs/operations.ipynb #029c2c4e
 _formulas = tuple('=+-@＝＋－＠')   # what a spreadsheet computes begins with one; a tab or a new line is written out
@@ -383,13 +382,14 @@ def _lines(path):
 
 # %% ../nbs/operations.ipynb #cdf4262e
 _header = 'name,flops,bytes,time_ms' # an example
-_swapped = str.maketrans(',.', '.,') # of a decimal comma
 
 def _float(where, key, text, comma=False): # comma: stands it for a decimal point?
     "The number in a cell"
-    try: return _number(where, key, float(text.translate(_swapped) if comma else text))
+    try: return _number(where, key, float(text.translate(str.maketrans(',.', '.,')) if comma else text))
     except ValueError:
-        raise ValueError(f"{where}: {key}={_cut(repr(text))} is not a number, finite and of at least 0") from None
+        why = ': decimals here stand behind a ' + ('point, a comma', 'comma, a point')[comma] + ' between thousands is not read'
+        said = f"{_cut(repr(text))} is not a number, finite and of at least 0{why*(',.'[comma] in text)}"
+        raise ValueError(f"{where}: {key}={said}") from None
 
 # %% ../nbs/operations.ipynb #057165d1
 _no_time = '', '-', '–', 'nan', '<na>', 'nat', 'na', 'n/a', 'none', 'null'   # where a table has no number

@@ -12,14 +12,14 @@ from collections import Counter
 from dataclasses import replace
 
 from .views.labels import Placer, classes, common_name
-from .views.layout import axis_ranges, draw_ridge, lay_out, name_lines, name_rate, name_ridge, note
-from .views.layout import ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line, left
-from .views.layout import right, roof_axes, roof_line, Names, html_text, legend, legend_height, named_roof
-from .views.marks import bar_axes, bar_height, roof_lines, Block, bandwidth, bar_names
-from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_traces, link_places
-from .views.marks import link_traces, mark_traces, quartiles, rate, strip, without_flops, add_button
-from .views.marks import name_mark, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
-from .views.marks import legend_said
+from .views.layout import axis_ranges, draw_ridge, lay_out, name_lines, name_mark, name_rate, name_ridge
+from .views.layout import note, ridge_line, colours, hues, log_range, rate_unit, rest, Sheet, ceiling_line
+from .views.layout import left, right, roof_axes, roof_line, Names, html_text, legend, legend_height
+from .views.layout import named_roof
+from .views.marks import add_button, bar_axes, bar_height, roof_lines, Block, bandwidth, bar_names
+from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_traces, link_blocks
+from .views.marks import link_places, link_traces, mark_traces, quartiles, rate, strip, without_flops
+from .views.marks import legend_said, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
 from .views.opening import listed_ceilings, noise_line, of_both, setting, subtitles, title_of, took_said
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
@@ -121,18 +121,18 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
     frame, beside = _frame(s, rows, peaks, also), any(map(without_flops, rows))
     ceilings, slopes = _roof_lines(rows, peaks, also, 10**frame.xr[0], 10**frame.xr[1])
     lines = ceilings + slopes[1:]   # the memory's slope is part of the roof
-    marks = mark_traces(go, blocks, group, named, total)
+    marks, stars = mark_traces(go, blocks, group, named, total), link_blocks(rows)
     roofs = [o.trace(go) for o in lines] + ([strip_line(go, peaks)] if beside else [])
-    fig.add_traces(roofs + [t for _,t in marks] + link_traces(go, rows, group, named))
+    fig.add_traces(roofs + [t for _,t in marks] + link_traces(go, stars, group, named, total))
     if 'legend' in s.parts: fig.add_traces(legend_traces(go, named))
     fig.update_layout(_axes(s, frame, peaks, beside))
     if 'button' in s.parts: add_button(fig, [k for k,_ in marks], len(roofs), s.domain('button')[1])
     draw_ridge(fig, peaks, frame); name_rate(fig, s, rate_unit(peaks.name))
     def names(widths, most):
         at, found = replace(frame, widths=widths), Names()
-        placer = placer_of(at, lines, ridge_line(peaks, frame), blocks, total)
+        placer = placer_of(at, lines, ridge_line(peaks, frame), blocks + stars, total)
         def name_roofs(): _name_roofs(found, placer, ceilings, slopes, peaks, beside)
-        name_marks(found, placer, blocks, group, total, name_roofs, most)
+        name_marks(found, placer, blocks + stars, group, total, name_roofs, most)
         return found
     names(frame.widths, 20 if s.size else 12).add_to(fig)
     if not s.size: fig.update_layout(meta=dict(names=_for_pages(names)))
@@ -151,6 +151,7 @@ def _draw_bars(fig, go, s, blocks, group, named, paper):
     fig.update_layout(xaxis3=dict(anchor='y3', domain=s.span('bars'), **across),
         yaxis3=dict(anchor='x3', domain=s.domain('bars'), **down))
     said = 'Roofline-limited time' if paper else 'Time (pale) and roofline-limited time (solid)'
+    if any(b.row.waiting_s for b in blocks if not b.others): said = 'Time (pale; waiting: hatched) and roof (solid)'
     note(fig, f'<b>{said}</b>', s.domain('heading')[0], 12, s.span('heading')[0])
 
 # %% ../nbs/plot.ipynb #c9094035

@@ -419,6 +419,7 @@ def load_parts(
     device:str|None=None, # `"meta"`: a config's model without memory for its weights
     counts:str|None=None, # file of the exported program that an AOTInductor package was made from
     seed:int|None=None, # that a sample is drawn with; `None`: by what the generator holds behind the model's weights
+    threads:int|None=None, # of torch, set again behind a model's own code; `None`: as that left them
 )->tuple: # model; sample; loss and optimizer, where one's own function returned them
     "A model by its name, a sample for it, and what it is trained with"
     source, short = source_of(name)
@@ -429,6 +430,7 @@ def load_parts(
     _check_options(name, source, inputs, **options)
     model, sample, *more = _loaded(name, source, short, device, counts, dtype)
     if seed is not None: torch.manual_seed(seed)
+    if threads is not None: torch.set_num_threads(threads)
     if asked: return model, sample_of(asked, model, dtype or model_dtype(model)), *more
     return model, _known_sample(name, model_sources[source], sample, dtype, options), *more
 

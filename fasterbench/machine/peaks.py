@@ -18,11 +18,12 @@ from ..operations import check_count, check_seconds, positive, progress, si, war
 from ..base.core import device_name, named_dtype, resolve_device
 from ..base.precision import has_tf32
 from ..base.settings import float32_precision, one_at_a_time
-from .datasheets import core_facts, find_sheet, flop_to_expect, usual_flop, group_backend
-from .datasheets import named_groups
+from .datasheets import core_facts, find_sheet, flop_to_expect, group_backend
+from .datasheets import named_groups, usual_flop
 from ..base.system import Disturbance, Others, WrongAnswer, free_bytes, gpu_state, measured_clock
 from ..base.system import memory_capacity, memory_levels, processor_id, reported_caches, usable_cpus
 from ..base.system import wait_for_quiet
+from ..views.layout import rate_unit
 from .kernels import Arithmetic, Case, bandwidth_again, bandwidths, case_rates, memory_for, last_fall
 from .kernels import Data, rate_curve, square
 from .links import all_or_none, measure_link, ranks_where
@@ -161,7 +162,7 @@ def compute_ceiling(
     return Ceiling(arith.rates[best], sustained, best, samples, arith.best()[:3], by_kernel, settled(arith.rates))
 
 # %% ../../nbs/machine/peaks.ipynb #127ead32
-def _emulated(rate, reference): return f"emulated: {si(rate, 'FLOP/s')}, {rate/reference:.2g} of float32's rate"
+def _emulated(k, rate, reference): return f"emulated: {si(rate, rate_unit(k))}, {rate/reference:.2g} of float32's rate"
 
 def _one_look(dtype, device):
     "The rate of one product of middling size"
@@ -177,9 +178,9 @@ def _ceiling(name, device, reference, size, warmup, steps):
     if name=='tf32' and not has_tf32(device):
         raise NotImplementedError(f"{torch.cuda.get_device_name(device)} has no TF32")
     with float32_precision(tf32=name=='tf32'):
-        if reference and (first := _one_look(dtype, device))<reference/100: return _emulated(first, reference)
+        if reference and (first := _one_look(dtype, device))<reference/100: return _emulated(name, first, reference)
         c = compute_ceiling(Arithmetic(dtype, device, tf32=name=='tf32'), size, warmup=warmup, steps=steps)
-    return _emulated(c.burst, reference) if reference and c.burst<reference/4 else c
+    return _emulated(name, c.burst, reference) if reference and c.burst<reference/4 else c
 
 def _reference(name, found, device):
     "FLOP/s of float32, for dtypes that are narrower"
@@ -228,14 +229,13 @@ def doubts(
 )->dict: # name → why
     "What speaks against a ceiling"
     res, flop = {}, {k: found[k].burst/core_flop[k] for k in found if k in core_flop}
-    rate = lambda v: si(v, 'FLOP/s')
+    rate = lambda k, v: si(v, rate_unit(k))
     for k,c in found.items():
-        narrower = [n for n in flop if named_dtype(n).itemsize<named_dtype(k).itemsize]
-        best = max(narrower, key=flop.get, default=None)
+        best = max((n for n in flop if named_dtype(n).itemsize<named_dtype(k).itemsize), key=flop.get, default=None)
         if not size and not c.settled: res[k] = 'no case of another size came near it'
-        elif c.again and c.again<0.8*c.burst: res[k] = f"a second look reached {rate(c.again)} of {rate(c.burst)}"
+        elif c.again and c.again<0.8*c.burst: res[k] = f"a second look reached {rate(k, c.again)} of {rate(k, c.burst)}"
         elif best and k in flop and flop[k]<0.4*flop[best]:
-            res[k] = f"{rate(c.burst)} is far below what {rate(found[best].burst)} in {best} imply"
+            res[k] = f"{rate(k, c.burst)} is far below what {rate(best, found[best].burst)} in {best} imply"
     return res
 
 # %% ../../nbs/machine/peaks.ipynb #efbb637f

@@ -20,7 +20,7 @@ from ..base.precision import check_tf32, in_tf32
 from ..operations import as_text, check_count, not_negative, plain, positive, si, plural
 from .datasheets import Datasheet, Link, as_links, find_sheet, sheet_named, sheet_of
 from ..base.system import Disturbance, MemoryLevel, as_disturbance, levels_in_order, usable_cpus
-from ..views.layout import draw_peaks, figure_page
+from ..views.layout import draw_peaks, figure_page, rate_unit
 from ..views.tables import framed, Column, Table, picture_formats, tabulated
 
 # %% ../../nbs/machine/roof.ipynb #606d5624
@@ -127,7 +127,7 @@ def _check_main_ceiling(p):
         others = ', '.join(p.compute_peaks)
         raise ValueError(f"compute_peaks has {others}: there is none in {k}, which peak_flops is for (dtype=)")
     if not 0.99<top/p.peak_flops<1.01:
-        given, own = si(p.peak_flops, 'FLOP/s'), si(top, 'FLOP/s')
+        given, own = (si(v, rate_unit(k)) for v in (p.peak_flops, top))
         raise ValueError(f"peak_flops={given}: in compute_peaks {k} has {own}")
     if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
         raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
@@ -140,7 +140,7 @@ def _check_best(p):
         compute_kernels={k: max(v.values()) for k,v in p.compute_kernels.items() if v},
         bandwidths=dict(bandwidth=max(p.bandwidths.values())) if p.bandwidths else {})
     for name,k,v in ((name, k, v) for name,best in rates.items() for k,v in best.items()):
-        rate = lambda v: si(v, 'B/s' if k=='bandwidth' else 'FLOP/s')
+        rate = lambda v: si(v, 'B/s' if k=='bandwidth' else rate_unit(k))
         if k not in peaks: raise ValueError(f"{name}: {rate(v)} in {k!r}, which has no peak")
         if v>1.01*peaks[k]: raise ValueError(f"{name}: {rate(v)} in {k!r}, whose peak is {rate(peaks[k])}")
 
@@ -249,9 +249,9 @@ def _spread(self:HardwarePeaks, name): return f'{100*self.spread[name]:.1f} %' i
 @patch
 def _flops_rows(self:HardwarePeaks, sheet):
     def row(k, v):
-        sustained = si(self.sustained[k], 'FLOP/s') if k in self.sustained else ''
+        sustained = si(self.sustained[k], rate_unit(k)) if k in self.sustained else ''
         of = _of(v, sheet and sheet.compute_peaks.get(k))
-        return k, si(v, 'FLOP/s'), sustained, self._spread(k), self.kernels.get(k, ''), self._of_core(k), of
+        return k, si(v, rate_unit(k)), sustained, self._spread(k), self.kernels.get(k, ''), self._of_core(k), of
     lacking = [(k, 'not supported', '', '', why, '', '') for k,why in self.unsupported.items()]
     return [row(k, v) for k,v in self.compute_peaks.items()] + lacking
 
@@ -287,8 +287,7 @@ def _link_rows(self:HardwarePeaks):
 def notes(self:HardwarePeaks)->list[str]:
     "What is to be said beside the table: the best of each kind of kernel, disturbances, doubts"
     kinds = {k: sorted(v.items(), key=lambda o: -o[1]) for k,v in self.compute_kernels.items() if len(v)>1}
-    rate = lambda v: si(v, 'FLOP/s')
-    lines = [f"{k}: {', '.join(f'{n} {rate(v)}' for n,v in kind)}" for k,kind in kinds.items()]
+    lines = [f"{k}: {', '.join(f'{n} {si(v, rate_unit(k))}' for n,v in kind)}" for k,kind in kinds.items()]
     if self.disturbed: lines.append(f'disturbed: {self.disturbed}')
     if 'clock_hz' in self.gpu_before:
         now, most = self.gpu_before['clock_hz'], self.gpu_before.get('highest_clock_hz')
@@ -339,7 +338,8 @@ def told(self:HardwarePeaks, kinds:dict|None=None)->str: # `Link` → kinds of c
     "The peaks in a line, and of links the rates of these kinds"
     threads = f", {plural(self.threads, 'thread')}" if self.threads else ''
     where = f"{self.place or self.called}, {self.name.replace('tf32', 'float32 (TF32)')}{threads}"
-    roof = f"{si(self.peak_flops, 'FLOP/s')}, {si(self.peak_bandwidth, 'B/s')}, ridge {plain(self.ridge_point)} FLOP/B"
+    top, bandwidth = si(self.peak_flops, rate_unit(self.name)), si(self.peak_bandwidth, 'B/s')
+    roof = f'{top}, {bandwidth}, ridge {plain(self.ridge_point)} FLOP/B'
     links = [o.told((kinds or {}).get(o, ())) for o in self.links]
     return as_text(f"HardwarePeaks({'; '.join([f'{where}: {roof}', *links, *self._reservations()])})")
 HardwarePeaks.__repr__ = HardwarePeaks.told
@@ -384,7 +384,7 @@ rate_columns = {c.key: c for c in (   # key, heading, unit, what it means
 
 def peaks_csv(p:HardwarePeaks)->str:
     "Every rate as a line"
-    rates = [(k, v, 'FLOP/s') for k,v in p.compute_peaks.items()]
+    rates = [(k, v, rate_unit(k)) for k,v in p.compute_peaks.items()]
     rates += [(o.name, o.bandwidth, 'B/s') for o in (*p.memory_levels[:-1], p.memory)]
     rates += [(f'{o.group} {k}'.strip(), o.rate(k)[0], 'B/s') for o in p.links for k in o.bandwidths or ['']]
     return Table(rates, rate_columns, [*rate_columns.values()]).as_csv()

@@ -44,7 +44,8 @@ def _ratios(v):
     "Where the ratio lies, in words"
     lo, hi = v.interval
     if lo==hi: return _exact(lo)
-    within = f'at least {_exact(lo)}' if hi==math.inf else f'{_exact(lo)} to {_exact(hi)}'
+    ends = f'at least {_exact(lo)}' if hi==math.inf else f'at most {_exact(hi)}' if lo==0 else ''
+    within = ends or f'{_exact(lo)} to {_exact(hi)}'
     return within if v.ratio is None else f'{_exact(v.ratio)} ({v.basis} {within})'
 
 # %% ../../nbs/records/gate.ipynb #ec55ec71
@@ -87,15 +88,25 @@ def _apart(c):
         if k in found: return f"another {what}: {' → '.join('unknown' if o is None else o for o in found[k])}"
     return ''
 
+_alike_said = 'two models that are measured in turns (--beside) are disturbed alike'
+
 def _disturbed(c):
     "Which of two profiles were disturbed, a or b, each with what other processes did"
     return {k: said for k,said in zip('ab', c.differing().get('disturbed', ())) if said}
 
-def _least(c):
-    "The least that the ratio of the times may be, whatever other processes added to both"
-    others = [r.totals.disturbance.others if r.totals and r.totals.disturbance else 0. for r in (c.a, c.b)]
-    left_a, left_b = (1 - o for o in others)
-    return min(c.forward_b.samples)*min(left_b, left_a)/(max(c.forward_a.samples)*left_a) if left_a else 0.
+# %% ../../nbs/records/gate.ipynb #1fcb554c
+def _least(a, b):
+    "The least that `b` may take as a part of `a`, whatever other processes added; of each its times, and their part"
+    (at, a_others), (bt, b_others) = a, b
+    left_a, left_b = 1 - a_others, 1 - b_others
+    return min(bt.samples)*min(left_b, left_a)/(max(at.samples)*left_a) if left_a else 0.
+
+def _beside_others(c):
+    "Where the ratio of the times lies, whatever other processes added: at least, and at most"
+    def others(r): return r.totals.disturbance.others if r.totals and r.totals.disturbance else 0.
+    a, b = (c.forward_a, others(c.a)), (c.forward_b, others(c.b))
+    inverse = _least(b, a)
+    return (_least(a, b), math.inf), (0., 1/inverse if inverse else math.inf)
 
 # %% ../../nbs/records/gate.ipynb #b6b2933a
 def _unknown(c):
@@ -117,8 +128,10 @@ def time_verdict(
     if v.why or c.forward_a.exact: return v
     if free or not (said := _disturbed(c)):
         return v._replace(basis=f'{100*chance:g} % interval', samples=len(c.forward_b.samples))
-    far = v._replace(interval=(_least(c), math.inf), basis=f"{' and '.join(said)} disturbed:")
-    return far if far.decided=='worse' else v._replace(why='; '.join(f'{k} was disturbed: {o}' for k,o in said.items()))
+    basis = f"{' and '.join(said)} disturbed:"
+    for far in (v._replace(interval=o, basis=basis) for o in _beside_others(c)):
+        if far.decided!='inconclusive': return far
+    return v._replace(why='; '.join([*(f'{k} was disturbed: {o}' for k,o in said.items()), _alike_said]))
 
 # %% ../../nbs/records/gate.ipynb #c88dbfab
 def flops_verdict(

@@ -7,8 +7,8 @@ __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'le
            'clear', 'axis_ticks', 'in_css', 'dark_css', 'Names', 'write', 'log_range', 'log_ticks', 'time_ticks',
            'rate_unit', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line',
            'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge',
-           'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'draw_peaks', 'data_text', 'html_text',
-           'folded', 'figure_html', 'figure_page']
+           'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'name_shapes', 'name_mark', 'draw_peaks',
+           'data_text', 'html_text', 'folded', 'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -18,8 +18,8 @@ from string import Template
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from ..operations import as_text, si, attainable_flops, plain, plural
-from .labels import Frame, Placer, Spot, place, spots_of_ceiling, spots_of_slope, text_size, wrapped
-from .labels import widths
+from .labels import Frame, Placer, Spot, place, spots_around, spots_of_ceiling
+from .labels import spots_of_slope, text_size, widths, wrapped
 
 # %% ../../nbs/views/layout.ipynb #21c57245
 def in_css(c, opacity=None)->str: # `c`: `#rrggbb`
@@ -353,6 +353,34 @@ def legend(s:Sheet, part:str='legend')->dict: # of plotly's layout; empty: there
     x = (left + s.span(part)[0]*(s.wide - left - right))/s.wide if part in s.beside else 0.02
     return dict(orientation='v' if part in s.beside else 'h', x=x, xref='container',
         xanchor='left', y=s.domain(part)[1], yanchor='top', font=dict(size=11), tracegroupgap=0)
+
+# %% ../../nbs/views/layout.ipynb #bd89a206
+def _path(*points): return 'M' + 'L'.join(f'{x:.1f},{y:.1f}' for x,y in points)
+
+def _edge_to_edge(x, y, half_wide, half_high, radius, colour):
+    "The line from a mark's edge to the edge of a text around `x` and `y`"
+    reach = min(half_wide/abs(x) if x else 1., half_high/abs(y) if y else 1.)
+    ends = [(k*x, k*y) for k in (radius/math.hypot(x, y), 1 - reach)]
+    return dict(path=_path(*ends), line=dict(color=colour or colours['leader'], width=0.9))
+
+# %% ../../nbs/views/layout.ipynb #4fb2f4e2
+# of the legend; pixels, of the mark; of the name and of its line, `None`: of all names
+def name_shapes(text:str, spot:Spot, group:str, radius:float=0., colour:str|None=None)->list:
+    "A name at its place as plotly's shapes, with a line to its mark if it is far"
+    (wide, high), x, y = text_size(text), spot.dx, -spot.dy   # plotly has them upwards
+    at = dict(type='path', xref='x', yref='y', xanchor=spot.x, yanchor=spot.y, xsizemode='pixel', ysizemode='pixel')
+    at |= dict(legendgroup=group)
+    label = dict(text=as_text(text, markup=True), font=dict(color=colour or colours['text'], size=11), padding=0,
+        textposition='middle center')
+    name = dict(path=_path((x-wide/2, y-high/2), (x+wide/2, y+high/2)), line=dict(width=0), label=label, **at)
+    return [name, *([_edge_to_edge(x, y, wide/2, high/2, radius, colour) | at] if spot.led else [])]
+
+# as `name_shapes`; `end`: pixels that a line to the mark leaves free, `None`: the radius
+def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float, must=False, end=None, colour=None):
+    "A name beside its mark, at `x` and `y` in units of the data; empty: no room is clear, nor free where it `must` be"
+    spots = spots_around(x, y, radius, text_size(text))
+    spot = place(placer, text, spots, radius, clear=True) or (must and place(placer, text, spots, radius))
+    return name_shapes(text, spot, group, radius if end is None else end, colour) if spot else []
 
 # %% ../../nbs/views/layout.ipynb #44982640
 def _peaks_frame(s, peaks, n):

@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['shapes', 'strip', 'bar_height', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size', 'share', 'quartiles',
-           'called', 'hover', 'link_places', 'short_name', 'short_label', 'name_shapes', 'name_mark', 'Block',
-           'short_labels', 'block_labels', 'spread', 'block_hover', 'standing', 'roof_lines', 'legend_said', 'said_of',
-           'said_of_blocks', 'noise', 'strip_line', 'name_strip', 'name_in_strip', 'mark_traces', 'link_traces',
-           'legend_traces', 'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names',
-           'bar_axes']
+           'called', 'hover', 'link_places', 'short_name', 'short_label', 'Block', 'short_labels', 'block_labels',
+           'spread', 'block_hover', 'standing', 'roof_lines', 'legend_said', 'said_of', 'said_of_blocks', 'noise',
+           'strip_line', 'name_strip', 'name_in_strip', 'mark_traces', 'link_blocks', 'link_traces', 'legend_traces',
+           'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names', 'bar_axes']
 
 # %% ../../nbs/views/marks.ipynb #9b527480
 import math, re, statistics
@@ -18,9 +17,9 @@ from itertools import groupby
 from textwrap import wrap
 from .tables import columns, row_seconds
 from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_line, clear, grid
-from .layout import roof_line, slope_line, time_ticks, write
+from .layout import name_mark, name_shapes, roof_line, slope_line, time_ticks, write
 from ..operations import as_text, plain, si, plural
-from .labels import Placer, Spot, common_name, cut, place, spots_around, text_size
+from .labels import Placer, Spot, common_name, cut, place, text_size
 from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
@@ -157,34 +156,6 @@ def short_label(
     if row.label==row.name: return short_name(name, most)
     return f"{short_name(name, most-4)} {dict(forward='fwd', backward='bwd').get(row.phase, 'opt')}"
 
-# %% ../../nbs/views/marks.ipynb #bd89a206
-def _path(*points): return 'M' + 'L'.join(f'{x:.1f},{y:.1f}' for x,y in points)
-
-def _edge_to_edge(x, y, half_wide, half_high, radius, colour):
-    "The line from a mark's edge to the edge of a text around `x` and `y`"
-    reach = min(half_wide/abs(x) if x else 1., half_high/abs(y) if y else 1.)
-    ends = [(k*x, k*y) for k in (radius/math.hypot(x, y), 1 - reach)]
-    return dict(path=_path(*ends), line=dict(color=colour or colours['leader'], width=0.9))
-
-# %% ../../nbs/views/marks.ipynb #4fb2f4e2
-# of the legend; pixels, of the mark; of the name and of its line, `None`: of all names
-def name_shapes(text:str, spot:Spot, group:str, radius:float=0., colour:str|None=None)->list:
-    "A name at its place as plotly's shapes, with a line to its mark if it is far"
-    (wide, high), x, y = text_size(text), spot.dx, -spot.dy   # plotly has them upwards
-    at = dict(type='path', xref='x', yref='y', xanchor=spot.x, yanchor=spot.y, xsizemode='pixel', ysizemode='pixel')
-    at |= dict(legendgroup=group)
-    label = dict(text=as_text(text, markup=True), font=dict(color=colour or colours['text'], size=11), padding=0,
-        textposition='middle center')
-    name = dict(path=_path((x-wide/2, y-high/2), (x+wide/2, y+high/2)), line=dict(width=0), label=label, **at)
-    return [name, *([_edge_to_edge(x, y, wide/2, high/2, radius, colour) | at] if spot.led else [])]
-
-# as `name_shapes`; `end`: pixels that a line to the mark leaves free, `None`: the radius
-def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float, must=False, end=None, colour=None):
-    "A name beside its mark, at `x` and `y` in units of the data; empty: no room is clear, nor free where it `must` be"
-    spots = spots_around(x, y, radius, text_size(text))
-    spot = place(placer, text, spots, radius, clear=True) or (must and place(placer, text, spots, radius))
-    return name_shapes(text, spot, group, radius if end is None else end, colour) if spot else []
-
 # %% ../../nbs/views/marks.ipynb #c6ecf34a
 @dataclass
 class Block:
@@ -215,7 +186,7 @@ def short_labels(
 def block_labels(blocks:list)->list[str]: # of `Block`
     "What blocks are called in a figure"
     names = short_labels([b.row for b in blocks])
-    def each(b): return ', '.join(r.name for r in b.members)==b.row.name   # is each of its rows named?
+    def each(b): return not b.members[1:] or ', '.join(r.name for r in b.members)==b.row.name   # are all named?
     return [name if each(b) else f'×{len(b.members)} {name}' for b,name in zip(blocks, names)]
 
 # %% ../../nbs/views/marks.ipynb #bf768b58
@@ -283,7 +254,7 @@ def _without_mark(r)->str|None: # `None`: there is one
 # %% ../../nbs/views/marks.ipynb #d7a721b5
 _whys = dict( # why rows have no mark → what is said of so many of them, with their share of the time
     cost='{rows} of unknown cost{share}', kernels='compiled code outside of its kernels: {percent}',
-    link='{rows} of collectives, which have no place here{share}', work='{rows} without work')
+    link='{rows} of collectives without a mark of their own, as they do no FLOPs{share}', work='{rows} without work')
 
 def _left_out(rows, paper):
     "What is said of rows without a mark"
@@ -306,7 +277,7 @@ def _lines_said(blocks):
 def legend_said(rows:list, blocks:list, paper:bool)->str:
     "The shapes of marks and the lines through them, and how much of the time is in rows that have no mark"
     said = [_legend_of_shapes(rows), f"area: share of the time{' at the roof' if paper else ''}"]
-    said.append('★ a module with its collectives, by FLOP per byte on the link'*bool(link_places(rows)))
+    said.append('★ a module together with its collectives, by FLOP per byte on the link'*bool(link_places(rows)))
     said += [_lines_said(blocks), 'at 0: rows without FLOPs, in B/s'*any(map(without_flops, rows))]
     return '; '.join(filter(None, [*said, *_left_out(rows, paper)]))
 
@@ -382,14 +353,22 @@ def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of 
         for has_place,axis in ((drawable, {}), (without_flops, dict(xaxis='x2'))) for kind,name,at in some(has_place)]
 
 # %% ../../nbs/views/marks.ipynb #d9f21596
-def link_traces(go, rows:list, group, named:dict)->list: # as of `mark_traces`; of traces: one, or none
-    "Modules with their collectives, under the slopes of links"
-    at = link_places(rows)
-    def said(m, x, y): return f'<b>{called(m.label)}</b> with its collectives<br>' \
-        f'{plain(x)} FLOP per byte on the link, {si(y, rate_unit(m.dtype))}'
-    marker = dict(color=[named[group(m)] for m,*_ in at], symbol='star', size=13, opacity=1, line=_outline)
-    return [go.Scatter(x=[x for _,x,_ in at], y=[y for *_,y in at], mode='markers', showlegend=False, marker=marker,
-        customdata=[m.label for m,*_ in at], name='with collectives', **said_of(said(*o) for o in at))] if at else []
+def link_blocks(rows:list)->list: # of `Block`: a name with a star, and the module
+    "Modules together with their collectives, at their places under the slopes of links"
+    def star(m, x, y): return replace(m, name=f"{m.name or '(the model)'} ★", modules=(), samples=[], time_pct=None,
+        arithmetic_intensity=x, achieved_gflops=y/1e9, time_s=m.flops/y)
+    return [Block(star(*o), o[:1]) for o in link_places(rows)]
+
+def link_traces(go, blocks:list, group, named:dict, total:float)->list: # as of `mark_traces`; of traces: one, or none
+    "The marks of `link_blocks`"
+    if not blocks: return []
+    of, rows = [b.members[0] for b in blocks], [b.row for b in blocks]
+    def said(m, r): return f'<b>{called(m.label)}</b> with its collectives<br>' \
+        f'{plain(r.arithmetic_intensity)} FLOP per byte on the link, {si(rate(r), rate_unit(m.dtype))}'
+    marker = dict(color=[named[group(m)] for m in of], symbol='star', opacity=1, line=_outline)
+    return [go.Scatter(x=[r.arithmetic_intensity for r in rows], y=[*map(rate, rows)], mode='markers', showlegend=False,
+        marker=marker | dict(size=[marker_size(share(r, total)) for r in rows]), customdata=[m.label for m in of],
+        name='with collectives', **said_of(map(said, of, rows)))]
 
 # %% ../../nbs/views/marks.ipynb #577484ed
 def legend_traces(go, named:dict)->list: # group → colour; of traces
@@ -462,7 +441,8 @@ def bar_text(block:Block, label:str|None=None, room:float=math.inf)->str: # `Non
     of = '' if len(known)==len(block.members) else f' of {len(known)} of them, that of the others is not known'
     roof = f"roof {si(sum(known), 's')}{of}" if known else 'no roof is known'
     whose = '' if block.others or not r.modules else f'; {as_text(r.name)}'
-    took = '' if r.time_s is None else f"{si(r.time_s, 's')}, "
+    waits = f"{si(r.waiting_s, 's')} of it waiting, "*bool(r.waiting_s)
+    took = '' if r.time_s is None else f"{si(r.time_s, 's')}, {waits}"
     whose = cut(whose, 11, room - 1.1*text_size(f'{name} {took}{roof}')[0])
     return f'<b>{html_text(name)}</b> {took}{roof}{html_text(whose)}'
 
@@ -473,6 +453,12 @@ def _bars(go, at, field, colour, wide, fill, **kw):
     if field=='time_s': kw['error_x'] = noise(values, [quartiles(b.row) or (v, v) for v,(_,b) in zip(values, at)])
     return go.Bar(x=values, y=[i+0.2 for i,_ in at], width=wide, orientation='h', showlegend=False, textposition='none',
         marker=dict(color=fill, line=dict(color=colour, width=1)), **said_of_blocks([b for _,b in at]), **kw)
+
+def _waiting(go, at, colour, **kw):
+    "The part of collectives' bars that is waiting, hatched: the end of each"
+    starts = [b.row.time_s - b.row.waiting_s for _,b in at]
+    bars = _bars(go, at, 'waiting_s', colour, 0.36, colour, base=starts, **kw)
+    return bars.update(marker_pattern=dict(shape='/', fgcolor=colour, bgcolor=clear, size=6, solidity=0.3))
 
 # %% ../../nbs/views/marks.ipynb #e4aba1cc
 def bar_traces(
@@ -490,6 +476,7 @@ def bar_traces(
         timed = [o for o in at if o[1].row.time_s is not None]
         kw = dict(legendgroup=name, name='others' if name is None else called(name), **axes)
         if timed: res.append(_bars(go, timed, 'time_s', colour, 0.36, in_css(colour, 0.3), **kw))
+        if waits := [o for o in timed if o[1].row.waiting_s]: res.append(_waiting(go, waits, colour, **kw))
         if at: res.append(_bars(go, at, 'roof_time_s', colour, 0.14 if timed else 0.36, colour, **kw))
     return res
 

@@ -15,6 +15,7 @@ from ..session.scope import Place, quoted, phases, unseen
 from ..base.system import cache_up_to, of_overhead
 from ..operations import as_text, si, pass_name, passes, per_pass, plain, plural
 from ..base.console import any_console
+from .layout import rate_unit
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
 from .opening import likely_lines, listed_ceilings, partial, run_kinds, rows_at_roof, timed_list
@@ -89,7 +90,7 @@ def _other_ceilings(r):
     held = listed_ceilings(r, r.peaks) or [o.roof for o in r]
     used = Counter(o for o in held if o in known and o!=r.peaks.name)
     def ridge(k): return f', ridge {plain(known[k]/r.peaks.peak_bandwidth)} FLOP/B'*(r.what=='list')
-    each = ', '.join(f"{k} {si(known[k], 'FLOP/s')}{ridge(k)} ({plural(n, 'row')})" for k,n in used.items())
+    each = ', '.join(f"{k} {si(known[k], rate_unit(k))}{ridge(k)} ({plural(n, 'row')})" for k,n in used.items())
     return [f'ceilings     also {each}'] if used else []
 
 # %% ../../nbs/views/report.ipynb #3a05e752
@@ -207,7 +208,7 @@ def _error_lines(rows, peaks=None):
     if not odd: return []
     def moved(r): return r.link_bytes if r.exchanges else r.bytes_moved
     def numbers(r):
-        rate = si(r.flops/r.run_s, 'FLOP/s') if r.bound=='compute' else si(moved(r)/r.run_s, 'B/s')
+        rate = si(r.flops/r.run_s, rate_unit(r.roof)) if r.bound=='compute' else si(moved(r)/r.run_s, 'B/s')
         kernel = peaks.kernels.get(r.roof) if peaks else None
         own = [o for o in r.operations if o in getattr(rows, 'about', {}).get('registered_costs', ())]
         by = f" ({kernel})"*bool(kernel) + f", with the registered cost of {', '.join(own)}"*bool(own)
@@ -262,14 +263,22 @@ def _least_said(r):
     least = f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
     return [f'{least} under this roof{how}{some}{share}{_phases_said(r)}', *took]
 
+# %% ../../nbs/views/report.ipynb #61c3e460
+def _odd_said(r, took):
+    "That a utilization of the whole above 100 % has rows in it that are above every roof; empty: it has not"
+    odd = [o for o in r if o.impossible]
+    if not odd or r.roof_time_s<=took: return ''
+    return f', with {assumed_said(odd)}a measurement error in {len(odd)} of {plural(len(r), "row")}'
+
 def _run_said(r, took):
     "What a run took, how disturbed that is, what of it the roof allows, and on which side of the ridge the time is"
     each, roof = _phases_said(r), si(r.roof_time_s, 's')
-    allowed = f"; the roof allows {roof} ({100*r.roof_time_s/took:.0f} % utilization)"
+    allowed = f"; the roof allows {roof} ({100*r.roof_time_s/took:.0f} % utilization{_odd_said(r, took)})"
     if partial(r): allowed = f"; the roof of {rows_at_roof(r)} allows {roof}, that of the others is not known"
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
     first = f"{took_said(r)}{_noise_said(r.totals)}{each}{allowed}"
-    return [first, *_disturbed_said(r), *_unseen_said(r, took), *([sides] if sides else [])]
+    sent = [f'collectives: {o}' for o in [r.totals and _exchanged(r)] if o]
+    return [first, *_disturbed_said(r), *_unseen_said(r, took), *([sides] if sides else []), *sent]
 
 # %% ../../nbs/views/report.ipynb #ab45aa96
 def result_answer(r)->str: # of a `Roofline`
@@ -322,27 +331,32 @@ def _uneven(r, field, whole):
     label = max((k for k in rows if spread(k)>noise(k)), key=spread, default=None)
     return None if label is None or spread(label)<0.05*whole else (label, amounts(label))
 
+# %% ../../nbs/views/report.ipynb #50d5218a
 def _imbalance_lines(r):
     "The rows in whose time and in whose work ranks differ most"
     total = max((sum(o.flops or 0 for o in rank) for rank in r.ranks), default=0)
     asked = [('takes', 'time_s', 's', r.totals.mean_s)] if r.totals else []
     if total: asked.append(('does', 'flops', 'FLOP', total))
     def on(of, f, unit): return f"{si(f(of.values()), unit)} on rank {f(of, key=of.get)}"
-    found = [(verb, unit, _uneven(r, field, whole)) for verb,field,unit,whole in asked]
-    said = [f"{quoted(at[0])} {verb} {on(at[1], max, unit)}, {on(at[1], min, unit)}" for verb,unit,at in found if at]
-    return [f"imbalance    {'; '.join(said)}"]*bool(said)
+    said = defaultdict(list)   # label → what ranks differ in
+    for verb,field,unit,whole in asked:
+        if at := _uneven(r, field, whole): said[at[0]].append(f'{verb} {on(at[1], max, unit)}, {on(at[1], min, unit)}')
+    each = [f"{quoted(k)} {'; it '.join(o)}" for k,o in said.items()]
+    return [f"imbalance    {'; '.join(each)}"]*bool(said)
 
 # %% ../../nbs/views/report.ipynb #a1b0c5e2
-def _exchange_lines(r):
-    "What collectives take of a forward pass or step"
+def _exchanged(r):
+    "What collectives take of a forward pass or step, and how much of that is waiting; empty: there are none"
     sent = [o for o in r if o.exchanges]
-    if not sent: return []
+    if not sent: return ''
     all_ = joined('', sent)
     whom = f", mostly for rank {all_.mostly_for}" if all_.waits_for else ''
-    took = f"collectives  {_timed(r.totals, all_.time_s)}"
-    if all_.waiting_s is None: return [took]
+    took = _timed(r.totals, all_.time_s)
+    if all_.waiting_s is None: return took
     moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more overlapped with other work"
-    return [f"{took}: {si(all_.waiting_s, 's')} waiting{whom}, {moving}"]
+    return f"{took}: {si(all_.waiting_s, 's')} waiting{whom}, {moving}"
+
+def _exchange_lines(r): return [f'collectives  {o}' for o in [_exchanged(r)] if o]
 
 # %% ../../nbs/views/report.ipynb #62ff185b
 def _link_lines(r):
@@ -427,7 +441,7 @@ def _paper_lines(r):
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]
     return [total, *likely_lines(r), *float32_lines(r), *_fused_lines(r), *known, *undefined]
 
-_answered = 'roof', 'rows', *phases   # names of lines that repeat the answer's numbers
+_answered = 'roof', 'rows', 'collectives', *phases   # names of lines that repeat the answer's numbers
 
 def summary_lines(r, shown=None)->list[str]: # of a `Roofline`: as of `fact_lines`; rows of the table; `None`: its own
     "What a summary says below its table: what the answer, which stands above, does not"
