@@ -24,6 +24,7 @@ from .views.opening import listed_ceilings, noise_line, of_both, setting, subtit
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
 from .records.grouping import group_key, joined
+from .records.sums import bytes_note
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
 
@@ -62,12 +63,12 @@ def _usual_colour(rows, paper):
 # %% ../nbs/plot.ipynb #4a8759dd
 # of `Roofline.summary`; as of `equal_blocks`
 def bar_blocks(rows:list, most:int=10, sort:str='time', group=lambda r: None)->list:
-    "The first rows, equal ones together, then the others as one `Block`"
+    "The first `most` rows, equal ones together, then the others as one more `Block`"
     found = {id(b.row): b for b in equal_blocks(rows, group)}
     blocks = [found[id(r)] for r in row_table([b.row for b in found.values()]).in_order(sort) if row_seconds(r)]
     if len(blocks)<=most: return blocks
-    left = [r for b in blocks[most-1:] for r in b.members]
-    return blocks[:most-1] + [Block(joined(f'{len(left)} rows without a bar', left), left)]
+    left = [r for b in blocks[most:] for r in b.members]
+    return blocks[:most] + [Block(joined(f'{plural(len(left), "row")} without a bar', left), left)]
 
 # %% ../nbs/plot.ipynb #9b76abe5
 def _roof_lines(rows, peaks, also, lo=1., hi=1.):
@@ -120,7 +121,7 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
     "The roofs, the marks and their names"
     frame, beside = _frame(s, rows, peaks, also), any(map(without_flops, rows))
     ceilings, slopes = _roof_lines(rows, peaks, also, 10**frame.xr[0], 10**frame.xr[1])
-    lines = ceilings + slopes[1:]   # the memory's slope is part of the roof
+    lines, grey = ceilings + slopes[1:], {k for k,c in named.items() if c==rest}   # the memory's slope is part of the roof
     marks, stars = mark_traces(go, blocks, group, named, total), link_blocks(rows)
     roofs = [o.trace(go) for o in lines] + ([strip_line(go, peaks)] if beside else [])
     fig.add_traces(roofs + [t for _,t in marks] + link_traces(go, stars, group, named, total))
@@ -132,7 +133,7 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
         at, found = replace(frame, widths=widths), Names()
         placer = placer_of(at, lines, ridge_line(peaks, frame), blocks + stars, total)
         def name_roofs(): _name_roofs(found, placer, ceilings, slopes, peaks, beside)
-        name_marks(found, placer, blocks + stars, group, total, name_roofs, most)
+        name_marks(found, placer, blocks + stars, group, total, name_roofs, most, grey)
         return found
     names(frame.widths, 20 if s.size else 12).add_to(fig)
     if not s.size: fig.update_layout(meta=dict(names=_for_pages(names)))
@@ -184,7 +185,7 @@ def plot_roofline(
     colour = colour or _usual_colour(known, paper)
     group, named = colour_groups(known, colour)
     together = by_name if colour is by_name else group   # groups stay as they were asked for
-    if size: bars = min(bars, size[1]//45)   # as many as there is room for
+    if size: bars = min(bars, max(size[1]//45 - 1, 1))   # as there is room for, with the others' line
     blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
     shown = {} if len(named)==1 else named   # of one colour there is nothing to tell
@@ -369,6 +370,7 @@ def _titles(c, title, pairs, sort=None):
     noise = of_both(c.a, c.b, lambda r: noise_line(r.totals))
     result = [c.headline]*bool(title and title!=html_text(c.headline))   # which is the title where none is given
     said = [*result, f'{_ends(c)}; {drawn}', *of_both(c.a, c.b, setting), *noise]
+    said += bytes_note([p for p,*_ in pairs]).splitlines()[1:]
     return title or html_text(c.headline), '\n'.join(map(html_text, said))
 
 # %% ../nbs/plot.ipynb #bd621c26

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 'pair_orders', 'change_colours',
-           'comparison_formats', 'forward_of', 'Comparison', 'compared', 'short_ratio', 'signed', 'where_most',
-           'columns_of', 'counted_rows', 'uncounted_said', 'comparison_json']
+           'comparison_formats', 'forward_of', 'Comparison', 'compared', 'signed', 'where_most', 'columns_of',
+           'counted_rows', 'comparison_json']
 
 # %% ../../nbs/records/compare.ipynb #adedc33d
 import re
@@ -16,11 +16,13 @@ from fastcore.basics import patch
 from pathlib import Path
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import shown_formats, text_or_file
-from ..views.layout import folded, html_text
+from ..views.layout import folded, html_text, shortened
 from ..base.console import any_console
-from ..operations import as_text, si, pass_name, per_pass, plural, sum_of
+from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
+from .sums import bytes_note, counted_apart, from_to, short_ratio
+from .sums import sums_from_to, uncounted_said
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import differing as what_differs, lapse
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, shown_tooks, taken
@@ -101,7 +103,6 @@ def __getitem__(self:Comparison, which:int|slice|str):
     raise KeyError(f"{which!r} is in no pair")
 
 # %% ../../nbs/records/compare.ipynb #c00f81a3
-def short_ratio(v): return f'{v:.2f}' if v>=0.1 else f'{v:.2g}' # a ratio, short
 def signed(s, unit)->str: return ('+' if s>0 else '') + si(s, unit) # a difference, with its sign
 
 # %% ../../nbs/records/compare.ipynb #20465b49
@@ -256,7 +257,8 @@ def _name_cell(p):
     names = [(o and o.name) or '(the model)' if o else '' for o in (p.a, p.b)]
     shown = _two(*names) if p.how=='structure' else as_text(p.name) or '(the model)'
     which = f": {as_text(first_names(kernels))}" if kernels else ''
-    return f'{shown} ({n} → {m} rows{which})' if max(n, m)>1 else shown
+    said = f'{shown} ({n} → {m} rows{which})' if max(n, m)>1 else shown
+    return said if not kernels or len(said)<=60 else shortened(shown) + f' ({n} → {m} rows)'*(max(n, m)>1)
 
 def _class(p): return (p.a or p.b).type
 def _class_cell(p): return _two(p.a and p.a.type, p.b and p.b.type)
@@ -287,11 +289,12 @@ def _both(key, name, unit, what, of):
 
 def _field(key, name, unit, what, field): return _both(key, name, unit, what, _known(field))
 
-def _part(key, name, what, of):
+def _part(key, name, what, of, mark=lambda p: ''): # mark: pair → what stands before the number
     "A column of b as a part of a"
-    def cell(p): return '–' if of(p) is None else '=' if of(p)==1 else short_ratio(of(p)) + '×'
+    def cell(p): return '–' if of(p) is None else mark(p) + ('=' if of(p)==1 else short_ratio(of(p)) + '×')
     return Column(key, name, '×', what, cell, of)
 
+def _counted_mark(p): return '‡'*any(counted_apart(p.rows_a, p.rows_b, p.kinds))
 def _rows(s): return lambda p: len(getattr(p, f'rows_{s}'))
 def _time(s): return lambda p: getattr(p, f'took_{s}').seconds
 def _least(p): return p.ratio_interval and p.ratio_interval[0]
@@ -317,7 +320,8 @@ pair_columns = {c.key: c for c in (
     *_field('flops', 'FLOPs', 'FLOP', 'work', 'flops'),
     _part('flops_ratio', 'FLOPs', 'FLOPs in b as a part of those in a', _parted(_known('flops'))),
     *_field('bytes', 'bytes', 'B', 'bytes', 'bytes_moved'),
-    _part('bytes_ratio', 'bytes', 'bytes in b as a part of those in a', _parted(_known('bytes_moved'))),
+    _part('bytes_ratio', 'bytes', 'bytes in b as a part of those in a; ‡: not counted alike',
+        _parted(_known('bytes_moved')), _counted_mark),
     *_field('intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte', 'arithmetic_intensity'),
     *_both('utilization', 'util %', '%', 'roofline-limited time, of that measured', _used),
     Column('used', 'util %', '%', 'utilization in both, and what it is more in b', _used_cell, _more(_used)),
@@ -367,14 +371,16 @@ Comparison.columns = pair_columns
 @patch
 def as_table(self:Comparison)->Table: # what `table`, `to_csv` and `to_frame` are of
     "The pairs as a table, those that differ most first"
-    return Table(self, pair_columns, columns_of(self), pair_orders, _spare, _more_pairs, _coloured)
+    def more(rest, sort): return _more_pairs(rest, sort) + bytes_note(self)
+    return Table(self, pair_columns, columns_of(self), pair_orders, _spare, more, _coloured)
 
 # %% ../../nbs/records/compare.ipynb #66a07daf
 def _sides(c):
     "Which of the two is a and which is b, and what the numbers of turns are, in lines"
     names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names) if o]
     return names + ["turns        of each line b/a is the median of the turns' ratios and a·b that of their products: "
-        'the times of several lines do not add up']*c.turns
+        'the times of several lines do not add up; an interval holds what varies in one process, not how processes '
+        'differ (page faults, the state of the heap)']*c.turns
 
 @patch
 def to_markdown(self:Comparison,
@@ -388,16 +394,11 @@ def to_markdown(self:Comparison,
     return text_or_file(path, f"{said}{self.as_table().markdown(top, sort)}")
 
 # %% ../../nbs/records/compare.ipynb #da19bacd
-def _from_to(a, b, unit):
-    "A number on both sides, and b as a part of a"
-    parts = f' ({short_ratio(b/a)}×)' if a and b is not None else ''
-    return f'{si(a, unit)} → {si(b, unit)}{parts}'
-
 def _phase_sums(c):
     "What the phases of a training step took, in lines"
     def took(r, phase): return taken([o for o in r if o.phase==phase], kind_of(r)).seconds
     each = [(p, took(c.a, p), took(c.b, p)) for p in phases]
-    return [f"{p:13}{_from_to(a, b, 's')}" for p,a,b in each if not a is b is None]
+    return [f"{p:13}{from_to(a, b, 's')}" for p,a,b in each if not a is b is None]
 
 # %% ../../nbs/records/compare.ipynb #3c7e51d0
 def counted_rows(c)->list: # of a `Comparison`: of two `Roofline`s
@@ -405,29 +406,18 @@ def counted_rows(c)->list: # of a `Comparison`: of two `Roofline`s
     if not any(p.uncounted for p in c): return [c.a, c.b]
     return [o.like(seen_rows(c, side)) for side,o in (('a', c.a), ('b', c.b))]
 
-def uncounted_said(c)->str: # empty: there are none
-    "What both sides do alike and no sum has, in words"
-    names = [quoted(p.label) for p in c if p.uncounted]
-    more = f' and {len(names) - 2} more'*bool(names[2:])
-    return f"work without an operation of torch, in {', '.join(names[:2])}{more} on both sides"*bool(names)
-
 # %% ../../nbs/records/compare.ipynb #dc466ffd
-def _whole(sides, key, unit):
-    "Two sums and their ratio; a part of the rows is not compared with all of them"
-    def lacks(r): return sum(getattr(o, key) is None for o in r)
-    parts = [f'{len(r) - n} of {len(r)} rows of {which}' for which,r in zip('ab', sides) if (n := lacks(r))]
-    if parts: return f"known of {', '.join(parts)} only, not compared"
-    return _from_to(*(sum_of(r, key) for r in sides), unit)
-
 def _sums(c):
     "What both results add up to, in lines"
     a, b, sides = c.a, c.b, counted_rows(c)
-    lines = [f"work         {_whole(sides, 'flops', 'FLOP')}, {_whole(sides, 'bytes_moved', 'B')}",
-        f"roof         {_whole(sides, 'needed_s', 's')}", *(f'not counted  {o}' for o in [uncounted_said(c)] if o)]
+    moved = sums_from_to(sides, 'bytes_moved', 'B', counted_apart(a, b, (a.kind, b.kind)))
+    lines = [f"work         {sums_from_to(sides, 'flops', 'FLOP')}, {moved}",
+        f"roof         {sums_from_to(sides, 'needed_s', 's')}",
+        *(f'not counted  {o}' for o in [uncounted_said(c)] if o)]
     if not (a.totals and b.totals): return lines
     rows = [o.seconds for o in shown_tooks(*(taken(o, kind_of(o)) for o in (a, b)), c.turns)]
-    rest = _from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')
-    times = [f"rows         {_from_to(*rows, 's')}", *_phase_sums(c)]
+    rest = from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')
+    times = [f"rows         {from_to(*rows, 's')}", *_phase_sums(c)]
     return [*times, f'remainder    {rest} outside of the rows', *lines]
 
 # %% ../../nbs/records/compare.ipynb #a7c94647
@@ -441,7 +431,7 @@ def _joined(pairs):
     "Of which rows pairs are made whose names do not say all, in lines"
     def names(rows): return ' + '.join(as_text(r.name) or '(the model)' for r in rows)
     return [f"{'joined':12} {names(p.rows_a)} → {names(p.rows_b)}" for p in pairs
-        if p.how=='modules' and '…' in _name_cell(p)]
+        if p.how=='modules' and as_text(p.rows_b[-1].name) not in _name_cell(p)]
 
 def _differences(c):
     "The circumstances that are not the same, in lines"

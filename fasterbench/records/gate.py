@@ -10,7 +10,8 @@ import math
 from typing import NamedTuple
 from ..operations import is_number
 from ..session.scope import unseen
-from .compare import Comparison, counted_rows, short_ratio, uncounted_said
+from .compare import Comparison, counted_rows
+from .sums import short_ratio, uncounted_said
 from .grouping import few_samples
 
 # %% ../../nbs/records/gate.ipynb #72a2dd8a

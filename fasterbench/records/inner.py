@@ -58,10 +58,11 @@ def profiled_lines(
     if not of: return []
     ran, took = (si(sum(o[i] for o in of), 's') for i in (1, 2))
     some = sorted((o for o in of if max(o[1:])>apart*min(o[1:])), key=lambda o: -abs(o[1] - o[2]))
-    def median(r): return f" (median {si(r.timing.median, 's')})" if r.samples else ''
-    each = ', '.join(f"{si(s, 's')} and {si(t, 's')}{median(r)} in {quoted(r.label)}" for r,s,t in some[:3])
-    far = (f"apart        the operations' time and the row's differ by more than {apart} times "
-        f"in {len(some)} of {plural(len(of), 'row')}: {each}{', …' if some[3:] else ''}")
+    def median(r): return f" (its median {si(r.timing.median, 's')})" if r.samples else ''
+    each = '; '.join(f"{quoted(r.label)} operations {si(s, 's')}, row {si(t, 's')}{median(r)}" for r,s,t in some[:3])
+    far = (f"apart        in {len(some)} of {plural(len(of), 'row')} the operations' time under the profiler and the "
+        f"row's time differ by more than {apart} times, as they are of other {passes(what)}, at other moments: "
+        f"{each}{'; …' if some[3:] else ''}")
     return [f"operations   behind → what ran for one; medians of {passes(what)} of their own under the profiler, "
         f"together {ran}, in rows that take {took}"] + [far]*bool(some)
 

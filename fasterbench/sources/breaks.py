@@ -6,7 +6,7 @@
 __all__ = ['Break', 'Breaks']
 
 # %% ../../nbs/sources/breaks.ipynb #5015a840
-import re, sys
+import linecache, re, sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,17 +17,22 @@ class Break(NamedTuple):
     "Where Dynamo ended a graph"
     reason:str # in Dynamo's words: the first line, and what it is about
     where:str  # function, file and line: `forward, model.py:12`
+    line:str='' # of the source there; empty: it is not known
+    def __str__(self): return self.reason + f', in {self.where}'*bool(self.where) + f': {self.line}'*bool(self.line)
 
 def _reason(text):
-    "The first line of Dynamo's words, with the name of what it is about, which may stand in the explanation"
-    first, named = first_line(text), re.search(r'Explanation:[^`\n]*`([^`\n]+)`', text)
+    "The first line of Dynamo's words, with the name of what it is about, which its explanation may have (no example)"
+    first, named = first_line(text), re.search(r'Explanation:(?:(?!e\.g\.)[^`\n])*`([^`\n]+)`', text)
     name = re.sub(r'<function (\S+) at \w+>', r'\1', named[1]).rstrip('.') if named else ''
     said = f'{first}: {name}' if name and name not in first else first
     return re.sub(r'(/[^/\s]+)+/', '', said)   # older versions name files with their folders
 
 def _break(o):
-    last = o.user_stack[-1] if o.user_stack else None
-    return Break(_reason(o.reason), f'{last.name}, {Path(last.filename).name}:{last.lineno}' if last else '')
+    if not o.user_stack: return Break(_reason(o.reason), '')
+    last = o.user_stack[-1]
+    line = linecache.getline(last.filename, last.lineno).strip()
+    return Break(_reason(o.reason), f'{last.name}, {Path(last.filename).name}:{last.lineno}',
+        line if len(line)<=80 else f'{line[:79]}…')
 
 # %% ../../nbs/sources/breaks.ipynb #ef10ad00
 def _told(name, otherwise): return getattr(sys.modules.get('torch._dynamo.utils'), name, otherwise)
@@ -46,4 +51,4 @@ class Breaks:
             self.found, self.graphs = [*of_line.values()][::-1], self.graphs + _graphs() - graphs
     def facts(self)->dict: # of the `about` of a result; empty: none was made, so it is not known where graphs end
         known = self.found or self.graphs>0
-        return dict(graphs=self.graphs, graph_breaks=[', in '.join(o) for o in self.found]) if known else {}
+        return dict(graphs=self.graphs, graph_breaks=[str(o) for o in self.found]) if known else {}

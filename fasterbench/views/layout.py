@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'left', 'right', 'bottom', 'narrowest', 'grid',
-           'clear', 'axis_ticks', 'in_css', 'dark_css', 'Names', 'write', 'log_range', 'log_ticks', 'time_ticks',
-           'rate_unit', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line', 'roof_line',
-           'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines', 'ridge_line', 'draw_ridge',
-           'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'name_shapes', 'name_mark', 'draw_peaks',
-           'data_text', 'html_text', 'folded', 'figure_html', 'figure_page']
+           'clear', 'axis_ticks', 'in_css', 'noise', 'dark_css', 'Names', 'write', 'log_range', 'log_ticks',
+           'time_ticks', 'rate_unit', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges', 'Line',
+           'roof_line', 'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines', 'ridge_line',
+           'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'name_shapes', 'name_mark',
+           'draw_peaks', 'data_text', 'html_text', 'folded', 'shortened', 'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -18,7 +18,7 @@ from string import Template
 from dataclasses import dataclass, field
 from fastcore.basics import patch
 from ..operations import as_text, si, attainable_flops, plain, plural
-from .labels import Frame, Placer, Spot, place, spots_around, spots_of_ceiling
+from .labels import Frame, Placer, Spot, near, place, spots_around, spots_of_ceiling
 from .labels import spots_of_slope, text_size, widths, wrapped
 
 # %% ../../nbs/views/layout.ipynb #21c57245
@@ -34,6 +34,13 @@ inks = dict( # what is drawn → colour on a light page, on a dark one
     outline=('#46535c', '#e3eaee'), leader=('#6b7881', '#aab6be'))
 colours = {k: light for k,(light,_) in inks.items()} # what is drawn → its colour on a light page
 label_back = '#fbfcfd', '#2a333a' # behind the text of a label under the pointer: on a light page, on a dark one
+
+# %% ../../nbs/views/layout.ipynb #cf7ef16a
+def noise(values:list, ends:list)->dict: # pairs: the ends of their ranges; of plotly's trace
+    "Error bars from values to the ends of their ranges"
+    more, less = [max(b-v, 0.) for v,(_,b) in zip(values, ends)], [max(v-a, 0.) for v,(a,_) in zip(values, ends)]
+    line = dict(color=colours['outline'], thickness=1, width=3)
+    return dict(type='data', symmetric=False, array=more, arrayminus=less, **line)
 
 # %% ../../nbs/views/layout.ipynb #91bf17d1
 hued = dict( # hue → colour on a light page, on a dark one
@@ -377,9 +384,10 @@ def name_shapes(text:str, spot:Spot, group:str, radius:float=0., colour:str|None
 
 # as `name_shapes`; `end`: pixels that a line to the mark leaves free, `None`: the radius
 def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float, must=False, end=None, colour=None):
-    "A name beside its mark, at `x` and `y` in units of the data; empty: no room is clear, nor free where it `must` be"
+    "A name near its mark, at `x` and `y` in units of the data; empty: no room is clear, nor free where it `must` be"
     spots = spots_around(x, y, radius, text_size(text))
-    spot = place(placer, text, spots, radius, clear=True) or (must and place(placer, text, spots, radius))
+    spots = spots if must else near(placer.frame, spots, text_size(text))
+    spot = spots and place(placer, text, spots, radius, clear=True) or must and place(placer, text, spots, radius)
     return name_shapes(text, spot, group, radius if end is None else end, colour) if spot else []
 
 # %% ../../nbs/views/layout.ipynb #44982640
@@ -422,6 +430,11 @@ def html_text(o)->str: return as_text(o, markup=True) # as HTML shows it, on one
 
 # of what is behind a fold; HTML
 def folded(name:str, inside:str)->str: return f'<details><summary>{name}</summary>{inside}</details>' if inside else ''
+
+# %% ../../nbs/views/layout.ipynb #3021cf0e
+def shortened(name:str, most:int=40)->str: # characters
+    "A name that may list many things; where it is longer than `most`, both ends of it"
+    return name if len(name)<=most else f'{name[:24]}…{name[-12:]}'
 
 # %% ../../nbs/views/layout.ipynb #2ac6028a
 def figure_html(fig, name:str)->str: # a plotly `Figure`, id of its element

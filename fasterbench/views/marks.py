@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['shapes', 'strip', 'bar_height', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size', 'share', 'quartiles',
            'called', 'hover', 'link_places', 'short_name', 'short_label', 'Block', 'short_labels', 'block_labels',
-           'spread', 'block_hover', 'standing', 'roof_lines', 'legend_said', 'said_of', 'said_of_blocks', 'noise',
-           'strip_line', 'name_strip', 'name_in_strip', 'mark_traces', 'link_blocks', 'link_traces', 'legend_traces',
-           'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names', 'bar_axes']
+           'spread', 'block_hover', 'standing', 'roof_lines', 'legend_said', 'said_of', 'said_of_blocks', 'strip_line',
+           'name_strip', 'name_in_strip', 'mark_traces', 'link_blocks', 'link_traces', 'legend_traces', 'add_button',
+           'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names', 'bar_axes']
 
 # %% ../../nbs/views/marks.ipynb #9b527480
 import math, re, statistics
@@ -17,7 +17,7 @@ from itertools import groupby
 from textwrap import wrap
 from .tables import columns, row_seconds
 from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_line, clear, grid
-from .layout import name_mark, name_shapes, roof_line, slope_line, time_ticks, write
+from .layout import name_mark, name_shapes, roof_line, slope_line, time_ticks, write, noise
 from ..operations import as_text, plain, si, plural
 from .labels import Placer, Spot, common_name, cut, place, text_size
 from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
@@ -167,7 +167,7 @@ class Block:
     @property
     def names(self)->list: return [r.label for r in self.members]
     @property
-    def others(self)->bool: return self.row.name==f'{len(self.members)} rows without a bar' # is it of all these?
+    def others(self)->bool: return self.row.name==f'{plural(len(self.members), "row")} without a bar'
 
 # %% ../../nbs/views/marks.ipynb #a0cce719
 def short_labels(
@@ -292,12 +292,6 @@ def said_of_blocks(blocks)->dict: # of plotly's trace
     return said_of(map(block_hover, blocks)) | dict(customdata=[b.row.label for b in blocks],
         meta=[b.names for b in blocks] if several else None)
 
-def noise(values:list, ends:list)->dict: # pairs: the ends of their ranges; of plotly's trace
-    "Error bars from values to the ends of their ranges"
-    more, less = [max(b-v, 0.) for v,(_,b) in zip(values, ends)], [max(v-a, 0.) for v,(a,_) in zip(values, ends)]
-    line = dict(color=colours['outline'], thickness=1, width=3)
-    return dict(type='data', symmetric=False, array=more, arrayminus=less, **line)
-
 # %% ../../nbs/views/marks.ipynb #1fc0f779
 strip = 0.08 # of the width
 _outline = dict(width=1, color=colours['outline'])
@@ -419,14 +413,16 @@ def name_marks(
     blocks:list, group, total:float, # as of `mark_traces`
     name_roofs, # function that names the lines
     most:int=12, # names
+    grey=(), # groups whose marks have no name if they take less than a fiftieth of the time
 ):
     "Name the three largest marks in any case, then the lines, then other marks as far as there is room that is clear"
+    def small(b): return group(b.members[0]) in grey and share(b.row, total)<2
     named, groups = 0, _at_one_place(placer.frame, largest(blocks, total)[:40])
     for b in largest(blocks, total, lambda r: drawable(r) or without_flops(r))[:3]:
         if without_flops(b.row): name_in_strip(fig, placer, b, group(b.members[0]))
     for i,(b,text) in enumerate([*groups[:3], (None, None), *groups[3:]]):
         if b is None: name_roofs()
-        elif named<most:
+        elif named<most and not small(b):
             at, radius = (b.row.arithmetic_intensity, rate(b.row)), marker_size(share(b.row, total))/2
             shapes = name_mark(placer, text, *at, group(b.members[0]), radius, must=i<3)
             named += bool(shapes)

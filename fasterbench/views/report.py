@@ -16,10 +16,11 @@ from ..base.system import cache_up_to, of_overhead
 from ..operations import as_text, si, pass_name, passes, per_pass, plain, plural
 from ..base.console import any_console
 from .layout import rate_unit
+from ..machine.datasheets import Processor, sheet_of
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
-from .opening import likely_lines, listed_ceilings, partial, run_kinds, rows_at_roof, timed_list
-from .opening import took_said, where_said, whole_s
+from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
+from .opening import rows_at_roof, setting, took_said, whole_s
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
@@ -264,19 +265,10 @@ def _least_said(r):
     return [f'{least} under this roof{how}{some}{share}{_phases_said(r)}', *took]
 
 # %% ../../nbs/views/report.ipynb #61c3e460
-def _odd_said(r, took):
-    "That a utilization of the whole above 100 % has rows in it that are above every roof; empty: it has not"
-    odd = [o for o in r if o.impossible]
-    if not odd or r.roof_time_s<=took: return ''
-    return f', with {assumed_said(odd)}a measurement error in {len(odd)} of {plural(len(r), "row")}'
-
 def _run_said(r, took):
     "What a run took, how disturbed that is, what of it the roof allows, and on which side of the ridge the time is"
-    each, roof = _phases_said(r), si(r.roof_time_s, 's')
-    allowed = f"; the roof allows {roof} ({100*r.roof_time_s/took:.0f} % utilization{_odd_said(r, took)})"
-    if partial(r): allowed = f"; the roof of {rows_at_roof(r)} allows {roof}, that of the others is not known"
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
-    first = f"{took_said(r)}{_noise_said(r.totals)}{each}{allowed}"
+    first = f"{took_said(r)}{_noise_said(r.totals)}{_phases_said(r)}{allowed_said(r, took)}"
     sent = [f'collectives: {o}' for o in [r.totals and _exchanged(r)] if o]
     return [first, *_disturbed_said(r), *_unseen_said(r, took), *([sides] if sides else []), *sent]
 
@@ -398,6 +390,20 @@ def _break_lines(r):
     breaks, graphs = r.about.get('graph_breaks', ()), r.about.get('graphs')
     return [f"graph break  {o}" for o in breaks] + [f"graphs       {graphs} in compiled code"]*bool(breaks and graphs)
 
+# %% ../../nbs/views/report.ipynb #711a904b
+def _cores_of(peaks):
+    "How many threads, or cores of a datasheet's processor, peaks are of; `None`: they are of none, or it is not known"
+    sheet = None if peaks is None or peaks.threads else sheet_of(peaks.device_name or '')
+    whole = isinstance(sheet, Processor) and peaks.compute_peaks==sheet.limits(None)[0]
+    return sheet.cores if whole else peaks and peaks.threads
+
+def _thread_lines(r):
+    "That a run used fewer threads than its peaks are of"
+    used, cores = r.about.get('threads'), _cores_of(r.peaks)
+    if not (used and cores and used<cores): return []
+    of = plural(cores, 'thread') if r.peaks.threads else f'all {cores} cores of the {r.peaks.called}'
+    return [f"threads      {plural(used, 'thread')} ran, and the peaks are those of {of}"]
+
 # %% ../../nbs/views/report.ipynb #cf26fa12
 def _busy_lines(about):
     "How a device or, in a trace of the CPU alone, the host spent its time"
@@ -425,7 +431,7 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     lines += _exchange_lines(r)
     lines += [*phase_lines(r), _work_line(r), *_link_lines(r), *float32_lines(r), roof, *_fused_lines(r)]
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else _weight_lines(r)), *ceiling_lines(r)]
-    return [*lines, *_kernel_lines(r), *_break_lines(r)]
+    return [*lines, *_kernel_lines(r), *_break_lines(r), *_thread_lines(r)]
 
 def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characters, and words
     "What is to be said of some of the rows, and what marks mean"
@@ -476,7 +482,7 @@ def print_summary(
 ):
     "Print what the result says, the rows, slowest first, and the totals"
     table = _table(r, by, columns, every).text(top, sort, width=terminal_width(), keys=columns)   # it may refuse
-    named = f"{r.about['model']} {where_said(r)}".rstrip() if 'model' in r.about else r.kind
+    named = f"{r.about['model']} {setting(r)}".rstrip() if 'model' in r.about else r.kind
     above = [r.answer, unfit_result(r), named, '' if r.peaks is None else peaks_text(r)]
     with any_console():
         print(*map(as_text, filter(None, above)), sep='\n', end='\n\n')

@@ -22,7 +22,7 @@ from ..operations import as_text, plural, write_file, check_count, plain, quoted
 from ..base.codec import pictures
 from ..base.console import terminal_width
 from ..session.scope import unseen
-from .layout import data_text, figure_page, html_text
+from .layout import data_text, figure_page, html_text, shortened
 
 # %% ../../nbs/views/tables.ipynb #274acc68
 texts = {   # unit → text of a value; words have none
@@ -54,8 +54,7 @@ class Column:
 # %% ../../nbs/views/tables.ipynb #39e4a4f4
 def _name_cell(r):
     "The name; a kernel's, which may list all of its operations, shortened in the middle"
-    name = r.name if len(r.name)<=40 or not r.parts else f'{r.name[:24]}…{r.name[-12:]}'
-    return as_text(name) or '(the model)'
+    return as_text(shortened(r.name) if r.parts else r.name) or '(the model)'
 
 def _flops_cell(r): return ('≥' if r.unknown and r.flops is not None else '') + si(r.flops)
 def _bytes_cell(r): return ('≥' if unseen in r.unknown and r.bytes_moved is not None else '') + si(r.bytes_moved, 'B')

@@ -12,10 +12,10 @@ from itertools import cycle
 from .labels import Frame, Placer, cut
 from .layout import axis_ticks, colours, grid, html_text, hues, in_css, label_back, lay_out, legend
 from .layout import legend_height, log_axis, log_range, name_rate, named_roof, narrowest, note
-from .layout import name_mark, rest, roof_line, Sheet
+from .layout import name_mark, rest, roof_line, Sheet, noise
 from .opening import likely_said
 from ..records.circumstances import noise_of
-from .marks import bar_axes, bar_height, bar_names, noise, quartiles
+from .marks import bar_axes, bar_height, bar_names, quartiles
 from .marks import said_of
 from .tables import row_seconds
 from ..operations import is_number, per_pass, plain, plural, si, value_text
