@@ -437,7 +437,7 @@ def name_marks(
     grey=(), # groups whose marks have no name if they take less than a fiftieth of the time
 ):
     "Name the three largest marks in any case, then the lines, then other marks as far as there is room that is clear"
-    def small(b): return group(b.members[0]) in grey and share(b.row, total)<0.02
+    def small(b): return group(b.members[0]) in grey and share(b.row, total)<2
     named, groups = 0, _at_one_place(placer.frame, largest(blocks, total)[:40])
     for b in largest(blocks, total, lambda r: drawable(r) or without_flops(r))[:3]:
         if without_flops(b.row): name_in_strip(fig, placer, b, group(b.members[0]))
