@@ -291,7 +291,7 @@ def _field(key, name, unit, what, field): return _both(key, name, unit, what, _k
 
 def _part(key, name, what, of, mark=lambda p: ''): # mark: pair → what stands before the number
     "A column of b as a part of a"
-    def cell(p): return '–' if of(p) is None else mark(p) + ('=' if of(p)==1 else short_ratio(of(p)) + '×')
+    def cell(p): return '–' if of(p) is None else '=' if of(p)==1 else f'{mark(p)}{short_ratio(of(p))}×'
     return Column(key, name, '×', what, cell, of)
 
 def _counted_mark(p): return '‡'*any(counted_apart(p.rows_a, p.rows_b, p.kinds))
@@ -431,7 +431,7 @@ def _joined(pairs):
     "Of which rows pairs are made whose names do not say all, in lines"
     def names(rows): return ' + '.join(as_text(r.name) or '(the model)' for r in rows)
     return [f"{'joined':12} {names(p.rows_a)} → {names(p.rows_b)}" for p in pairs
-        if p.how=='modules' and as_text(p.rows_b[-1].name) not in _name_cell(p)]
+        if p.how=='modules' and len(p.rows_a + p.rows_b)>2 and as_text(p.rows_b[-1].name) not in _name_cell(p)]
 
 def _differences(c):
     "The circumstances that are not the same, in lines"
