@@ -157,9 +157,9 @@ def notable(
     "Do they make a twentieth of the least forward pass together?"
     return sum(seconds.values())>=0.05*min(forwards.totals)
 
-def beside_modules(name:str)->bool: # name: of a place
+def beside_modules(name)->bool: # of a place; of time outside of all `None`, of a kernel its launch
     "Is it what a step does besides its modules: the loss, or what scales, clips and updates?"
-    return any(name.startswith(p.name) for p in parts.values() if p.name)
+    return isinstance(name, str) and any(name.startswith(p.name) for p in parts.values() if p.name)
 
 def suspicious(
     costs, # `Costs` of the counted run
@@ -171,7 +171,7 @@ def suspicious(
     called = {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
     def asked(phase, name):
         c = costs.by_module.get(key_of(phase, name))
-        if not (name in called or name and beside_modules(name)): return False
+        if not (name in called or beside_modules(name)): return False
         return c is None or not c.worked or mixed(name) and not (
             c.compiled or c.unknown or c.collectives or phase=='backward')
     least, python_s = forwards.least(), python_share*empty_call_s()
