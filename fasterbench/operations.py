@@ -389,8 +389,7 @@ def _float(where, key, text, comma=False): # comma: stands it for a decimal poin
     except ValueError:
         between = ('point, a comma', 'comma, a point')[comma]
         why = f': decimals here stand behind a {between} between thousands is not read'*(',.'[comma] in text)
-        said = f"{_cut(repr(text))} is not a number, finite and of at least 0{why}"
-        raise ValueError(f"{where}: {key}={said}") from None
+        raise ValueError(f"{where}: {key}={_cut(repr(text))} is not a number, finite and of at least 0{why}") from None
 
 # %% ../nbs/operations.ipynb #057165d1
 _no_time = '', '-', '–', 'nan', '<na>', 'nat', 'na', 'n/a', 'none', 'null'   # where a table has no number

@@ -121,7 +121,7 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
     "The roofs, the marks and their names"
     frame, beside = _frame(s, rows, peaks, also), any(map(without_flops, rows))
     ceilings, slopes = _roof_lines(rows, peaks, also, 10**frame.xr[0], 10**frame.xr[1])
-    lines, grey = ceilings + slopes[1:], {k for k,c in named.items() if c==rest}   # the memory's slope is part of the roof
+    lines, grey = ceilings + slopes[1:], {k for k,c in named.items() if c==rest}   # memory's slope is of the roof
     marks, stars = mark_traces(go, blocks, group, named, total), link_blocks(rows)
     roofs = [o.trace(go) for o in lines] + ([strip_line(go, peaks)] if beside else [])
     fig.add_traces(roofs + [t for _,t in marks] + link_traces(go, stars, group, named, total))
