@@ -36,7 +36,7 @@ from .commands.parser import parsed, though_unread
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
 from .roofline import RooflineAnalyzer, SweepError, estimates, sweep_batch, sweep_dtype, sweep_length
-from .roofline import sweep_resolution
+from .roofline import WithoutRoof, sweep_resolution
 from .machine.peaks import measure_peaks
 from .base.settings import asked_precision, num_threads
 from .records.swept import Sweep
@@ -109,16 +109,17 @@ def _asked_comparison(
     return Comparison if other else Roofline, asked_limits(**limits), (other, model)
 
 # %% ../nbs/cli.ipynb #e1ef3fff
-def _in_turns(name, beside, input, of, peaks, device, compile, kernels, **alone):
+def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
     compile, steps = compile or kernels, {k: alone[k] for k in ('warmup', 'steps')}
+    kind = WithoutRoof if limits and peaks is None else RooflineAnalyzer   # what a gate decides has no roof
     both, of_each, before = [], [], (name, False) if beside==uncompiled else (beside, compile)
     for o,changed in (before, (name, compile)):
         torch.manual_seed(0)
         model, sample, _ = _loaded(o, input, of, changed)
         if compile and not changed and any(map(torch_compiled, visible(model).values())):
             raise ValueError(f"--beside {uncompiled}: {name} is compiled as it is")
-        both.append(RooflineAnalyzer(model, sample, peaks))
+        both.append(kind(model, sample, peaks))
         of_each.append(forward_text(o, sample) + ', compiled'*(beside==uncompiled and changed))
     def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
     c = run_model_code(what, both[0].compare_interleaved, both[1], device, kernels=kernels, **steps)
@@ -144,10 +145,10 @@ def roofline(
     how = profile_options(device := own_device(device), warmup, steps) | more | dict(compile=compile)
     check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
     recipe = check_recipe(train, loss, optimizer, lr, clip); _check_compiled(train, isolate, compile, kernels, beside)
-    if own_rank()==0: announce(f"measuring {'' if peaks else 'the machine, then '}{told_name(model)}")
+    if own_rank()==0: announce(f"measuring {'the machine, then '*(not (peaks or beside and limits))}{told_name(model)}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype, threads=threads)
-        if beside: rows = _in_turns(model, beside, input, of, given, **how | dict(steps=either(steps, 40)))
+        if beside: rows = _in_turns(model, beside, input, of, given, limits, **how | dict(steps=either(steps, 40)))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows)
     if kind is Comparison: return print_comparison(rows, out, top, None, view.by, columns, limits, save, names, title)

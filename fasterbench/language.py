@@ -443,7 +443,7 @@ def estimate_languages(
 )->list: # of `LanguageEstimate`
     "Prefill and a step of decoding under the peaks of several devices, of which one at least has a ceiling"
     options = estimate_language.__kwdefaults__ | options
-    roofs = [in_dtype(peaks_of(o), named_dtype(options['dtype'])) for o in check_values('device', devices)]
+    roofs = [in_dtype(peaks_of(o), options['dtype']) for o in check_values('device', devices)]
     found = [_estimated(config, o, **options) for o in roofs]
     check_ceilings([(_all_rows(e), e.peaks) for e in found], 'estimate_languages')
     return found

@@ -9,6 +9,7 @@ __all__ = ['looks', 'Assertions', 'assert_no_slower', 'assert_no_more_flops', 'a
 import fasterbench, pytest
 from contextlib import contextmanager, nullcontext
 from threading import Timer
+from .operations import si
 
 # %% ../nbs/pytest_plugin.ipynb #88a0f60c
 def _saved(base):
@@ -16,15 +17,21 @@ def _saved(base):
     if isinstance(base, fasterbench.Roofline): return base
     return None if callable(base) else fasterbench.Roofline.load(base)
 
+def _sides(model, base):
+    "What a and b are, in words; of a saved result its file, or the model that it is of"
+    a = type(base).__name__ if callable(base) else base
+    if isinstance(base, fasterbench.Roofline): a = base.about.get('model', 'a result')
+    return f'a: {a} (base), b: {type(model).__name__}'
+
 class Assertions:
     "What a test says of a model and an earlier one"
     def __init__(self, config): self.config = config # of pytest's run
-    def decide(self, verdict, inconclusive):
+    def decide(self, verdict, inconclusive, sides='', rows=''): # sides: what a and b are; rows: that changed most
         "Pass, fail or skip the test"
         if inconclusive not in ('skip', 'fail'): raise ValueError(f"inconclusive={inconclusive!r}: it is skip or fail")
-        said = ' '.join(str(verdict).split())
+        said = f"{' '.join(str(verdict).split())}; {sides}"
         if verdict.decided=='inconclusive' and inconclusive=='skip': pytest.skip(said)
-        if verdict.decided!='passed': pytest.fail(said, pytrace=False)
+        if verdict.decided!='passed': pytest.fail('\n'.join(filter(None, [said, rows])), pytrace=False)
 
 # %% ../nbs/pytest_plugin.ipynb #79f7ea1c
 def _say(config, what):
@@ -54,7 +61,7 @@ def _comparisons(config, model, base, sample, options): # base: a model, or a re
     if isinstance(base, fasterbench.Roofline):
         with _said(config, f'measuring {name}'): yield base.compare(after.profile(**options))
         return
-    before, what = fasterbench.WithoutRoof(base, sample), f'{name} in turns with {type(base).__name__}'
+    before, what = fasterbench.WithoutRoof(base, sample), f'{name} in turns with {type(base).__name__} (base)'
     for o in [options] if 'steps' in options else [options | dict(steps=n) for n in looks]:
         with _said(config, f"measuring {what}, {o['steps']} turns of each"): c = before.compare_interleaved(after, **o)
         yield c
@@ -73,9 +80,26 @@ def assert_no_slower(self:Assertions,
     for c in _comparisons(self.config, model, _saved(base) or base, sample, options):
         verdict, = fasterbench.gate(c, slower=percent)
         if verdict.decided!='inconclusive': break
-    self.decide(verdict, inconclusive)
+    self.decide(verdict, inconclusive, _sides(model, base), c.table(3, columns='name time_a time_b ratio'))
 
 Assertions.assert_no_slower = assert_no_slower
+
+# %% ../nbs/pytest_plugin.ipynb #5ad39ca0
+def _flops(o): # `Roofline` or `Costs`; name of a row → FLOP
+    of = {k: c.flops for k,c in o.by_module.items()} if hasattr(o, 'by_module') else {r.name: r.flops or 0 for r in o}
+    return {k or '(the model)': n for k,n in of.items()}
+
+def _changed(before, after, top=3):
+    "The rows whose FLOPs changed most, in lines"
+    both = [(k, a.get(k, 0), b.get(k, 0)) for a,b in [(_flops(before), _flops(after))] for k in {**a, **b}]
+    most = sorted((o for o in both if o[1]!=o[2]), key=lambda o: -abs(o[2] - o[1]))
+    return '\n'.join(f'{k}: {si(a)} → {si(b)} FLOPs' for k,a,b in most[:top])
+
+def _decide_flops(self, model, base, sample, inconclusive, *limit, **how): # of `flops_verdict`
+    before = _saved(base) or fasterbench.count_costs(base, sample)
+    after = fasterbench.count_costs(model, sample)
+    verdict = fasterbench.flops_verdict(before, after, *limit, **how)
+    self.decide(verdict, inconclusive, _sides(model, base), _changed(before, after))
 
 # %% ../nbs/pytest_plugin.ipynb #5ad39cae
 def assert_no_more_flops(self:Assertions,
@@ -85,13 +109,11 @@ def assert_no_more_flops(self:Assertions,
     inconclusive:str='skip', # what happens where operations without a rule leave it open: `'skip'` or `'fail'`
 ):
     "Fail where a forward pass has more FLOPs than that of `base`, by more than so many percent; they are counted"
-    before = _saved(base) or fasterbench.count_costs(base, sample)
-    self.decide(fasterbench.flops_verdict(before, fasterbench.count_costs(model, sample), percent), inconclusive)
+    _decide_flops(self, model, base, sample, inconclusive, percent)
 
 def assert_same_flops(self:Assertions, model, base, sample, *, inconclusive:str='skip'): # as of `assert_no_more_flops`
     "Fail where a forward pass has more FLOPs than that of `base`, or fewer"
-    before = _saved(base) or fasterbench.count_costs(base, sample)
-    self.decide(fasterbench.flops_verdict(before, fasterbench.count_costs(model, sample), same=True), inconclusive)
+    _decide_flops(self, model, base, sample, inconclusive, same=True)
 
 Assertions.assert_no_more_flops, Assertions.assert_same_flops = assert_no_more_flops, assert_same_flops
 

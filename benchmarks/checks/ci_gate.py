@@ -1,8 +1,8 @@
 """Does the example workflow's command refuse what is 1.3 times slower, and never what did not change, beside a busy loop?
 
 The command is read from nbs/data/compare_pull_request.yml, and runs in a process of its own for each of the runs, for a small
-net that did not change and for one with 13 blocks where there were 10: 1.3 times the work, done. Only `--peaks` is added, so that the
-machine is not measured each time: times don't depend on it, and FLOPs are no reason for a refusal here (`--fail-flops 0` is left out).
+net that did not change and for one with 13 blocks where there were 10: 1.3 times the work, done. FLOPs are no reason for a refusal
+here (`--fail-flops 0` is left out).
 Another process loops meanwhile. A busy machine makes runs inconclusive; a refusal of what did not change is the fault. Writes how
 many runs passed, were refused and stayed open to benchmarks/results/ci_gate.json, and ends with 1 where an unchanged pair was
 refused or a slower one passed.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fastcore.script import call_parse
 
-from fasterbench import Comparison, HardwarePeaks
+from fasterbench import Comparison
 from fasterbench.records.gate import statuses
 from benchmarks.shared.report import top, write_result
 from benchmarks.shared.runs import in_turns
@@ -40,11 +40,10 @@ def folder_of(blocks, where):
     for side,n in (('base', 10), ('head', blocks)):
         Path(where, side).mkdir()
         Path(where, side, 'bench.py').write_text(net.format(blocks=n))
-    HardwarePeaks(1e12, 1e11).save(Path(where, 'p.json'))
 
 def one(where):
     "The exit status of the command, the ratio, and where it lies"
-    words = [sys.executable, '-W', 'ignore', '-m', 'fasterbench', *example(), '--peaks', 'p.json', '--out', 'c.json']
+    words = [sys.executable, '-W', 'ignore', '-m', 'fasterbench', *example(), '--out', 'c.json']
     run = subprocess.run(words, cwd=where, capture_output=True, text=True)
     if run.returncode not in statuses.values(): raise RuntimeError(f'the command ended with {run.returncode}: {run.stderr[-2000:]}')
     c = Comparison.load(Path(where, 'c.json'))

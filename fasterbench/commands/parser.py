@@ -132,8 +132,8 @@ described['roofline'] = Command(
     isolate=flag('time each layer by itself, too'), operations=flag('time the operations of each row, too'),
     parallel=option('how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp'),
     **in_common('threads'),
-    peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured)',
-        some_roofs),
+    peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured; '
+        'with --beside and a --fail-… none, since times and FLOPs are compared without a roof)', some_roofs),
     against=option('compare MODEL, as b, with this result from before, as a: a file that --out FILE.json wrote',
         a_file),
     beside=option('measure this model from before, as a, in turns with MODEL, as b, and compare; eager: MODEL itself '

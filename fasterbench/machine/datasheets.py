@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['as_status', 'as_date', 'connections', 'networks', 'sheets', 'instructions', 'processors', 'per_cycle', 'usual_flop',
            'Connection', 'connection_named', 'Datasheet', 'Processor', 'flop_a_cycle', 'find_core', 'core_facts',
-           'flop_to_expect', 'find_sheet', 'sheet_of', 'own_connections', 'sheet_named', 'Link', 'link_text',
-           'as_links', 'group_backend', 'named_groups']
+           'flop_to_expect', 'find_sheet', 'sheet_of', 'own_connections', 'uses_cudnn', 'sheet_named', 'Link',
+           'link_text', 'as_links', 'group_backend', 'named_groups']
 
 # %% ../../nbs/machine/datasheets.ipynb #735e38cc
 import difflib, re, torch, torch.distributed as dist
@@ -262,6 +262,14 @@ def own_connections(
     "What joins a device to others of its kind"
     sheet = sheet_of(device_name)
     return sheet.links if sheet else ()
+
+# %% ../../nbs/machine/datasheets.ipynb #5d0c7e12
+def uses_cudnn(
+    device_name:str # what it is called, by its driver or in the tables
+)->bool:
+    "Is the device one of NVIDIA's, whose convolutions torch leaves to cuDNN?"
+    sheet = sheet_of(device_name)
+    return isinstance(sheet, Datasheet) and any(o.startswith(('nvidia', 'tesla')) for o in sheet.devices)
 
 # %% ../../nbs/machine/datasheets.ipynb #2e576f2b
 _own_rates = ("; `fasterbench peaks --list` prints all; other rates are a file: "   # of an error

@@ -83,7 +83,8 @@ class HardwarePeaks(Saved):
         self._follow()
         _check_main_ceiling(self); _check_best(self)
     @property
-    def name(self)->str: return dtype_name(self.dtype, self.tf32_enabled) # of the ceiling that `peak_flops` is
+    def name(self)->str: # of the ceiling that `peak_flops` is; where float32 means TF32 and there is none, its own
+        return dtype_name(self.dtype, self.tf32_enabled and 'tf32' in (self.compute_peaks or ['tf32']))
     @property
     def place(self)->str: return '' if self.device==other else self.device # as torch writes it; empty: it doesn't
 
@@ -123,9 +124,8 @@ def _follow(self:HardwarePeaks):
 # %% ../../nbs/machine/roof.ipynb #43644053
 def _check_main_ceiling(p):
     k, top = p.name, p.compute_peaks.get(p.name)
-    if top is None:
-        others = ', '.join(p.compute_peaks)
-        raise ValueError(f"compute_peaks has {others}: there is none in {k}, which peak_flops is for (dtype=)")
+    if top is None: raise ValueError(f"compute_peaks has {', '.join(p.compute_peaks)}: there is none in {k}, "
+        "which peak_flops is for (dtype=)")
     if not 0.99<top/p.peak_flops<1.01:
         given, own = (si(v, rate_unit(k)) for v in (p.peak_flops, top))
         raise ValueError(f"peak_flops={given}: in compute_peaks {k} has {own}")

@@ -412,13 +412,13 @@ def _sums(c):
     a, b, sides = c.a, c.b, counted_rows(c)
     moved = sums_from_to(sides, 'bytes_moved', 'B', counted_apart(a, b, (a.kind, b.kind)))
     lines = [f"work         {sums_from_to(sides, 'flops', 'FLOP')}, {moved}",
-        f"roof         {sums_from_to(sides, 'needed_s', 's')}",
+        *[f"roof         {sums_from_to(sides, 'needed_s', 's')}"]*bool(a.peaks or b.peaks),
         *(f'not counted  {o}' for o in [uncounted_said(c)] if o)]
     if not (a.totals and b.totals): return lines
     rows = [o.seconds for o in shown_tooks(*(taken(o, kind_of(o)) for o in (a, b)), c.turns)]
     rest = from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')
-    times = [f"rows         {from_to(*rows, 's')}", *_phase_sums(c)]
-    return [*times, f'remainder    {rest} outside of the rows', *lines]
+    return [f"rows         {from_to(*rows, 's')}", *_phase_sums(c), f'remainder    {rest} outside of the rows', *lines]
+
 
 # %% ../../nbs/records/compare.ipynb #a7c94647
 def _apart(c):

@@ -13,8 +13,9 @@ from fastcore.basics import patch
 from typing import NamedTuple
 from ..operations import as_text, positive, si, value_text
 from ..views.tables import Column
-from ..base.core import arithmetic_dtype, dtype_name
-from ..base.precision import in_tf32
+from ..base.core import arithmetic_dtype, dtype_name, named_dtype
+from ..base.precision import convolves_float32, cudnn_default, in_tf32
+from ..machine.datasheets import uses_cudnn
 from .rows import ceiling_for, main_dtype
 from ..machine.efficiency import Efficiency, Run, shipped_efficiency
 from ..machine.roof import HardwarePeaks
@@ -123,8 +124,8 @@ def device_names(
 # %% ../../nbs/records/forecasts.ipynb #04a7f787
 def in_dtype(peaks:HardwarePeaks, dtype:torch.dtype|str)->HardwarePeaks: # dtype: `"tf32"` is one
     "The same peaks, with the ceiling of a dtype as the main one where there is one"
-    if dtype=='tf32': return in_tf32(peaks)
-    dtype = arithmetic_dtype(dtype)
+    if dtype=='tf32': return in_tf32(peaks) if 'tf32' in peaks.compute_peaks else replace(peaks, tf32_enabled=True)
+    dtype = arithmetic_dtype(named_dtype(dtype))
     top = peaks.ceiling(dtype)
     return peaks if top is None or dtype==peaks.dtype else replace(peaks, peak_flops=top, ridge_point=None, dtype=dtype)
 
@@ -172,6 +173,11 @@ def likely_span(self:Likely)->tuple|None: # from and to: seconds or, with a pric
     return tuple(s/self.likely_s/self.per_price for s in at)
 
 @patch(as_prop=True)
+def flaws(self:Likely)->list: # of words; empty: none
+    "Why a device does not do the work, or which times are not those of all of it; of its `fits` and `partial`"
+    return ['does not fit']*(self.fits=='no') + ['in part']*self.partial
+
+@patch(as_prop=True)
 def device_per_price(self:Likely)->float|None: # samples or tokens for a unit of the price; `None`: as `likely_device_s`
     "As `per_price`, of the device alone"
     known = self.price and self.per and self.likely_device_s
@@ -188,7 +194,7 @@ def overlapped(
     if p.likely_s is not None and p.likely_span is None and any(o.likely_s is not None for o in alike): return None
     return tuple(o.value for o in alike if near(o.likely_span, p.likely_span))
 
-# %% ../../nbs/records/forecasts.ipynb #2ad4c7f5
+# %% ../../nbs/records/forecasts.ipynb #2ad4c7fb
 def _likely(key, unit='', inverse=False):
     "A cell of what is likely, with the interval around it; a `Column` reads its value by `key`"
     def cell(p):
@@ -198,28 +204,56 @@ def _likely(key, unit='', inverse=False):
         ends = (v*s/at[1], v*s/at[0]) if inverse else (v*at[0]/s, v*at[1]/s)
         return f"{si(v, unit)} ({' to '.join(si(o, unit) for o in ends)})"
     return cell
+
+def _bought(cell):
+    "A cell of what a dollar buys, and in brackets why the device does not do that work, or not all of it"
+    def words(p): return f" ({', '.join(p.flaws)})" if p.flaws and cell(p)!='–' else ''
+    return lambda p: cell(p) + words(p)
 def _overlaps(p): return 'unknown' if p.overlaps is None else ', '.join(map(value_text, p.overlaps)) or None
 def _most(p): return '–' if p.most_per_price is None else f'≤ {si(p.most_per_price)}'
+def _alone(p): return si(p.device_per_price)
 
+# %% ../../nbs/records/forecasts.ipynb #2ad4c7f5
 likely_columns = (   # of a sweep: key, heading, unit, what it means
     Column('likely_s', 'likely', 's', 'by a forecast, and between what in 80 % of runs', _likely('likely_s', 's')),
     Column('likely_device_s', 'device alone', 's', 'likely without the launches of the host, where these decide'),
     Column('likely_rate', '{items}/s likely', '1/s', 'a second of the likely time', _likely('likely_rate', '', True)),
-    Column('per_price', '{items} per dollar', '1/$', 'by the price of an hour', _likely('per_price', '', True)),
-    Column('device_per_price', '{items} per dollar, device alone', '1/$', 'without the launches of the host'),
-    Column('most_per_price', '{items} per dollar at most', '1/$', 'at the roof, where no likely time is known', _most),
-    Column('overlaps', 'overlaps', '', 'values whose interval overlaps this one', of=_overlaps))
+    Column('per_price', '{items} per dollar', '1/$', 'by the price of an hour',
+        _bought(_likely('per_price', '', True))),
+    Column('device_per_price', '{items} per dollar, device alone', '1/$', 'without the launches of the host',
+        _bought(_alone)),
+    Column('most_per_price', '{items} per dollar at most', '1/$', 'at the roof, where no likely time is known',
+        _bought(_most)),
+    Column('overlaps', 'overlaps', '',
+        'values whose likely interval overlaps this one: per dollar where there are prices, else in time',
+        of=_overlaps))
+
+# %% ../../nbs/records/forecasts.ipynb #2ad4c7fa
+def _overlap_notes(points, what):
+    "Which intervals the column of overlaps holds against each other"
+    if not any(p.overlaps is None or p.overlaps for p in points): return []
+    priced = [p.per_price is not None for p in points if p.likely_s is not None]
+    of = 'per dollar' if all(priced) else 'per dollar or, without a price, in time' if any(priced) else 'in time'
+    unknown = '; unknown: it has no interval' if any(p.overlaps is None for p in points) else ''
+    return [f'overlaps: {what} whose likely interval, {of}, overlaps that of this one{unknown}']
+
+def _tf32_notes(points):
+    "On which devices convolutions run in TF32 by default, where those in float32 are asked for"
+    def plain(r): return r.about.get('float32_products')=='float32' and convolves_float32(r)
+    found = [value_text(p.value) for p in points if plain(p.result) and uses_cudnn(p.result.peaks.called)]
+    return [f"float32: without TF32; {cudnn_default}: {', '.join(found)}"]*bool(found)
 
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7f8
 def table_notes(
     points:list, # of `Swept`
     devices:bool, # are the values devices?
 )->list: # of texts
-    "What intervals mean, what `fits` leaves out, and which datasheets were not checked"
+    "What intervals and overlaps mean, what is in TF32, what `fits` leaves out, and which datasheets were not checked"
     known = [p for p in points if p.likely_s is not None and p.result.likely_interval]
     unchecked = [value_text(p.value) for p in points if p.result.peaks.source.endswith('(unverified)')]
     fits = devices and any(p.fits for p in points)
     return ["likely: in brackets, between what 80 % of the runs lay that were left out as a test"]*bool(known) + \
+        _overlap_notes(points, 'devices' if devices else 'values') + devices*_tf32_notes(points) + \
         ["fits: weights, and the cache of a language model, without activations"]*fits + \
         [f"unverified: the numbers of {', '.join(unchecked)} were not read in the vendor's own text"]*(
             devices and bool(unchecked))

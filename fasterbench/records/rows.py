@@ -331,13 +331,14 @@ def roofline_point(
 
 # %% ../../nbs/records/rows.ipynb #16ef8b87
 def no_ceiling(
-    rows:list, # of `RooflinePoint` or `Projection`
+    rows:list, # of `RooflinePoint` or `Projection`; a `Roofline` says whether float32 means TF32
 )->dict: # name of a dtype → rows
     "The rows that have no roofline-limited time since there is no ceiling for the dtype of their products"
-    res = {}
+    res, asked = {}, getattr(getattr(rows, 'peaks', None), 'tf32_enabled', False)
     for r in rows:
         if r.matmul_flops and not r.unknown and r.roof_time_s is None and r.type!=beside_kernels:
-            res.setdefault(dtype_name(r.dtype, r.tf32_flops==r.matmul_flops), []).append(r)
+            tf32 = asked if r.tf32_flops is None else r.tf32_flops==r.matmul_flops
+            res.setdefault(dtype_name(r.dtype, tf32), []).append(r)
     return res
 
 # %% ../../nbs/records/rows.ipynb #1e57a5d0

@@ -253,8 +253,7 @@ _forecast = [c.key for c in likely_columns]
 shown_trends = dict(   # kind → keys of `trends`
     measured  = ['value', 'time_s', 'noise_s', 'throughput', *_work, 'roof_time_s', 'utilization_pct', 'left_out'],
     estimated = ['value', 'roof_time_s', *_forecast, 'throughput', *_work, 'left_out'],
-    devices   = ['value', 'roof_time_s', *_forecast,
-        *'ratio throughput device_ridge bound memory_pct fits left_out'.split()])
+    devices   = ['value', 'roof_time_s', *_forecast, *'ratio throughput device_ridge bound memory_pct fits'.split()])
 optional_trends = 'throughput', 'left_out', *_forecast # only where a value has them, or they were asked for
 _asked_by = dict(likely_s='likely', likely_rate='likely', per_price='price_per_hour') # key → what `about` has then
 
@@ -280,8 +279,8 @@ def columns(self:Sweep)->list: # of `Column`
 
 # %% ../../nbs/records/swept.ipynb #7cd92b3e
 # Columns that are left out where a terminal is narrow, the first first
-_spare = 'noise_s memory_pct bytes_moved flops device_ridge ratio roof_time_s throughput likely_device_s'.split()
-_spare += 'device_per_price likely_rate bound overlaps fits'.split()
+_spare = 'noise_s memory_pct bytes_moved flops device_ridge ratio bound throughput likely_rate device_per_price'.split()
+_spare += 'likely_device_s overlaps roof_time_s fits'.split()
 
 @patch
 def as_table(self:Sweep)->Table:
@@ -331,7 +330,9 @@ def noise(self:Sweep)->list: # of texts
 @patch(as_prop=True)
 def said(self:Sweep)->list: # of texts
     "What stands below the table"
-    return [*self.noise, *self.evidence, *table_notes(self.points, self.kind=='devices')]
+    devices = self.kind=='devices'   # what their times leave out stands below them, where it takes no room of columns
+    lacking = [f'{value_text(p.value)}: left out: {p.left_out}' for p in self.points if devices and p.left_out]
+    return [*self.noise, *lacking, *self.evidence, *table_notes(self.points, devices)]
 
 @patch
 def told(self:Sweep,

@@ -416,7 +416,8 @@ def known_sheet(t:Trace):
     if sheet: return sheet
     said = f"the trace's device calls itself {t.device_name!r}, which is in no table of datasheets"
     if not t.device_name: said = f"the trace does not say what its {'processor' if t.on_host else 'device'} is called"
-    raise ValueError(f"{said}: peaks= is a name such as {such!r}, or what measure_peaks() gave there")
+    raise ValueError(f"{said}: peaks= (--peaks of the command) is a name such as {such!r}, or what measure_peaks() "
+        "or `fasterbench peaks --save` gave there")
 
 # %% ../../nbs/sources/traced.ipynb #42cf9ade
 def _about(t, places, works, path, step):

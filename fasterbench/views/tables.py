@@ -27,7 +27,7 @@ from .layout import data_text, figure_page, html_text, shortened
 # %% ../../nbs/views/tables.ipynb #274acc68
 texts = {   # unit → text of a value; words have none
     '': as_text, 'calls': '{:,}'.format, 'elements': '{:,}'.format, 'FLOP': si,
-    'B': lambda v: si(v, 'B'), 's': lambda v: si(v, 's'),
+    'B': lambda v: si(v, 'B'), 's': lambda v: si(v, 's'), '1/s': si, '1/$': si,
     'FLOP/B': plain, 'GFLOP/s': '{:.1f}'.format, '%': '{:.1f}'.format}
 
 # %% ../../nbs/views/tables.ipynb #a8ad057d
@@ -276,9 +276,9 @@ spare = '''cold_s warm_s rank_s waits_for moving_s hidden_s achieved_gflops time
 def _with_room(rows, shown, spare, width):
     "The columns of a table that is at most so wide, as far as they can be left out, and a line about the others"
     shown, left = [*shown], []
-    def wide(): return max(map(len, tabulated(rows, shown).split('\n')))
-    for c in [c for key in spare for c in shown if c.key==key]:
-        if width is None or wide()<=width: break
+    empty = [c for c in shown[1:] if rows and {c.text(r) for r in rows}<={'–', '', '– → –'}]   # these go first
+    for c in dict.fromkeys([*empty, *(c for key in spare for c in shown if c.key==key)]):
+        if width is None or max(map(len, tabulated(rows, shown).split('\n')))<=width: break
         shown.remove(c); left.append(c.name)
     return shown, f"not shown in {width} characters: {', '.join(left)}" if left else ''
 
@@ -370,8 +370,8 @@ def text(self:Table,
 )->str:
     "The lines as text of at most that width, as far as columns can be left out"
     lines, left = self.top(top, sort)
-    shown, spare = (self.shown, self.spare) if keys is None else (picked(keys, self.known), ())
-    used, room = _with_room(lines, shown if style=='simple' else _on_one_line(shown), spare, width)
+    shown, width = (self.shown, width) if keys is None else (picked(keys, self.known), None)
+    used, room = _with_room(lines, shown if style=='simple' else _on_one_line(shown), self.spare, width)
     return '\n'.join(filter(None, [tabulated(lines, used, style, write), left, room.replace('\n', ' ')]))
 
 # %% ../../nbs/views/tables.ipynb #9d3544f8

@@ -109,8 +109,7 @@ def roof_panel(go, s, top:int, by=None)->tuple: # traces; ranges of both axes as
 # %% ../../nbs/views/trends.ipynb #9a76f8c4
 def _bar_label(p):
     "A device, and what its bar does not tell"
-    said = ['does not fit']*(p.fits=='no') + ['in part']*p.partial
-    return html_text(value_text(p.value)) + (f" ({', '.join(said)})" if said else '')
+    return html_text(value_text(p.value)) + (f" ({', '.join(p.flaws)})" if p.flaws else '')
 
 sides = dict(memory=hues[0], compute=hues[1]) # of the ridge → colour
 
