@@ -387,7 +387,7 @@ def _float(where, key, text, comma=False): # comma: stands it for a decimal poin
     "The number in a cell"
     try: return _number(where, key, float(text.translate(str.maketrans(',.', '.,')) if comma else text))
     except ValueError:
-        why = ': decimals here stand behind a ' + ('point, a comma', 'comma, a point')[comma] + ' between thousands is not read'
+        why = f": decimals stand behind a {('point, a comma', 'comma, a point')[comma]} between thousands is not read"
         said = f"{_cut(repr(text))} is not a number, finite and of at least 0{why*(',.'[comma] in text)}"
         raise ValueError(f"{where}: {key}={said}") from None
 

@@ -18,7 +18,7 @@ from .layout import rate_unit
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
 from .opening import likely_lines, listed_ceilings, partial, run_kinds, rows_at_roof, timed_list
-from .opening import took_said, where_said, whole_s
+from .opening import took_said, waiting_said, where_said, whole_s
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
@@ -335,11 +335,10 @@ def _exchanged(r):
     sent = [o for o in r if o.exchanges]
     if not sent: return ''
     all_ = joined('', sent)
-    whom = f", mostly for rank {all_.mostly_for}" if all_.waits_for else ''
     took = _timed(r.totals, all_.time_s)
     if all_.waiting_s is None: return took
     moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more overlapped with other work"
-    return f"{took}: {si(all_.waiting_s, 's')} waiting{whom}, {moving}"
+    return f"{took}: {waiting_said(r)}, {moving}"
 
 def _exchange_lines(r): return [f'collectives  {o}' for o in [_exchanged(r)] if o]
 
