@@ -92,10 +92,11 @@ def noise_line(t)->str: # `Totals`, or `None`; empty: neither disturbed nor nois
 
 def waiting_said(r)->str: # of a `Roofline`; empty: there are no collectives, or it is not known
     "How much of the time of collectives is spent waiting for another rank, and mostly for which"
-    sent = [o for o in r if o.exchanges]
-    if not sent or any(o.waiting_s is None for o in sent): return ''
-    whom = sum((Counter(o.waits_for) for o in sent), Counter())
-    return f"{si(sum(o.waiting_s for o in sent), 's')} waiting" + (f', mostly for rank {max(whom, key=whom.get)}' if whom else '')
+    known = [o for o in r if o.exchanges and o.waiting_s is not None]
+    if not known: return ''
+    whom = sum((Counter(o.waits_for) for o in known), Counter())
+    mostly = f', mostly for rank {max(whom, key=whom.get)}' if whom else ''
+    return f"{si(sum(o.waiting_s for o in known), 's')} waiting{mostly}"
 
 # %% ../../nbs/views/opening.ipynb #9598ce26
 def setting(r)->str: # of a `Roofline`
