@@ -388,7 +388,7 @@ def _float(where, key, text, comma=False): # comma: stands it for a decimal poin
     try: return _number(where, key, float(text.translate(str.maketrans(',.', '.,')) if comma else text))
     except ValueError:
         between = ('point, a comma', 'comma, a point')[comma]
-        why = f': decimals here stand behind a {between} between thousands is not read'*(',.'[comma] in text)
+        why = f': decimals stand behind a {between} between thousands is not read'*(',.'[comma] in text)
         raise ValueError(f"{where}: {key}={_cut(repr(text))} is not a number, finite and of at least 0{why}") from None
 
 # %% ../nbs/operations.ipynb #057165d1

@@ -4,9 +4,11 @@
 
 # %% auto #0
 __all__ = ['timed_list', 'listed_ceilings', 'whole_s', 'partial', 'rows_at_roof', 'took_said', 'allowed_said', 'heading',
-           'likely_said', 'title_of', 'likely_lines', 'where_said', 'noise_line', 'setting', 'of_both', 'subtitles']
+           'likely_said', 'title_of', 'likely_lines', 'where_said', 'noise_line', 'waiting_said', 'setting', 'of_both',
+           'subtitles']
 
 # %% ../../nbs/views/opening.ipynb #98ab6197
+from collections import Counter
 from ..base.core import arithmetic_dtype, dtype_name
 from ..operations import pass_name, per_pass, plural, si
 from ..records.circumstances import disturbed, noise_of
@@ -101,6 +103,15 @@ def noise_line(t)->str: # `Totals`, or `None`; empty: neither disturbed nor nois
     others = f'{t.disturbance}, ' if disturbed(t) else ''
     return f'{noise_of(t)}: {others}{t.forward.spread}' if noise_of(t) else ''
 
+def waiting_said(r)->str: # of a `Roofline`; empty: there are no collectives, or it is not known
+    "How much of the time of collectives is spent waiting for another rank, and mostly for which"
+    known = [o for o in r if o.exchanges and o.waiting_s is not None]
+    if not known: return ''
+    whom = sum((Counter(o.waits_for) for o in known), Counter())
+    mostly = f', mostly for rank {max(whom, key=whom.get)}' if whom else ''
+    return f"{si(sum(o.waiting_s for o in known), 's')} waiting{mostly}"
+
+# %% ../../nbs/views/opening.ipynb #9598ce26
 def setting(r)->str: # of a `Roofline`
     "On what it ran, how it was divided, and what went in"
     parallel = [f"{r.about.get('parallel') or ''} on {plural(len(r.ranks), 'rank')}".strip()] if r.ranks else []
@@ -113,6 +124,7 @@ def of_both(a, b, said)->list: # of `Roofline`s; from one to its words; of texts
     return [x]*bool(x) if x==y else [f'{k}: {o}' for k,o in (('a', x), ('b', y)) if o]
 
 def subtitles(r)->list: # of a `Roofline`; of texts
-    "The lines below a title: the setting, that a time is disturbed or noisy, what a forecast rests on"
+    "The lines below a title: the setting, that a time is disturbed or noisy, waiting, what a forecast rests on"
     likely = [f"likely: {o[13:]}" for o in likely_lines(r)]
-    return [o for o in (setting(r), noise_line(r.totals), *likely) if o]
+    waits = f'collectives: {o}' if (o := waiting_said(r)) and r.totals else ''
+    return [o for o in (setting(r), noise_line(r.totals), waits, *likely) if o]

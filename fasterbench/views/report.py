@@ -20,7 +20,7 @@ from ..machine.datasheets import Processor, sheet_of
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
 from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
-from .opening import rows_at_roof, setting, took_said, whole_s
+from .opening import rows_at_roof, setting, took_said, whole_s, waiting_said
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
@@ -342,11 +342,10 @@ def _exchanged(r):
     sent = [o for o in r if o.exchanges]
     if not sent: return ''
     all_ = joined('', sent)
-    whom = f", mostly for rank {all_.mostly_for}" if all_.waits_for else ''
     took = _timed(r.totals, all_.time_s)
     if all_.waiting_s is None: return took
     moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more overlapped with other work"
-    return f"{took}: {si(all_.waiting_s, 's')} waiting{whom}, {moving}"
+    return f"{took}: {waiting_said(r)}, {moving}"
 
 def _exchange_lines(r): return [f'collectives  {o}' for o in [_exchanged(r)] if o]
 
