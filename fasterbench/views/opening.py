@@ -54,7 +54,7 @@ def allowed_said(r, took:float)->str: # of a `Roofline`; seconds
     odd = [o for o in r if o.impossible] if r.roof_time_s>took else []
     error = f', with {assumed_said(odd)}a measurement error in {len(odd)} of {plural(len(r), "row")}' if odd else ''
     least = r.totals.forward.min if noise_of(r.totals) else 0.
-    fastest = f"; the fastest {pass_name(r.what)} {si(least, 's')}, {100*r.roof_time_s/least:.0f} %" if least else ''
+    fastest = f"; the fastest {pass_name(r.what)} {100*r.roof_time_s/least:.0f} %" if least else ''
     return f"; the roof allows {roof} ({100*r.roof_time_s/took:.0f} % utilization{error}{fastest})"
 
 # %% ../../nbs/views/opening.ipynb #282dd6d9
