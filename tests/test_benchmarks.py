@@ -27,7 +27,8 @@ def test_measurement_starts(name, whole, script):
     if not whole: pytest.skip('at night, with --all')
     assert 'usage:' in script('-W', 'ignore', '-m', name, '--help')
 
-def test_gpu_script_runs_on_a_cpu(script, tmp_path):
+def test_gpu_script_runs_on_a_cpu(script, tmp_path, whole):
+    if not whole: pytest.skip('at night, with --all')
     script('benchmarks/on_gpu.py', '--small', '--device', 'cpu', '--out', tmp_path/'on_cpu')
     assert sorted(p.name for p in tmp_path.iterdir())==['on_cpu.json', 'on_cpu.txt']
 
@@ -36,8 +37,9 @@ def test_estimates_beside_a_trace(script):
     said = script('-W', 'ignore', '-m', 'benchmarks.trace_estimates', 'nbs/data/h100_bert_small.json.gz')
     assert said.count('8,192,059,392')==2
 
-def test_trace_cost(tmp_path):
+def test_trace_cost(tmp_path, whole):
     "Every step of a long trace is counted, and the result says what was asked, and when"
+    if not whole: pytest.skip('at night, with --all')
     copy, now = copied(tmp_path), datetime.now(timezone.utc)
     within(copy, sys.executable, '-m', 'benchmarks.trace_cost', '--mb', '2')
     r = json.loads((copy/'benchmarks'/'results'/'trace_cost.json').read_text(encoding='utf-8'))
@@ -46,7 +48,8 @@ def test_trace_cost(tmp_path):
 
 def test_attack(script, whole):
     "Nothing is different after interrupts and errors at drawn places"
-    script('-W', 'ignore', '-m', 'benchmarks.checks.attack', '--sample', '400' if whole else '2', '--verbose')
+    if not whole: pytest.skip('at night, with --all')
+    script('-W', 'ignore', '-m', 'benchmarks.checks.attack', '--sample', '400', '--verbose')
 
 @pytest.mark.skipif(not shutil.which('gcc'), reason='there is no gcc here')
 def test_multiply_adds_in_c(tmp_path):
