@@ -206,7 +206,7 @@ def note(fig, text:str, y:float, size:float, x:float=0., **kw):
     fig.add_annotation(text=text, x=x, y=y, xref='paper', yref='paper', xanchor='left', yanchor='bottom',
         xshift=0 if x else 11-left, showarrow=False, font=dict(size=size), **kw)
 
-# %% ../../nbs/views/layout.ipynb #9cca4892
+# %% ../../nbs/views/layout.ipynb #9cca4893
 def _head(s, wide):
     "Title and subtitle as plotly has them, and pixels, where a page is at least so wide"
     titles, said, high = s.headed(wide)
@@ -214,7 +214,7 @@ def _head(s, wide):
     return dict(start=wide, title='<br>'.join(f'<b>{o}</b>' for o in titles), lower=lower, said='<br>'.join(said),
         top=high, height=s.height - s.head + high)
 
-#| top
+# %% ../../nbs/views/layout.ipynb #9cca4892
 def lay_out(
     fig, # a plotly `Figure`, which is changed
     s:Sheet,

@@ -276,9 +276,10 @@ spare = '''cold_s warm_s rank_s waits_for moving_s hidden_s achieved_gflops time
 def _with_room(rows, shown, spare, width):
     "The columns of a table that is at most so wide, as far as they can be left out, and a line about the others"
     shown, left = [*shown], []
+    if width is None: return shown, ''
     empty = [c for c in shown[1:] if rows and {c.text(r) for r in rows}<={'–', '', '– → –'}]   # these go first
     for c in dict.fromkeys([*empty, *(c for key in spare for c in shown if c.key==key)]):
-        if width is None or max(map(len, tabulated(rows, shown).split('\n')))<=width: break
+        if max(map(len, tabulated(rows, shown).split('\n')))<=width: break
         shown.remove(c); left.append(c.name)
     return shown, f"not shown in {width} characters: {', '.join(left)}" if left else ''
 
