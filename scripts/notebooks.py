@@ -3,7 +3,7 @@
 So what its other cells see is what people import: a name that a module lacks, because only a cell beside it has imported it,
 is missed here as it would be missed there. The process is forked from one that has torch and what else takes long loaded already, and the package not.
 """
-import ast, gc, hashlib, json, os, pickle, signal
+import ast, gc, hashlib, json, os, pickle, shlex, signal, sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -76,6 +76,24 @@ def peaks_shared(folder): # where the processes of one test run keep them
         return res
     peaks._measured = measured
 
+def beside_others(measured=False): # measured: is what others have measured not enough?
+    "From now on this process knows that others run meanwhile"
+    never_quiet()
+    if 'PEAKS_SHARED' in os.environ and not measured: peaks_shared(os.environ['PEAKS_SHARED'])
+
+def forked_commands(shell):
+    "From now on, `!fasterbench` in a notebook is a process forked like its own; a shell's takes 4 s to load torch"
+    by_shell = shell.system
+    def system(line):
+        name, *argv = shlex.split(line.replace('\\\n', ' '))
+        if name!='fasterbench': return by_shell(line)
+        code = f'from notebooks import beside_others; beside_others()\nfrom fasterbench.__main__ import main; main({argv!r})'
+        ended, = ranks.ended_ranks(code, 1, joined=False)
+        print(ended.stdout, end='')
+        print(ended.stderr, end='', file=sys.stderr)
+        if ended.returncode==2: raise RuntimeError(f'{line}: {ended.stderr[-2000:]}')   # not a limit's verdict: it failed
+    shell.system = system
+
 def ran(path, beside=False): # beside: do others run meanwhile, so that waiting for a quiet machine is in vain?
     """What each cell of a notebook shows in a run of all, and the processor's seconds that the run takes on the machine that
     limits are for; compilers and other processes are not in it, since they depend on what they have kept"""
@@ -86,9 +104,9 @@ def ran(path, beside=False): # beside: do others run meanwhile, so that waiting 
     os.environ.pop('COLUMNS', None)   # tables are as wide as they are without a terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without
     os.chdir(path.parent)
-    if beside: never_quiet()
-    if beside and 'PEAKS_SHARED' in os.environ and path.parent.name!='machine': peaks_shared(os.environ['PEAKS_SHARED'])
+    if beside: beside_others(measured=path.parent.name=='machine')
     nb, shell = NBProcessor(path, procs=[FrontmatterProc, FromPackage], process=True).nb, CaptureShell(path)
+    if beside: forked_commands(shell)
     for o in nb.cells: o.outputs = []   # a cell that shows nothing would keep what was saved
     try: shell.run_all(nb, exc_stop=True, preproc=passed_over)
     except BaseException as e: raise RuntimeError(failure(e, shell, path)) from None

@@ -38,27 +38,27 @@ def forking():
     else: _forkserver.ensure_running = resource_tracker.ensure_running   # the server's own address is inherited, too
     return method
 
-def run(rank, n, script, port, environment):
+def run(rank, world, script, port, environment): # world: ranks; `None`: the process is none
     "What the process of one rank does: it runs the script, and writes to files beside it"
     gc.freeze()   # what the server has loaded is no garbage
     os.environ.clear(); os.environ.update(environment)   # of the caller, not of the server
     for number,what in ((1, 'out'), (2, 'err')):
         with open(script.parent/f'{rank}.{what}', 'w') as f: os.dup2(f.fileno(), number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    said = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=n, LOCAL_WORLD_SIZE=n, MASTER_ADDR='localhost', MASTER_PORT=port)
-    os.environ.update({k: str(v) for k,v in said.items()}, OMP_NUM_THREADS='1')
+    said = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, MASTER_ADDR='localhost', MASTER_PORT=port)
+    os.environ.update({k: str(v) for k,v in said.items()} if world else {}, OMP_NUM_THREADS='1')
     exec(compile(script.read_text(), script, 'exec'), dict(__name__='__main__'))
 
 def ended_ranks(
     code:str, # Python
     n:int=2, # processes
     timeout:float=120., # seconds; who is not over then is killed
-    joined:bool=True, # do they form the group before the code runs?
+    joined:bool=True, # do they form the group before the code runs? One that does not is no rank
 )->list: # of `subprocess.CompletedProcess`: what became of each rank
     "Run `code` in processes that form a group: their exit codes, what they printed and wrote to standard error"
     with tempfile.TemporaryDirectory() as d:
         script, end = Path(d)/'script.py', time.monotonic() + timeout
-        told = n, script, get_free_port(), dict(os.environ)
+        told = n if joined or n>1 else None, script, get_free_port(), dict(os.environ)
         script.write_text(in_group.replace('CODE', code) if joined else code)
         method = forking()
         processes = [method.Process(target=run, args=(i, *told), daemon=True) for i in range(n)]

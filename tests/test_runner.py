@@ -35,6 +35,12 @@ def test_private_names_come_from_the_package(notebook):
     shown, _ = ran(path)
     assert shown[-1][0]['data']['text/plain']==['2']
 
+def test_commands_run_forked(notebook):
+    "One that fails is an error of its cell, as it would be for who reads the page"
+    shown, _ = ran(notebook('', '!fasterbench --version'), beside=True)
+    assert shown[-1][0]['text'][0].startswith('fasterbench ')
+    with pytest.raises(RuntimeError, match="no such file|nowhere.json"): ran(notebook('', '!fasterbench show nowhere.json'), beside=True)
+
 def test_names_that_the_workflow_asks_for_are_there():
     "A system on which some notebooks run names them by parts of their names"
     asked = re.search('--only "(.*)"', (top/'.github/workflows/test.yaml').read_text())[1].split(' or ')

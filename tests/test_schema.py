@@ -1,8 +1,8 @@
 "Every kind of file that is written keeps to the schema that the package has"
-import json, subprocess, sys
+import json, warnings
 
 import jsonschema, pytest
-from notebooks import top
+from notebooks import apart, top
 
 schema = json.loads((top/'fasterbench'/'data'/'files.schema.json').read_text(encoding='utf-8'))
 checked = jsonschema.Draft202012Validator(schema)
@@ -30,19 +30,22 @@ files = dict(profile=r, isolated=net_of(paper).profile(warmup=0, steps=2, isolat
     datasheet=datasheet_peaks('H100-SXM'), paper=paper, peaks=measure_peaks('cpu', matmul_size=64, bandwidth_mb=1, warmup=0, steps=1),
     sweep=sweep_batch(net, x, [1, 2], peaks=paper, on_paper=True), comparison=r.compare(net_of(paper).estimate()),
     ranks=Roofline(r, r.kind, r.peaks, r.totals, r.about, ranks=[r, r]),
-    trace=read_trace('nbs/data/h100_bert_small.json.gz'), compiled_trace=read_trace('nbs/data/mi300x_compiled_triton.json.gz', 'MI300X'))
+    trace=read_trace(data/'h100_bert_small.json.gz'), compiled_trace=read_trace(data/'mi300x_compiled_triton.json.gz', 'MI300X'))
 files['ranks'].ranks = files['ranks'], r
 for k,o in files.items(): o.save(f'{folder}/{k}.json')
 """
 kinds = '''profile isolated estimate step step_estimate grouped empty projection prefill decode forecast kernels datasheet paper peaks sweep
     comparison ranks trace compiled_trace'''.split()
 
+def write(folder):
+    warnings.simplefilter('ignore')
+    exec(code, dict(folder=folder, data=top/'nbs'/'data'))
+
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
     "The folder of a file of each kind"
     folder = tmp_path_factory.mktemp('kinds')
-    done = subprocess.run([sys.executable, '-W', 'ignore', '-c', f'folder = {str(folder)!r}\n{code}'], cwd=top, capture_output=True, text=True)
-    assert not done.returncode, done.stderr[-3000:]
+    apart(write, folder)
     assert {p.stem for p in folder.iterdir()}=={*kinds}
     return folder
 
