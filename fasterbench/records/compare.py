@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from fastcore.basics import patch
 from pathlib import Path
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
@@ -55,7 +56,7 @@ class Comparison(Lines, Saved, Compared):
     ):
         super().__init__(pairs)
         self.a, self.b, self.turns, self.names = a, b, turns, tuple(names)
-    @property
+    @cached_property
     def tooks(self)->tuple: return shown_tooks(forward_of(self.a), forward_of(self.b), self.turns) # of a and b
     forward_a, forward_b = took_a, took_b = [property(lambda self, i=i: self.tooks[i]) for i in range(2)] # `Took`s
 
