@@ -231,14 +231,21 @@ def _cell_of(x, y, xr, yr, width, height):
     def at(v, ends, n): return round((math.log10(v) - ends[0])/(ends[1] - ends[0])*(n-1))
     return at(x, xr, width), at(y, yr, height)
 
+def _text_ranges(ceilings, peaks, points): # of `Line`; as of `chart_points`
+    "Both axes of a chart, which show every ridge, every ceiling and every point"
+    tops = [o.value for o in ceilings]
+    xr = log_range([*(o/peaks.peak_bandwidth for o in tops), *(x for _,x,_,_ in points)])
+    return xr, log_range([peaks.peak_flops/10, *tops, *(y for _,_,y,_ in points)], room=0.1)
+
 # %% ../nbs/plot.ipynb #3ba872ac
-def _grid(peaks, cells, xr, yr, width, height):
-    "The roof and the letters, line by line from the top"
-    def on_roof(x):
-        return _cell_of(x, attainable_flops(x, peaks.peak_flops, peaks.peak_bandwidth), xr, yr, width, height)
-    xs = [10**(xr[0] + k/(width-1)*(xr[1]-xr[0])) for k in range(width)]
-    drawn = {on_roof(x): '/' if x<peaks.ridge_point else '-' for x in xs} | {on_roof(peaks.ridge_point): '+'}
-    drawn |= {cell: points[0][0] for cell,points in cells.items()}
+def _grid(peaks, ceilings, cells, xr, yr, width, height): # of `Line`: the roof, other ceilings
+    "The roofs, others than the first dashed, and the letters, line by line from the top"
+    def at(x, top): return _cell_of(x, attainable_flops(x, top, peaks.peak_bandwidth), xr, yr, width, height)
+    xs, drawn = [10**(xr[0] + k/(width-1)*(xr[1]-xr[0])) for k in range(width)], {}
+    for o in reversed(ceilings):
+        shown, ridge = xs if o is ceilings[0] else xs[::2], o.value/peaks.peak_bandwidth
+        drawn |= {at(x, o.value): '/' if x<ridge else '-' for x in shown if x>=o.xs[0]}
+    drawn |= {at(peaks.ridge_point, peaks.peak_flops): '+'} | {cell: points[0][0] for cell,points in cells.items()}
     return [''.join(drawn.get((i, j), ' ') for i in range(width)).rstrip() for j in reversed(range(height))]
 
 # %% ../nbs/plot.ipynb #6dcda18d
@@ -248,11 +255,13 @@ def _intensity(exponent):
     return f'{v:g} FLOP/B' if v<1000 else si(v, 'FLOP/B', 2)
 
 # %% ../nbs/plot.ipynb #a3b53f39
-def _axis(peaks, xr, width):
+def _axis(peaks, ceilings, xr, width):
     "What stands beneath the grid"
+    also = ', '.join(o.label for o in sorted(ceilings[1:], key=lambda o: -o.value))
     low, high, unit = _intensity(xr[0]), _intensity(xr[1]), rate_unit(peaks.name)
     ridge = f'+ ridge {plain(peaks.ridge_point)} FLOP/B: {si(peaks.peak_flops, unit)} ({peaks.name})'
-    return ['+' + '-'*width, ' ' + low + high.rjust(width-len(low)), f' {ridge}, {si(peaks.peak_bandwidth, "B/s")}']
+    return ['+' + '-'*width, ' ' + low + high.rjust(width-len(low)), f' {ridge}, {si(peaks.peak_bandwidth, "B/s")}',
+        *[f' - - ceilings, the highest first: {also}']*bool(also)]
 
 def _entries(points):
     "What a cell holds, a line each, with the letter that is drawn there"
@@ -273,14 +282,14 @@ def text_roofline(
     "Draw `rows` under the roof of `peaks` with characters"
     peaks = peaks_of(peaks, main_dtype(rows))
     points, unit = chart_points(rows, most), rate_unit(peaks.name)
-    xr = log_range([peaks.ridge_point, *(x for _,x,_,_ in points)])
-    yr = log_range([peaks.peak_flops, peaks.peak_flops/10, *(y for _,_,y,_ in points)], room=0.1)
+    roofs, _ = _roof_lines(rows, peaks, listed_ceilings(rows, peaks), 0., math.inf)
+    xr, yr = _text_ranges(roofs, peaks, points)
     cells = {}
     for p in points: cells.setdefault(_cell_of(p[1], p[2], xr, yr, width, height), []).append(p)
     left = [si(10**yr[1], unit)] + ['']*(height-2) + [si(10**yr[0], unit)]
     room = max(11, *map(len, left))
-    lines = [f'{a:>{room}} |{line}' for a,line in zip(left, _grid(peaks, cells, xr, yr, width, height))]
-    below = _axis(peaks, xr, width) + [o for ps in cells.values() for o in _entries(ps)]
+    lines = [f'{a:>{room}} |{line}' for a,line in zip(left, _grid(peaks, roofs, cells, xr, yr, width, height))]
+    below = _axis(peaks, roofs, xr, width) + [o for ps in cells.values() for o in _entries(ps)]
     return '\n'.join(lines + [' '*(room + 1) + o for o in below])
 
 # %% ../nbs/plot.ipynb #bd948eab
