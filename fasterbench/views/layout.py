@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'rates', 'left', 'right', 'bottom', 'narrowest',
-           'grid', 'clear', 'axis_ticks', 'in_css', 'noise', 'dark_css', 'Names', 'write', 'log_range', 'log_ticks',
-           'time_ticks', 'rate_unit', 'rate_of', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom', 'axis_ranges',
-           'Line', 'roof_line', 'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines', 'ridge_line',
-           'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'name_shapes', 'name_mark',
-           'draw_peaks', 'data_text', 'html_text', 'folded', 'shortened', 'figure_html', 'figure_page']
+           'usual_width', 'grid', 'clear', 'axis_ticks', 'in_css', 'noise', 'dark_css', 'Names', 'write', 'log_range',
+           'log_ticks', 'time_ticks', 'rate_unit', 'rate_of', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom',
+           'axis_ranges', 'Line', 'roof_line', 'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines',
+           'ridge_line', 'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'name_shapes',
+           'name_mark', 'draw_peaks', 'data_text', 'html_text', 'folded', 'shortened', 'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -125,13 +125,14 @@ def rate_of(rows:list)->str: # of `RooflinePoint`; one of `rates`
 # %% ../../nbs/views/layout.ipynb #29c3cee0
 left, right, bottom = 80, 18, 6 # pixels around the axes
 narrowest = 350 # pixels: on a phone
+usual_width = 700 # pixels: of a notebook
 grid = 'rgba(128,128,128,0.2)' # colour of its lines, on any page
 
 # %% ../../nbs/views/layout.ipynb #acea6033
 @dataclass
 class Sheet:
     "Parts of a figure, from the top"
-    title:str # texts; broken into lines for the narrowest page, or for a picture's width
+    title:str # texts; broken into lines for a notebook, or for a picture's width; a page breaks them for its own
     subtitle:str
     parts:dict # name → pixels; those of 0 pixels are left out
     beside:dict=field(default_factory=dict) # parts of a second column, right of these
@@ -140,7 +141,8 @@ class Sheet:
     def __post_init__(self):
         self.parts, self.beside = ({k: v for k,v in o.items() if v} for o in (self.parts, self.beside))
         self.wide = self.size[0] if self.size else narrowest # pixels
-        self.titles, self.subtitles, self.head = self.headed(self.wide)
+        self.page = self.size[0] if self.size else usual_width # pixels, for which its title is broken
+        self.titles, self.subtitles, self.head = self.headed(self.page)
         if self.size: self.fill()
         self.inner = sum(self.parts.values()) # pixels
         self.height = self.head + self.inner + bottom # pixels
@@ -228,7 +230,7 @@ def lay_out(
     **axes # of plotly: `xaxis`, `yaxis`, `legend`, …
 ): # the same figure
     "Title, height and margins; no background of its own, but for a picture"
-    own = _head(s, s.wide)
+    own = _head(s, s.page)
     head = dict(text=own['title'], x=0, xref='container', xanchor='left', y=1, yref='container', yanchor='top')
     head |= dict(pad=dict(l=12, t=own['lower']), font=dict(size=16, color=colours['text']))
     fig.update_layout(title=head, height=s.height,
