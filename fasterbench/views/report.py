@@ -23,7 +23,8 @@ from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_k
 from .opening import rows_at_roof, setting, took_said, whole_s, waiting_said
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
-from ..records.rows import assumed_said, beside_kernels, far_off, link_kinds, memory_pct, no_ceiling, not_counted
+from ..records.rows import assumed_said, beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
+from ..records.rows import not_counted
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
