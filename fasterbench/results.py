@@ -19,7 +19,7 @@ from .views.report import print_summary, result_answer, in_phases
 from .views.report import result_text, fact_lines, note_lines, peaks_text, rank_facts
 from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, ranges
-from .views.tables import sorted_by
+from .views.tables import headed, sorted_by
 from .views.opening import heading, title_of
 from .views.layout import figure_html, data_text, folded, html_text, dark_css
 from .session.scope import above, inside, phases, quoted
@@ -336,11 +336,11 @@ def rows_table(
     rows:list, # of `RooflinePoint`
 )->str: # HTML
     "The rows as a table that its page can sort"
-    used = {k: c for k,c in page_columns.items() if any(c.value(r) is not None for r in rows)}
-    numbers = {k for k,c in used.items() if c.unit or c.key in ranges}
-    heads = ''.join(f'<th{" class=n"*(k in numbers)} title="{html_text(c.help)}">{k}' for k,c in used.items())
-    def value(c, r): return sorted_by(c, r) if c.name in numbers else c.value(r) or ''
-    lines = ('<tr>' + ''.join(_cell(value(c, r), c.text(r)) for c in used.values()) for r in rows)
+    used = headed([c for c in page_columns.values() if any(c.value(r) is not None for r in rows)], rows)
+    def number(c): return c.unit or c.key in ranges
+    heads = ''.join(f'<th{" class=n"*bool(number(c))} title="{html_text(c.help)}">{c.name}' for c in used)
+    def value(c, r): return sorted_by(c, r) if number(c) else c.value(r) or ''
+    lines = ('<tr>' + ''.join(_cell(value(c, r), c.text(r)) for c in used) for r in rows)
     return f'<table id="rows"><thead><tr>{heads}</thead><tbody>\n' + '\n'.join(lines) + '\n</tbody></table>'
 
 # %% ../nbs/results.ipynb #62b72060
@@ -398,7 +398,7 @@ def as_output(
     return framed(said, table, more, about)
 
 # %% ../nbs/results.ipynb #3c2ea5a3
-def _known(row): return [c for c in columns.values() if c.value(row) is not None]
+def _known(row): return headed([c for c in columns.values() if c.value(row) is not None], [row])
 
 @patch
 def _repr_html_(self:RooflinePoint)->str:

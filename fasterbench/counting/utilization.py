@@ -25,6 +25,7 @@ from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameter
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
 from .allocators import allocator_of, Gauge, phase_of, with_rest
 from .places import in_the_open
+from ..records.circumstances import fastest_said
 from ..records.rows import main_dtype
 from ..views.tables import framed, Column, tabulated
 from ..session.scope import accumulates_gradient, messages, placing, Nodes, Scope, watching
@@ -152,12 +153,12 @@ def hfu(self:TokenRates)->float: # percent of the peak, as of `mfu_at`
 def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens
     "Tokens a second, and of the machine's arithmetic what they take, in a line"
     if 'tokens' not in r.about or not (r.totals or r.roof_time_s) or not all(o.phase for o in r): return []
-    known = bool(r.peaks.ceiling(main_dtype(r)))
-    mfu = f'MFU {r.mfu:.1f} %, ' if known else ''
-    peak = f"{si(ceiling_of(r), 'FLOP/s')} in {dtype_name(main_dtype(r))}" if known else ''
-    used = f"; {mfu}HFU {r.hfu:.1f} % of {peak}" if known else ''
-    rate = f"{r.tokens_per_s:,.0f} per second{'' if r.totals else ' at most'}"
-    return [f"tokens       {rate}, {r.about['tokens']:,} per step{used}"]
+    def used(rate): return f'MFU {r.mfu_at(rate):.1f} %, HFU {r.hfu_at(rate):.1f} %'
+    said = f"{r.tokens_per_s:,.0f} per second{'' if r.totals else ' at most'}, {_tokens(r):,} per step"
+    if r.peaks.ceiling(main_dtype(r)):
+        said += f"; {used(r.tokens_per_s)} of {si(ceiling_of(r), 'FLOP/s')} in {dtype_name(main_dtype(r))}"
+        said += fastest_said(r.totals, lambda s: used(_tokens(r)/s))
+    return [f'tokens       {said}']
 
 # %% ../../nbs/counting/utilization.ipynb #a2ae2027
 _products = dict(matmul='matrix products', conv="cuDNN's convolutions", rnn="cuDNN's recurrent layers")

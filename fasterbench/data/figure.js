@@ -8,7 +8,7 @@
     const off = new Set(figure.data.filter(t => t.visible === 'legendonly').map(t => t.legendgroup));
     const shown = found.shapes.map(o => ({...o, visible: off.has(o.legendgroup) ? 'legendonly' : true}));
     const notes = fixed.annotations.map(o => o.name === 'said' ? {...o, text: head.said} : o);
-    figure.parentElement.style.height = 'auto';   // which plotly sets for the narrowest page
+    figure.parentElement.style.height = 'auto';   // which plotly sets for a usual width
     figure.style.height = `${head.height}px`;
     Plotly.relayout(figure, {'title.text': head.title, 'title.pad.t': head.lower, 'margin.t': head.top, height: head.height,
       shapes: [...fixed.shapes, ...shown], annotations: [...notes, ...found.annotations]});

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from fastcore.basics import patch
 from pathlib import Path
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
@@ -21,14 +22,12 @@ from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
-from .sums import bytes_note, counted_apart, from_to, short_ratio
-from .sums import sums_from_to, uncounted_said
+from .sums import bytes_note, counted_apart, from_to, short_ratio, sums_from_to, uncounted_said
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import differing as what_differs, lapse
 from .grouping import Pair, match, Compared, Took, all_run, few_samples, shown_tooks, taken
 from .grouping import too_few, first_names, grouped_alike, seen_rows
-from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
-from ..base.codec import many
+from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, many
 
 # %% ../../nbs/records/compare.ipynb #c736261a
 in_words = dict(   # change of rows that both have → in a sentence
@@ -55,7 +54,7 @@ class Comparison(Lines, Saved, Compared):
     ):
         super().__init__(pairs)
         self.a, self.b, self.turns, self.names = a, b, turns, tuple(names)
-    @property
+    @cached_property
     def tooks(self)->tuple: return shown_tooks(forward_of(self.a), forward_of(self.b), self.turns) # of a and b
     forward_a, forward_b = took_a, took_b = [property(lambda self, i=i: self.tooks[i]) for i in range(2)] # `Took`s
 
@@ -391,7 +390,8 @@ def to_markdown(self:Comparison,
 )->str|Path:
     "The sentence and the pairs as Markdown; the text, or the path of the file"
     said = ''.join(f'{markdown_text(o)}\n\n' for o in (self.answer, *map(str, self.verdicts), *_sides(self)))
-    return text_or_file(path, f"{said}{self.as_table().markdown(top, sort)}")
+    pairs = f'{self.as_table().markdown(top, sort)}\n{_in_full(self.as_table().in_order(sort)[:top])}'
+    return text_or_file(path, f'{said}{pairs.rstrip()}\n')
 
 # %% ../../nbs/records/compare.ipynb #da19bacd
 def _phase_sums(c):
@@ -465,13 +465,14 @@ def _pairs(c, top=30):
     return table(pairs[:top]) + (folded(plural(len(pairs)-top, 'more pair'), table(pairs[top:])) if pairs[top:] else '')
 
 def _pre(lines): return f'<pre style="white-space: pre-wrap">{"<br>".join(map(html_text, lines))}</pre>'*bool(lines)
+def _in_full(pairs): return folded('rows that were joined, by their names', _pre(_joined(pairs))) # HTML; empty: none
 
 @patch
 def _repr_html_(self:Comparison)->str:
     above = [*of_both(self.a, self.b, setting), *_sides(self), *_differences(self)] if self else []
     below = _sums(self) if self else []
     said = [f'<p>{html_text(o)}</p>' for o in (self.answer, *self.verdicts)]
-    return framed(*said, _pre(above), _pairs(self), _pre(below))
+    return framed(*said, _pre(above), _pairs(self), _in_full(self.as_table().in_order()), _pre(below))
 
 # %% ../../nbs/records/compare.ipynb #ee741a24
 def comparison_json(c)->str: # of a `Comparison`

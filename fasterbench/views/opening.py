@@ -10,8 +10,8 @@ __all__ = ['timed_list', 'listed_ceilings', 'whole_s', 'partial', 'rows_at_roof'
 # %% ../../nbs/views/opening.ipynb #98ab6197
 from collections import Counter
 from ..base.core import arithmetic_dtype, dtype_name
-from ..operations import pass_name, per_pass, plural, si
-from ..records.circumstances import disturbed, noise_of
+from ..operations import per_pass, plural, si
+from ..records.circumstances import disturbed, fastest_said, noise_of
 from ..records.rows import assumed_said
 from .labels import cut
 from .tables import columns, run_here, run_kinds
@@ -53,8 +53,7 @@ def allowed_said(r, took:float)->str: # of a `Roofline`; seconds
     if partial(r): return f"; the roof of {rows_at_roof(r)} allows {roof}, that of the others is not known"
     odd = [o for o in r if o.impossible] if r.roof_time_s>took else []
     error = f', with {assumed_said(odd)}a measurement error in {len(odd)} of {plural(len(r), "row")}' if odd else ''
-    least = r.totals.forward.min if noise_of(r.totals) else 0.
-    fastest = f"; the fastest {pass_name(r.what)} {100*r.roof_time_s/least:.0f} %" if least else ''
+    fastest = fastest_said(r.totals, lambda s: f'{100*r.roof_time_s/s:.0f} %')
     return f"; the roof allows {roof} ({100*r.roof_time_s/took:.0f} % utilization{error}{fastest})"
 
 # %% ../../nbs/views/opening.ipynb #282dd6d9

@@ -23,7 +23,8 @@ from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_k
 from .opening import rows_at_roof, setting, took_said, whole_s, waiting_said
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
-from ..records.rows import assumed_said, beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
+from ..records.rows import assumed_said, beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
+from ..records.rows import not_counted
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #f749928a
@@ -187,7 +188,7 @@ def _noisy_said(rows, t):
         return f"in {plural(len(rows), 'row')}{share}"
     mean = f"a mean over the middle half of all {passes(t.what if t else 'forward')}"
     said = [(spread, "the IQR of the samples is more than a tenth of their median"),
-        (far, f"the time, {mean}, is over 1.5 times the median of the row's samples or under 1/1.5")]
+        (far, f"the time, {mean}, is over {far_off} times the median of the row's samples or under 1/{far_off}")]
     return [f'{where(some)} {what}' for some,what in said if some]
 
 # %% ../../nbs/views/report.ipynb #5b0e2764

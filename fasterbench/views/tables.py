@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'ranges', 'sorts', 'spare', 'frames', 'picture_size',
            'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'of_step', 'kind_of', 'run_here', 'shown_columns',
-           'row_seconds', 'sorted_by', 'by_column', 'row_orders', 'picked', 'tabulated', 'more_lines', 'more_rows',
-           'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value', 'text_or_file',
-           'Lines', 'shown_page']
+           'row_seconds', 'sorted_by', 'by_column', 'row_orders', 'picked', 'headed', 'tabulated', 'more_lines',
+           'more_rows', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value',
+           'text_or_file', 'Lines', 'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
 import csv, difflib, io, re
@@ -22,13 +22,13 @@ from ..operations import as_text, plural, write_file, check_count, plain, quoted
 from ..base.codec import pictures
 from ..base.console import terminal_width
 from ..session.scope import unseen
-from .layout import data_text, figure_page, html_text, shortened
+from .layout import data_text, figure_page, html_text, rate_of, rates, shortened
 
 # %% ../../nbs/views/tables.ipynb #274acc68
 texts = {   # unit → text of a value; words have none
     '': as_text, 'calls': '{:,}'.format, 'elements': '{:,}'.format, 'FLOP': si,
     'B': lambda v: si(v, 'B'), 's': lambda v: si(v, 's'), '1/s': si, '1/$': si,
-    'FLOP/B': plain, 'GFLOP/s': '{:.1f}'.format, '%': '{:.1f}'.format}
+    'FLOP/B': plain, **dict.fromkeys((*rates, '%'), '{:.1f}'.format)}
 
 # %% ../../nbs/views/tables.ipynb #a8ad057d
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('eager_bytes', 'eager bytes', 'B', 'bytes that the operations of compiled code would move one by one'),
     Column('boundary_bytes', 'boundary', 'B', 'bytes that cross the boundary of the module, each element once'),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs done for each byte moved'),
-    Column('achieved_gflops', 'GFLOP/s', 'GFLOP/s', '10⁹ floating-point operations per second, as measured'),
+    Column('achieved_gflops', 'GFLOP/s', 'GFLOP/s', '10⁹ operations per second, as measured'),
     Column('bound', 'bound', '', 'side of the ridge point: memory or compute; undefined: not known'),
     Column('utilization_pct', 'util %', '%',
         'roofline-limited time over time measured (of collectives time + hidden), never clipped', _util_cell),
@@ -176,9 +176,7 @@ def of_step(c:Column, step:bool)->Column:
     "The column of a training step, or of a forward pass"
     return replace(c, what=c.what.replace('forward passes', 'steps').replace('forward pass', 'step')) if step else c
 
-def kind_of(
-    rows:list, # a `Roofline`, or rows from elsewhere
-)->str: # of `shown`
+def kind_of(rows:list)->str: # a `Roofline`, or rows from elsewhere; of `shown`
     "What the rows are of; where none has a time, they are an estimate's"
     kind = getattr(rows, 'kind', 'measured')
     return 'estimated' if kind=='measured' and all(r.time_s is None for r in rows) else kind
@@ -235,7 +233,8 @@ def picked(
     if not isinstance(keys, (str, list, tuple)): raise TypeError(
         f"columns={keys!r:.60}: columns are keys, as a text such as 'name time_s' or a list")
     if isinstance(keys, str): keys = [o.strip() for o in keys.split(',' if ',' in keys else None)]
-    called = {c.name: k for k,c in known.items()} | {k: v for k,v in sorts.items() if v in known}
+    others = sorts | dict.fromkeys(rates, 'achieved_gflops')
+    called = {c.name: k for k,c in known.items()} | {k: v for k,v in others.items() if v in known}
     names = [called.get(o, o) if isinstance(o, str) and o not in known else o for o in keys]
     odd = [o for o in names if o not in known]
     near = [called.get(k, k) for o in odd for k in difflib.get_close_matches(str(o), [*called, *known])]
@@ -245,6 +244,10 @@ def picked(
     return [known[o] for o in names]
 
 # %% ../../nbs/views/tables.ipynb #b4fdf1e2
+def headed(shown, rows:list)->list: # of `Column`; of what they know; of `Column`
+    "Columns as a table of these rows heads them: a rate in the unit of those that have one"
+    return [replace(c, name=(unit := rate_of(rows)), unit=unit) if c.unit in rates else c for c in shown]
+
 def tabulated(
     rows:list, # in the order in which they are shown
     shown:list, # of `Column`
@@ -310,9 +313,7 @@ def _in_columns(lines, shown, cell):
     body = '\n'.join('<tr>' + ''.join(cell(c, o) for c in shown) for o in lines)
     return f'<div class="wide"><table><thead><tr>{heads}</thead><tbody>\n{body}\n</tbody></table></div>'
 
-def framed(
-    *parts:str, # HTML
-)->str: # HTML
+def framed(*parts:str)->str: # HTML; HTML
     "The output of a cell, in the styles of all of them"
     return f'<style>\n{data_text("output.css")}</style><div class="fasterbench">{"".join(parts)}</div>'
 
@@ -356,8 +357,8 @@ def row_table(
     rows:list, # a `Roofline`, or rows from elsewhere
 )->Table:
     "The table of rows, in the columns of their kind"
-    listed = getattr(rows, 'what', '')=='list'
-    return Table(rows, columns, shown_columns(rows), row_orders(kind_of(rows)), spare, more_rows, filled=listed)
+    return Table(rows, columns, shown_columns(rows), row_orders(kind_of(rows)), spare, more_rows,
+        filled=getattr(rows, 'what', '')=='list')
 
 # %% ../../nbs/views/tables.ipynb #3e72912c
 @patch
@@ -372,7 +373,8 @@ def text(self:Table,
     "The lines as text of at most that width, as far as columns can be left out"
     lines, left = self.top(top, sort)
     shown, width = (self.shown, width) if keys is None else (picked(keys, self.known), None)
-    used, room = _with_room(lines, shown if style=='simple' else _on_one_line(shown), self.spare, width)
+    shown = headed(shown, lines) if style=='simple' else _on_one_line(shown, lines)
+    used, room = _with_room(lines, shown, self.spare, width)
     return '\n'.join(filter(None, [tabulated(lines, used, style, write), left, room.replace('\n', ' ')]))
 
 # %% ../../nbs/views/tables.ipynb #9d3544f8
@@ -385,20 +387,20 @@ def markdown_text(text:str)->str:
     return _marks.sub(r'\\\g<0>', plain)
 
 # %% ../../nbs/views/tables.ipynb #13e70688
-def _on_one_line(shown): return [replace(c, name=c.name.replace('\n', ' ')) for c in shown] # headings
+def _on_one_line(shown, rows): return [replace(c, name=c.name.replace('\n', ' ')) for c in headed(shown, rows)]
 
 @patch
 def markdown(self:Table, top:int|None=None, sort:str|None=None)->str: # as of `text`
     "The lines as a Markdown table, and below it how many are left out"
     lines, left = self.top(top, sort)
-    table = tabulated(lines, _on_one_line(self.shown), 'github', markdown_text)
+    table = tabulated(lines, _on_one_line(self.shown, lines), 'github', markdown_text)
     return '\n\n'.join(filter(None, [table, left.strip()])) + '\n'
 
 @patch
 def html(self:Table, top:int|None=30, sort:str|None=None)->str: # as of `text`
     "The lines as an HTML table, and below it how many are left out"
     lines, left = self.top(top, sort)
-    return _in_columns(lines, _on_one_line(self.shown), self.cell) + left.strip()
+    return _in_columns(lines, _on_one_line(self.shown, lines), self.cell) + left.strip()
 
 # %% ../../nbs/views/tables.ipynb #ca8bc821
 def csv_value(value):

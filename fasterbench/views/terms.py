@@ -7,6 +7,7 @@ __all__ = ['of_columns', 'of_roofs', 'of_rows', 'of_times', 'of_language', 'term
 
 # %% ../../nbs/views/terms.ipynb #01ed9c98
 from typing import NamedTuple
+from ..records.rows import far_off
 from .tables import Column, Lines, columns
 
 # %% ../../nbs/views/terms.ipynb #9c515fa8
@@ -70,7 +71,7 @@ of_times = [Term(*o) for o in (
     ('remainder', 'time of a forward pass outside of all rows: Python, dispatch, modules that only make views', 's'),
     ('instrumentation overhead', 'time that the measurement adds to a forward pass', '%'),
     ('noisy', 'of samples: the interquartile range is more than a tenth of the median; of a row as well: its time, the '
-        'interquartile mean, is more than 1.5 times their median, or less than 1/1.5'),
+        f'interquartile mean, is more than {far_off} times their median, or less than 1/{far_off}'),
     ('disturbed', 'of a measurement: other processes used a notable part of the processors meanwhile; a limit on time '
         'is then held against the least and the most that the ratio may be without what they added'),
     ('unknown', 'neither measured nor counted; never shown as zero'),
