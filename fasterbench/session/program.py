@@ -346,21 +346,20 @@ def _lose(self:Step, part):
 def _learn(self:Step, value, part, parameters):
     "What follows a loss"
     with part('backward'): (value if self.scaler is None else self.scaler.scale(value)).backward()
+    scales = getattr(self.optimizer, '_step_supports_amp_scaling', False)   # fused with what it updates
+    if self.scaler is not None and not (scales and self.clip is None):
+        with part('unscale'): self.scaler.unscale_(self.optimizer)
     if self.clip is not None:
-        if self.scaler is not None:
-            with part('unscale'): self.scaler.unscale_(self.optimizer)
         with part('clip'): self.clip(self.clipped())
-    if self.optimizer is not None:
-        with part('optimizer'): self._update()
+    if self.optimizer is not None: self._update(part)
     with part('free'): _free(parameters)
 
 # %% ../../nbs/session/program.ipynb #6269cd7c
 @patch
-def _update(self:Step):
-    if self.scaler is None: self.optimizer.step()
-    else:
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+def _update(self:Step, part):
+    with part('optimizer'): self.optimizer.step() if self.scaler is None else self.scaler.step(self.optimizer)
+    if self.scaler is not None:
+        with part('unscale'): self.scaler.update()
 
 # %% ../../nbs/session/program.ipynb #5eaebb5a
 @patch

@@ -17,9 +17,10 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, TemporaryFile
 from torch.profiler import ProfilerActivity, record_function
-from ..base.core import capturing, is_dtensor, is_strided, leaves, synchronize, tensors, unwrapped
+from ..base.core import capturing, distributed, is_dtensor, is_strided, leaves, synchronize
+from ..base.core import tensors, unwrapped
 from ..counting.traffic import Operations, RowOperation
-from ..session.scope import group_name, key_of, parts, phase_and_name, place_of_part, told_groups, watching
+from ..session.scope import group_name, key_of, parts, phase_and_name, told_groups, watching
 from .traces import Span, Trace, decoded_trace, module_mark, node_mark
 
 # %% ../../nbs/sources/behind.ipynb #37b525ec
@@ -120,6 +121,17 @@ def counts(self:Gaps, model, modules, run):
     try: return super(Gaps, self).counts(model, modules, run)
     finally: self.began = None; self.kept.clear()
 
+# %% ../../nbs/sources/behind.ipynb #81045d41
+@patch
+def parted(self:Gaps):
+    "As of a `Scope`: what is done to follow a backward pass, and what the engine does before it, is no gap"
+    self.close()
+    told = super(Gaps, self).parted()
+    def switch(name):
+        told(name)
+        if name is None: self.close()
+    return switch
+
 # %% ../../nbs/sources/behind.ipynb #e2b9d0cd
 python_share = 400 # Python between two operations takes at most so many times what an empty module's call takes
 mode_share = 40 # what a mode that counts adds to an operation takes at most so many times that
@@ -146,6 +158,7 @@ def long_gaps(
     most = python_share*min(p.empty_s for p in passes)
     return {i: s for i,s in enumerate(least_gaps([p.gaps[key] for p in passes])) if s>most}
 
+# %% ../../nbs/sources/behind.ipynb #e2b9d0d0
 def counted_s(
     key, passes:list, # as of `long_gaps`
 )->float: # seconds in a pass
@@ -188,8 +201,8 @@ def suspicious(
     def asked(phase, name):
         c = costs.by_module.get(key_of(phase, name))
         if not (name in called or beside_modules(name)): return False
-        return c is None or not c.worked or mixed(name) and not (
-            c.compiled or c.unknown or c.collectives or phase=='backward')
+        alone = phase!='backward' or not distributed()   # where others are waited for in hooks
+        return c is None or not c.worked or mixed(name) and alone and not (c.compiled or c.unknown or c.collectives)
     least, python_s = forwards.least(), python_share*empty_call_s()
     some = {key_of(*phase_and_name(k)): s for k,s in least.items() if s>python_s and asked(*phase_and_name(k))}
     return some if notable(some, forwards) else {}
@@ -245,7 +258,7 @@ def marking(name:str, call=None):
 @contextmanager
 def marked_part(step, part:str):
     "While a part of a `Step` runs, what no module does in it is marked as well, of the optimizer by its groups"
-    place, opened = place_of_part(part, step), ExitStack()
+    place, opened = parts[part], ExitStack()
     def switch(number):
         opened.close()
         if number is not None: opened.enter_context(marking(group_name(number)))
