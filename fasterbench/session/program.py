@@ -22,6 +22,7 @@ from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_
 from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
 from ..operations import as_text, first_line, plural, warn
 from ..base.functions import room_of
+from .keepers import naming_exhausted
 from .scope import wait_for
 from ..base.settings import own_copy, put_back, report, same_process, twin, without_autocast
 from .snapshot import by_ourselves, check_room, copies_of, describe, model_snapshot
@@ -241,7 +242,7 @@ def restoring(
         snapshot = keep(model)
         program = kind(model, sample, device, snapshot=snapshot, interrupts=interrupts)
         make_room(model)
-        with putting_back(snapshot), putting_back(program.same): yield program
+        with putting_back(snapshot), putting_back(program.same), naming_exhausted(): yield program
     warn_uncopied(program.uncopied)
 
 # %% ../../nbs/session/program.ipynb #b3064e11

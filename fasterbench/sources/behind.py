@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['python_share', 'mode_share', 'Gaps', 'empty_call_s', 'least_gaps', 'long_gaps', 'counted_s', 'long_share', 'notable',
-           'beside_modules', 'suspicious', 'unseen_of', 'noticed', 'idle', 'marking', 'marked_part',
+           'beside_modules', 'called_of', 'suspicious', 'unseen_of', 'noticed', 'idle', 'marking', 'marked_part',
            'without_lines_of_profiler', 'profiling', 'traced_runs', 'around', 'place_in', 'Ran', 'ran_in',
            'operation_times']
 
@@ -190,6 +190,10 @@ def beside_modules(name)->bool: # of a place; of time outside of all `None`, of 
     "Is it what a step does besides its modules: the loss, or what scales, clips and updates?"
     return isinstance(name, str) and any(name.startswith(p.name) for p in parts.values() if p.name)
 
+def called_of(costs, names)->set: # as of `suspicious`
+    "The modules that the counted run called, in a step in any phase"
+    return {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
+
 def suspicious(
     costs, # `Costs` of the counted run
     forwards, # `Forwards` that were timed
@@ -197,7 +201,7 @@ def suspicious(
     mixed, # called with the name of a place: may it though operations of it are known?
 )->dict: # key → seconds, the least that it took in a forward pass
     "Places that take enough time together for gaps of it to be notable"
-    called = {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
+    called = called_of(costs, names)
     def asked(phase, name):
         c = costs.by_module.get(key_of(phase, name))
         if not (name in called or beside_modules(name)): return False
@@ -242,11 +246,10 @@ def idle(
     costs, forwards, names, # as of `suspicious`
 )->Counter: # name → seconds, the least in a forward pass
     "Called modules without an operation and without a row"
-    called = {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
     rows = {phase_and_name(k)[1] for k,c in costs.by_module.items() if c.worked or c.unknown}
     found = Counter()
     for k,s in forwards.least().items(): found[phase_and_name(k)[1]] += s   # of a step in all phases
-    return Counter({name: s for name,s in found.items() if name in called - rows})
+    return Counter({name: s for name,s in found.items() if name in called_of(costs, names) - rows})
 
 # %% ../../nbs/sources/behind.ipynb #3dc904df
 def marking(name:str, call=None):
