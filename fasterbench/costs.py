@@ -22,7 +22,7 @@ from .counting.places import in_the_open, only_new, CallMoves, PlacedMoves, Cost
 from .counting.traffic import free_rule, is_complex, flat, noting, op_dtype, named_rule, Move
 from .counting.traffic import Rule, io_bytes, none, noted
 from .session.scope import row_name, wait_for, watching_collectives, alike as done_alike, placing
-from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, place_of_part
+from .session.scope import without_issue, watching, Nodes, Scope, followed, group_name, parts
 from .session.scope import told_groups, Place, phase_and_name, quoted, unseen, with_phase
 from .base.core import model_device, tensors, in_parts, resolved, without_data, is_dtensor
 from .base.core import written_by, before_graphs, capturing, eager, visible, optimizer_parameters
@@ -424,7 +424,7 @@ def left_gradients(step)->list: # of tensors
 def counted_part(mode, step, part):
     "While a part of a step runs, `mode` counts it at that part's place"
     if part=='free': mode.bounds.leave(left_gradients(step))
-    with entered(mode, place_of_part(part, step)), ExitStack() as told:
+    with entered(mode, parts[part]), ExitStack() as told:
         if part=='optimizer': told.enter_context(told_groups(step.optimizer, lambda i: mode.go(group_name(i))))
         yield
 

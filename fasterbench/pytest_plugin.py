@@ -96,9 +96,9 @@ def _changed(before, after, top=3):
     return '\n'.join(f'{k}: {si(a)} → {si(b)} FLOPs' for k,a,b in most[:top])
 
 def _decide_flops(self, model, base, sample, inconclusive, *limit, **how): # of `flops_verdict`
-    before = _saved(base) or fasterbench.count_costs(base, sample)
-    after = fasterbench.count_costs(model, sample)
-    verdict = fasterbench.flops_verdict(before, after, *limit, **how)
+    saved, after = _saved(base), fasterbench.count_costs(model, sample)
+    before = saved or fasterbench.count_costs(base, sample)
+    verdict = fasterbench.flops_verdict(before, after, *limit, **how, model=model if saved else None)
     self.decide(verdict, inconclusive, _sides(model, base), _changed(before, after))
 
 # %% ../nbs/pytest_plugin.ipynb #5ad39cae

@@ -18,8 +18,8 @@ from itertools import accumulate
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
-from ..base.precision import convolves_float32, cudnn_default, multiplies_float32
-from ..machine.datasheets import uses_cudnn
+from ..base.precision import cudnn_default, multiplies_float32
+from ..machine.datasheets import below_cudnn_default
 from ..operations import as_text, pass_name, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
@@ -173,8 +173,7 @@ def float32_lines(r)->list[str]: # of a `Roofline`; empty: there is no choice
         rates, (other,) = r.peaks.compute_peaks, _arithmetic.keys() - {said}
         under = f"products under the ceiling of {_arithmetic[said]}, {si(rates[said], 'FLOP/s')}"
         words = under + (f"; that of {_arithmetic[other]} is {si(rates[other], 'FLOP/s')}" if other in rates else '')
-    default = said=='float32' and convolves_float32(r) and uses_cudnn(r.peaks.called)
-    return [f'float32      {o}' for o in (words, *[cudnn_default]*default)]
+    return [f'float32      {o}' for o in (words, *[cudnn_default]*below_cudnn_default(r))]
 
 # %% ../../nbs/counting/utilization.ipynb #351698cd
 # What memory is for

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['as_status', 'as_date', 'connections', 'networks', 'sheets', 'instructions', 'processors', 'per_cycle', 'usual_flop',
            'Connection', 'connection_named', 'Datasheet', 'Processor', 'flop_a_cycle', 'find_core', 'core_facts',
-           'flop_to_expect', 'find_sheet', 'sheet_of', 'own_connections', 'uses_cudnn', 'sheet_named', 'Link',
-           'link_text', 'as_links', 'group_backend', 'named_groups']
+           'flop_to_expect', 'find_sheet', 'sheet_of', 'own_connections', 'uses_cudnn', 'below_cudnn_default',
+           'sheet_named', 'Link', 'link_text', 'as_links', 'group_backend', 'named_groups']
 
 # %% ../../nbs/machine/datasheets.ipynb #735e38cc
 import difflib, re, torch, torch.distributed as dist
@@ -18,6 +18,7 @@ from fastcore.basics import patch
 from torch.distributed.device_mesh import DeviceMesh
 from ..base.codec import Rate, as_count, as_number, as_stated, check_fields, field_types, matching
 from ..base.codec import or_none, package_rows
+from ..base.precision import convolves_float32
 from ..base.system import distinct_cores
 from ..operations import check_count, not_negative, si
 from ..session.scope import bus_bytes, collective_kinds, process_group_name
@@ -270,6 +271,12 @@ def uses_cudnn(
     "Is the device one of NVIDIA's, whose convolutions torch leaves to cuDNN?"
     sheet = sheet_of(device_name)
     return isinstance(sheet, Datasheet) and any(o.startswith(('nvidia', 'tesla')) for o in sheet.devices)
+
+def below_cudnn_default(
+    r # a `Roofline`
+)->bool:
+    "Has an estimate convolutions in float32 on a device on which torch by default runs them in TF32?"
+    return r.about.get('float32_products')=='float32' and convolves_float32(r) and uses_cudnn(r.peaks.called)
 
 # %% ../../nbs/machine/datasheets.ipynb #2e576f2b
 _own_rates = ("; `fasterbench peaks --list` prints all; other rates are a file: "   # of an error

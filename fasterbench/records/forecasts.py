@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ..operations import as_text, positive, si, value_text
 from ..views.tables import Column
 from ..base.core import arithmetic_dtype, dtype_name, named_dtype
-from ..base.precision import convolves_float32, cudnn_default, in_tf32
-from ..machine.datasheets import uses_cudnn
+from ..base.precision import cudnn_default, in_tf32
+from ..machine.datasheets import below_cudnn_default
 from .rows import ceiling_for, main_dtype
 from ..machine.efficiency import Efficiency, Run, shipped_efficiency
 from ..machine.roof import HardwarePeaks
@@ -239,8 +239,7 @@ def _overlap_notes(points, what):
 
 def _tf32_notes(points):
     "On which devices convolutions run in TF32 by default, where those in float32 are asked for"
-    def plain(r): return r.about.get('float32_products')=='float32' and convolves_float32(r)
-    found = [value_text(p.value) for p in points if plain(p.result) and uses_cudnn(p.result.peaks.called)]
+    found = [value_text(p.value) for p in points if below_cudnn_default(p.result)]
     return [f"float32: without TF32; {cudnn_default}: {', '.join(found)}"]*bool(found)
 
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7f8

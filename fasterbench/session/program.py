@@ -22,6 +22,7 @@ from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_
 from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
 from ..operations import as_text, first_line, plural, warn
 from ..base.functions import room_of
+from .keepers import naming_exhausted
 from .scope import wait_for
 from ..base.settings import own_copy, put_back, report, same_process, twin, without_autocast
 from .snapshot import by_ourselves, check_room, copies_of, describe, model_snapshot
@@ -241,7 +242,7 @@ def restoring(
         snapshot = keep(model)
         program = kind(model, sample, device, snapshot=snapshot, interrupts=interrupts)
         make_room(model)
-        with putting_back(snapshot), putting_back(program.same): yield program
+        with putting_back(snapshot), putting_back(program.same), naming_exhausted(): yield program
     warn_uncopied(program.uncopied)
 
 # %% ../../nbs/session/program.ipynb #b3064e11
@@ -346,21 +347,20 @@ def _lose(self:Step, part):
 def _learn(self:Step, value, part, parameters):
     "What follows a loss"
     with part('backward'): (value if self.scaler is None else self.scaler.scale(value)).backward()
+    scales = getattr(self.optimizer, '_step_supports_amp_scaling', False)   # fused with what it updates
+    if self.scaler is not None and not (scales and self.clip is None):
+        with part('unscale'): self.scaler.unscale_(self.optimizer)
     if self.clip is not None:
-        if self.scaler is not None:
-            with part('unscale'): self.scaler.unscale_(self.optimizer)
         with part('clip'): self.clip(self.clipped())
-    if self.optimizer is not None:
-        with part('optimizer'): self._update()
+    if self.optimizer is not None: self._update(part)
     with part('free'): _free(parameters)
 
 # %% ../../nbs/session/program.ipynb #6269cd7c
 @patch
-def _update(self:Step):
-    if self.scaler is None: self.optimizer.step()
-    else:
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+def _update(self:Step, part):
+    with part('optimizer'): self.optimizer.step() if self.scaler is None else self.scaler.step(self.optimizer)
+    if self.scaler is not None:
+        with part('unscale'): self.scaler.update()
 
 # %% ../../nbs/session/program.ipynb #5eaebb5a
 @patch

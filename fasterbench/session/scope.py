@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['phases', 'unseen', 'wrappers', 'parts', 'collective_kinds', 'messages', 'Place', 'key_of', 'phase_and_name', 'above',
            'inside', 'bare', 'with_phase', 'quoted', 'watching', 'accumulates_gradient', 'Nodes', 'nodes_behind',
-           'BackwardPart', 'first_of_runs', 'backward_parts', 'recomputed_parts', 'followed', 'Scope', 'place_of_part',
-           'ToldGroups', 'told_groups', 'group_name', 'CollectiveKind', 'bus_bytes', 'tensor_bytes', 'Collective',
-           'row_name', 'process_group_name', 'needed', 'wait_for', 'watching_collectives', 'own_params', 'alike',
-           'placing', 'without_issue']
+           'BackwardPart', 'first_of_runs', 'backward_parts', 'recomputed_parts', 'followed', 'Scope', 'ToldGroups',
+           'told_groups', 'group_name', 'CollectiveKind', 'bus_bytes', 'tensor_bytes', 'Collective', 'row_name',
+           'process_group_name', 'needed', 'wait_for', 'watching_collectives', 'own_params', 'alike', 'placing',
+           'without_issue']
 
 # %% ../../nbs/session/scope.ipynb #0d8f3c5f
 import sys, torch
@@ -241,9 +241,6 @@ parts = dict(forward=Place('forward', ''), loss=Place('forward', '(loss)'), back
     unscale=Place('optimizer', '(scaler)'), clip=Place('optimizer', '(clip)'),
     optimizer=Place('optimizer', '(optimizer)'), free=Place('optimizer', '(optimizer)'))
 
-def place_of_part(part, step)->Place:
-    "Where a part of a `Step` belongs: an optimizer's step through a scaler is the scaler's"
-    return parts['unscale'] if part=='optimizer' and step.scaler is not None else parts[part]
 
 # %% ../../nbs/session/scope.ipynb #df79bdc6
 class ToldGroups(list):

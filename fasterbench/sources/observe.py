@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from threading import get_ident
 from ..base.core import distributed, visible
 from ..operations import progress, warn
-from ..session.scope import BackwardPart, followed, group_name, key_of, Nodes, Place, place_of_part, quoted
+from ..session.scope import BackwardPart, followed, group_name, key_of, Nodes, parts, Place, quoted
 from ..session.scope import row_name, Scope, told_groups, wait_for, watching, with_phase
 from ..machine.links import ExchangeTimer
 from ..base.system import Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of
@@ -371,7 +371,7 @@ def backward(self:Observer):
 @contextmanager
 def step_part(self:Observer, part):
     "While a part of a step runs, its phase is known, and what of it no module does"
-    place = place_of_part(part, self.run)
+    place = parts[part]
     self.phase, self.at = place.phase, place.name
     self.begins.append((len(self.calls), self.phase))
     if part=='loss': self.nodes.switch('(loss)')
