@@ -342,8 +342,9 @@ def record_waits(
     found = waits([of(i) for i in middle])
     for row in rows:
         if (key := key_of(row.phase, row.name)) not in found: continue
-        row.waiting_s, row.hidden_s, row.waits_for = found[key]
-        if row.roof_time_s is not None and row.run_s: row.utilization_pct = utilization_pct(row.roof_time_s, row.run_s)
+        for k,v in found[key].items(): setattr(row, k, v)
+        if row.roof_time_s is None: continue
+        row.utilization_pct = utilization_pct(row.roof_time_s, row.run_s) if row.run_s else None
 
 # %% ../../nbs/sources/profiling.ipynb #96228bbc
 def with_ranks(
