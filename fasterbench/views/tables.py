@@ -151,7 +151,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('moving_s', 'moving', 's', 'part of the time of collectives in which data moves'),
     Column('hidden_s', 'hidden', 's', 'time of collectives that overlapped with other work, not in the time'),
     Column('hidden_waiting_s', 'hidden waiting', 's', 'part of hidden until the last rank came: no data moves'),
-    Column('hidden_moving_s', 'hidden moving', 's', 'the rest of hidden, in which data can have moved'),
+    Column('hidden_moving_s', 'hidden moving', 's', 'part of hidden in which data can have moved'),
     Column('waits_for', 'waits for', '', 'rank that was waited for most', of=_waits_for),
     Column('rank_s', 'on ranks', '', 'time per forward pass on the fastest and the slowest rank', of=_rank_s),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes', of=_noise),
