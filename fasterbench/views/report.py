@@ -20,7 +20,7 @@ from ..machine.datasheets import Processor, sheet_of
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
 from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
-from .opening import rows_at_roof, setting, took_said, whole_s, waiting_said
+from .opening import longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
@@ -348,7 +348,7 @@ def _exchanged(r):
     took = _timed(r.totals, all_.time_s)
     if all_.waiting_s is None: return took
     moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving"
-    return f"{took}: {waiting_said(r)}, {'; '.join(filter(None, [moving, all_.hidden_said]))}"
+    return f"{took}: {waiting_said(r)}, {'; '.join(filter(None, [moving, all_.hidden_said, longest_said(r)]))}"
 
 def _exchange_lines(r): return [f'collectives  {o}' for o in [_exchanged(r)] if o]
 

@@ -103,7 +103,7 @@ def _names_cell(key):
 def _longest(of):
     "The time of all, those that the profiler does not know, the two that take longest, how many more; empty: not timed"
     if not (shares := getattr(of, 'shares', {})): return ''
-    own = [o.short(shares.get(o)) for o in sorted(of, key=lambda o: -shares.get(o, float('inf')))]
+    own = [o.short(shares[o] if len(of)==len(shares) else None) for o in sorted(of, key=lambda o: -shares.get(o, 1e9))]
     n = 2 if len('; '.join(own[:2]))<=40 else 1
     return f"{si(of.time_s, 's')}: " + '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
 
