@@ -31,7 +31,7 @@ from .commands.options import number_or_name, swept_values, print_figure, print_
 from .commands.options import devices_text
 from .commands.options import write_out, print_sweep, check_divided, profile_options
 from .commands.options import saved_in, show_result, asked_prices, either, asked_limits, print_comparison
-from .commands.options import named_as
+from .commands.options import named_as, rows_asked
 from .commands.parser import parsed, though_unread
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
@@ -359,10 +359,19 @@ def compare(
     print_comparison(Roofline.load(a).compare(Roofline.load(b)), out, top, sort, by, columns, limits, names=(a, b))
 
 # %% ../nbs/cli.ipynb #660debce
-def show(file, top=None, sort=None, by=None, columns=None, title=None, html=None, out=None):
+def _print_ranks(r, top, sort, by, columns, **unused): # of a `Roofline`; as of `show`
+    "Print what each row takes on all ranks, and which waits for which"
+    check_unused('with --ranks', **unused)
+    by = int(by) if by and by.isdecimal() else by
+    lines = r.over_ranks(None if isinstance(by, int) else by, depth=by if isinstance(by, int) else None)
+    print(lines.table(rows_asked(top, 20), sort, width=None if columns else terminal_width(), columns=columns))
+
+def show(file, ranks=False, top=None, sort=None, by=None, columns=None, title=None, html=None, out=None):
     "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison"
     what, cls, shown = saved_in(file)
     check_targets([file], cls.formats, html=html, out=out)
+    if what!='a result': check_unused(f'to {what}', ranks=ranks)
+    if ranks: return _print_ranks(cls.load(file), top, sort, by, columns, title=title, html=html, out=out)
     found, asked = cls.load(file), dict(html=html, top=top, sort=sort, by=by, columns=columns, title=title)
     takes = inspect.signature(shown).parameters
     check_unused(f'to {what}', **{k: v for k,v in asked.items() if k not in takes})

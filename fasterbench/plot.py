@@ -17,7 +17,7 @@ from .views.layout import note, ridge_line, colours, hues, log_range, rate_unit,
 from .views.layout import left, right, roof_axes, roof_line, Names, html_text, legend, legend_height
 from .views.layout import named_roof, usual_width
 from .views.marks import add_button, bar_axes, bar_height, roof_lines, Block, bandwidth, bar_names
-from .views.marks import bar_text, bar_traces, block_labels, drawable, legend_traces, link_blocks
+from .views.marks import bar_parts, bar_text, bar_traces, block_labels, drawable, legend_traces, link_blocks
 from .views.marks import link_places, link_traces, mark_traces, quartiles, rate, strip, without_flops
 from .views.marks import legend_said, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
 from .views.opening import listed_ceilings, noise_line, of_both, setting, subtitles, title_of, took_said
@@ -142,7 +142,9 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
 # %% ../nbs/plot.ipynb #03987b6f
 def _draw_bars(fig, go, s, blocks, group, named, paper):
     "The bars, and what they are"
-    def end(b): return max(b.row.time_s or 0., b.row.roof_time_s or 0., (quartiles(b.row) or (0., 0.))[1])
+    def end(b):
+        took = (b.row.time_s or 0.) + (b.row.hidden_moving_s or 0.)
+        return max(took, b.row.roof_time_s or 0., (quartiles(b.row) or (0., 0.))[1])
     across, down = bar_axes(len(blocks), max(end(b) for b in blocks if not b.others or len(blocks)==1))
     own = dict(xaxis='x3', yaxis='y3')
     fig.add_traces(bar_traces(go, blocks, group, named, **own))
@@ -153,7 +155,8 @@ def _draw_bars(fig, go, s, blocks, group, named, paper):
     fig.update_layout(xaxis3=dict(anchor='y3', domain=s.span('bars'), **across),
         yaxis3=dict(anchor='x3', domain=s.domain('bars'), **down))
     said = 'Roofline-limited time' if paper else 'Time (pale) and roofline-limited time (solid)'
-    if any(b.row.waiting_s for b in blocks if not b.others): said = 'Time (pale; waiting: hatched) and roof (solid)'
+    parts = [k for k in bar_parts if any(getattr(b.row, bar_parts[k]) for b in blocks if not b.others)]
+    if parts: said = f"Time (pale; {', '.join(parts)}) and roof (solid)"
     note(fig, f'<b>{said}</b>', s.domain('heading')[0], 12, s.span('heading')[0])
 
 # %% ../nbs/plot.ipynb #c9094035

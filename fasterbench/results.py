@@ -320,7 +320,7 @@ def facts(r)->dict: # of a `Roofline`: name → words
 _keys = """name phase type calls time_s unseen_s time_pct roof_time_s over_s utilization_pct bound roof
     likely_s likely_interval flops bytes_moved arithmetic_intensity achieved_gflops modules operations
     link_bytes link_time_s
-    waiting_s moving_s hidden_s waits_for rank_s warm_s cold_s""".split()
+    waiting_s moving_s hidden_s hidden_waiting_s waits_for rank_s warm_s cold_s""".split()
 page_columns = {columns[k].name: columns[k] for k in _keys} # the columns of a page's table, by their headings
 
 # %% ../nbs/results.ipynb #4faae31c

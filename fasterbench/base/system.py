@@ -263,7 +263,7 @@ class Others:
         count=_processor_seconds, # called with numbers of processors: seconds that they worked, seconds stolen
     ):
         self.own, self.clock, self.count, self.cpus = own, clock, count, usable_cpus()
-        self.wall = self.busy = self.stolen = 0.
+        self.wall = self.busy = self.stolen = self.worked = 0. # seconds; of others, of a hypervisor, of this process
     def _now(self): return (self.clock(), *(self.count(self.cpus) or (math.nan, 0.)), self.own())
     def __enter__(self):
         self.start = self._now()
@@ -271,6 +271,7 @@ class Others:
     def __exit__(self, *args):
         wall, busy, stolen, own = (now-then for now,then in zip(self._now(), self.start))
         self.wall, self.busy, self.stolen = self.wall+wall, self.busy+busy-own, self.stolen+stolen
+        self.worked += own
 
 # %% ../../nbs/base/system.ipynb #6778f499
 @patch(as_prop=True)

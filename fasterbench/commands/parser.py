@@ -224,7 +224,8 @@ described['show'] = Command(
     "Show again what a command saved: a result, what a machine can do, a sweep, or a comparison",
     dict(file=option('JSON that a command wrote with --out or --save: '
         'a result, peaks, a sweep, or a comparison', a_file)),
-    in_common('top sort by columns title html out'))
+    dict(ranks=flag('of a result of several ranks: what each row takes on all of them, and which waits for which'))
+    | in_common('top sort by columns title html out'))
 
 # %% ../../nbs/commands/parser.ipynb #70566c64
 described['trace'] = Command(

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['link_probes', 'Piece', 'wave', 'numbers', 'LinkProbe', 'most_of_ranks', 'of_ranks', 'ranks_where', 'all_or_none',
            'ProbeCall', 'lacking', 'check_collective_answer', 'exchange_s', 'level', 'largest_message', 'message_times',
-           'peer_access', 'way_between_ranks', 'measure_link', 'TimedExchange', 'hidden_times', 'ExchangeTimer',
-           'offsets', 'numbered', 'Waited', 'waited', 'waits']
+           'peer_access', 'way_between_ranks', 'measure_link', 'TimedExchange', 'hidden_spans', 'before',
+           'hidden_times', 'ExchangeTimer', 'offsets', 'numbered', 'Waited', 'waited', 'waits']
 
 # %% ../../nbs/machine/links.ipynb #abbc1d4b
 import hashlib, math, re, socket, torch, torch.distributed as dist
@@ -243,10 +243,9 @@ def _timed(probes, *how):
     found, lacks = {}, {}
     for o in probes:
         times = message_times(o, *how)
-        if isinstance(times, str): lacks[o.kind] = times
-        else:
-            best = found.setdefault(o.kind, {})
-            best |= {k: min(s, best.get(k, s)) for k,s in times.items()}
+        if isinstance(times, str): lacks[o.kind] = times; continue
+        best = found.setdefault(o.kind, {})
+        best |= {k: min(s, best.get(k, s)) for k,s in times.items()}
     return found, {k: v for k,v in lacks.items() if k not in found}
 
 # %% ../../nbs/machine/links.ipynb #e4b0d433
@@ -298,16 +297,19 @@ def _outside(span, taken):
         start = max(start, b)
     if start<end: yield start, end
 
-def hidden_times(
+def hidden_spans(
     found:list, # of `TimedExchange`: those of one rank in a forward pass
-)->list: # seconds of each
-    "How long each overlapped with other work; where several did at once, the time is the first one's"
+)->list: # of each: list of (from, to)
+    "When each overlapped with other work; where several did at once, the time is the first one's"
     taken, res = sorted(o for e in found for o in e.stretches), []
     for e in found:
-        own = [*_outside((e.start, e.over), taken)]
-        taken = sorted(taken + own)
-        res.append(sum(b - a for a,b in own))
+        res.append([*_outside((e.start, e.over), taken)])
+        taken = sorted(taken + res[-1])
     return res
+
+def before(spans, end): return sum(max(min(b, end) - a, 0.) for a,b in spans) # what of some spans is before a moment
+
+def hidden_times(found)->list: return [before(o, math.inf) for o in hidden_spans(found)] # as there; seconds of each
 
 # %% ../../nbs/machine/links.ipynb #537cd09f
 class ExchangeTimer:
@@ -442,14 +444,15 @@ class Waited(NamedTuple):
     rank:int|None    # which rank that is; `None`: it needed nobody, or came last itself
     exposed_s:float  # seconds in which nothing else was done
     hidden_s:float   # seconds that it overlapped with other work, and no earlier one did
+    hidden_waiting_s:float=0. # the part of these in which the last one had not come
 
 # %% ../../nbs/machine/links.ipynb #cc17be0a
-def _waited(e, hidden_s, offset, come, rank):
-    "`come`: rank → when it came"
+def _waited(e, hidden, offset, come, rank):
+    "`hidden`: of `hidden_spans`; `come`: rank → when it came"
     last = max((r for r in needed(e.collective, rank) if r in come), key=come.get, default=None)
     until = come[last] - offset if last is not None else e.start
-    waiting = sum(max(min(b, until) - a, 0.) for a,b in e.stretches)
-    return Waited(e.key, waiting, last if waiting else None, e.exposed_s, hidden_s)
+    waiting, beside = before(e.stretches, until), before(hidden, until)
+    return Waited(e.key, waiting, last if waiting else None, e.exposed_s, before(hidden, math.inf), beside)
 
 def waited(
     forwards:list, # of each rank: the `TimedExchange`s of the same forward pass, in order
@@ -459,18 +462,17 @@ def waited(
     told, come = [numbered(f, r) for r,f in enumerate(forwards)], defaultdict(dict)
     for rank,found in enumerate(told):
         for which,e in found: come[which][rank] = offsets[rank] + e.start
-    hidden = [hidden_times(f) for f in forwards]
-    return [[_waited(e, s, offsets[rank], come[which], rank) for (which,e),s in zip(found, hidden[rank])]
-        for rank,found in enumerate(told)]
+    return [[_waited(e, spans, offsets[rank], come[which], rank)
+        for (which,e),spans in zip(found, hidden_spans(forwards[rank]))] for rank,found in enumerate(told)]
 
 # %% ../../nbs/machine/links.ipynb #3c648561
 def waits(
     found:list, # of each forward pass: list of `Waited` of one rank
-)->dict: # key of a row → (seconds of waiting, seconds hidden, {rank: seconds waited for it}), means of a forward pass
+)->dict: # key of a row → its fields: seconds, of `waits_for` {rank: seconds waited for it}, means of a forward pass
     "What a rank waited for, by row"
-    n, res = len(found), {}
+    names, res = ('waiting_s', 'hidden_s', 'hidden_waiting_s'), {}
     for w in (w for f in found for w in f):
-        waiting, hidden, whom = res.setdefault(w.key, [0., 0., Counter()])
-        res[w.key] = [waiting + w.waiting_s/n, hidden + w.hidden_s/n, whom]
-        if w.rank is not None: whom[w.rank] += w.waiting_s/n
-    return {k: (waiting, hidden, dict(whom)) for k,(waiting,hidden,whom) in res.items()}
+        of = res.setdefault(w.key, dict.fromkeys(names, 0.) | dict(waits_for={}))
+        for k in names: of[k] += getattr(w, k)/len(found)
+        if w.rank is not None: of['waits_for'][w.rank] = of['waits_for'].get(w.rank, 0.) + w.waiting_s/len(found)
+    return res

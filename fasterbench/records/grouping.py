@@ -73,7 +73,7 @@ def _largest(rows, field):
 
 # What is made of a field of several rows → fields
 _joins = {sum_of: 'calls params recomputed link_bytes', _listed: 'modules', operations_of: 'operations',
-    known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s tf32_flops unseen_s',
+    known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s hidden_waiting_s tf32_flops unseen_s',
     whole_sum: '''time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
         likely_s weight_bytes''', whole_interval: 'likely_interval',
     counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof'}
@@ -109,10 +109,11 @@ def joined(
     f = {k: join(rows, k) for join,fields in _joins.items() for k in fields.split()}
     flops, nbytes, time_s, roof_s = (f[k] for k in ('flops', 'bytes_moved', 'time_s', 'roof_time_s'))
     known = all(r.arithmetic_intensity is not None for r in rows if not r.exchanges)
+    ran_s = whole_sum(rows, 'run_s') if all(r.exchanges for r in rows) else time_s   # under a link without waiting
     return RooflinePoint(name, _alike(rows, 'type') or f'{len(rows)} rows', **f, eager_bytes=eager_sum(rows),
         arithmetic_intensity=arithmetic_intensity(flops, nbytes) if known else None,
         achieved_gflops=flops/time_s/1e9 if known and time_s else None,
-        utilization_pct=utilization_pct(roof_s, time_s) if roof_s is not None and time_s else None,
+        utilization_pct=utilization_pct(roof_s, ran_s) if roof_s is not None and ran_s else None,
         samples=samples_of(rows), rank_s=_on_ranks(rows), working_set=max(r.working_set or 0 for r in rows),
         link_time_s=_link_s(rows), waits_for=dict(counts_of(rows, 'waits_for')))
 

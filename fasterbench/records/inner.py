@@ -49,6 +49,15 @@ def _repr_html_(self:Operations)->str: return framed(self.as_table().html())
 # %% ../../nbs/records/inner.ipynb #06197eb7
 apart = 3 # so many times the time of a row, or its part, is that of its operations where a line says so
 
+def _eventless(r): return [o for o in r.operations if o.calls and o.time_s is None] # operations without a time
+
+def _seen_said(of):
+    "How much of rows the profiler saw, of (row, seconds of its operations, its own)"
+    def told(r): return f"of the time of {quoted(r.label)}, without an event of {', '.join(_eventless(r))}"
+    each = [f'{100*s/t:.0f} % {told(r)}' for r,s,t in of]
+    return [f"unseen       the profiler saw {'; '.join(each[:3])}{'; …' if each[3:] else ''}"]*bool(of)
+
+# %% ../../nbs/records/inner.ipynb #06197eb6
 def profiled_lines(
     rows:list, # of `RooflinePoint`
     what:str='forward', # was timed; or `'step'`
@@ -57,14 +66,16 @@ def profiled_lines(
     of = [(r, r.operations.time_s, r.time_s) for r in rows if None not in (r.operations.time_s, r.time_s)]
     if not of: return []
     ran, took = (si(sum(o[i] for o in of), 's') for i in (1, 2))
-    some = sorted((o for o in of if max(o[1:])>apart*min(o[1:])), key=lambda o: -abs(o[1] - o[2]))
+    far = sorted((o for o in of if max(o[1:])>apart*min(o[1:])), key=lambda o: -abs(o[1] - o[2]))
+    def lost(o): return o[1]<o[2] and bool(_eventless(o[0]))
+    some, seen = ([o for o in far if lost(o)==is_lost] for is_lost in (False, True))
     def median(r): return f" (its median {si(r.timing.median, 's')})" if r.samples else ''
     each = '; '.join(f"{quoted(r.label)} operations {si(s, 's')}, row {si(t, 's')}{median(r)}" for r,s,t in some[:3])
-    far = (f"apart        in {len(some)} of {plural(len(of), 'row')} the operations' time under the profiler and the "
+    said = (f"apart        in {len(some)} of {plural(len(of), 'row')} the operations' time under the profiler and the "
         f"row's time differ by more than {apart} times, as they are of other {passes(what)}, at other moments: "
         f"{each}{'; …' if some[3:] else ''}")
     return [f"operations   behind → what ran for one; medians of {passes(what)} of their own under the profiler, "
-        f"together {ran}, in rows that take {took}"] + [far]*bool(some)
+        f"together {ran}, in rows that take {took}", *_seen_said(seen), *[said]*bool(some)]
 
 # %% ../../nbs/records/inner.ipynb #06197eb9
 def inner_lines(

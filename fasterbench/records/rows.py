@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from fastcore.xtras import UNSET
 from types import SimpleNamespace
 from ..session.scope import Collective, Place, bus_bytes, collective_kinds, with_phase
-from ..operations import as_text, plural, warn, arithmetic_intensity, roofline_position, utilization_pct
+from ..operations import as_text, plural, si, warn, arithmetic_intensity, roofline_position, utilization_pct
 from ..base.core import module_kind, measurable, arithmetic_dtype, dtype_name
 from ..base.system import Times, Timing
 from ..counting.traffic import Operations
@@ -61,6 +61,7 @@ class RooflinePoint:
     waiting_s:float|None = field(default=None, repr=False)   # of collectives: seconds of waiting for another rank
     waits_for:dict = field(default_factory=dict, repr=False) # of collectives: rank → seconds of waiting for it
     hidden_s:float|None = field(default=None, repr=False)    # of collectives: seconds overlapped with other work
+    hidden_waiting_s:float|None = field(default=None, repr=False) # seconds of these until the last rank came
     rank_s:tuple = field(default=(), repr=False)           # seconds on each rank; `None` for one that has no such row
     collectives:Counter = field(default_factory=Counter, repr=False) # `Collective` → calls
     tf32_flops:int|None = field(default=None, repr=False) # FLOP that may run in TF32; `None`: as the peaks say
@@ -126,6 +127,20 @@ def mostly_for(self:RooflinePoint)->int|None: # a rank; `None`: it waits for non
 def known_rank_s(self:RooflinePoint)->list: # seconds of the ranks that have such a row
     return [s for s in self.rank_s if s is not None]
 
+# %% ../../nbs/records/rows.ipynb #7516d60b
+@patch(as_prop=True)
+def hidden_moving_s(self:RooflinePoint)->float|None: # seconds; `None`: not known
+    "Time of collectives behind other work in which data can have moved, as the last rank had come"
+    return None if None in (self.hidden_s, self.hidden_waiting_s) else self.hidden_s - self.hidden_waiting_s
+
+@patch(as_prop=True)
+def hidden_said(self:RooflinePoint)->str: # empty: not known
+    "How long collectives overlapped with other work, and how much of that is waiting, in words"
+    if self.hidden_s is None: return ''
+    if self.hidden_waiting_s is None: return f"{si(self.hidden_s, 's')} more overlapped with other work"
+    parts = f"{si(self.hidden_waiting_s, 's')} waiting, {si(self.hidden_moving_s, 's')} moving"
+    return f'hidden behind other work: {parts}' if self.hidden_s else 'nothing hidden behind other work'
+
 # %% ../../nbs/records/rows.ipynb #ee1aebdf
 far_off = 1.5 # times the median of its samples: a time beyond, or below one by it, is far from it
 
@@ -156,9 +171,10 @@ def noisy(self:RooflinePoint)->bool:
 # %% ../../nbs/records/rows.ipynb #a1167cb7
 @patch(as_prop=True)
 def run_s(self:RooflinePoint)->float|None: # seconds; `None`: not run
-    "Time of its work in the forward passes in which it ran as counted; of collectives also overlapped with other work"
+    "Time of its work in the forward passes in which it ran as counted; of collectives without waiting, hidden or not"
     own = self.time_s if self.called_s is None else self.called_s
-    return own + self.hidden_s if own is not None and self.exchanges and self.hidden_s else own
+    if own is None or not self.exchanges: return own
+    return max(own - (self.waiting_s or 0.) + (self.hidden_s or 0.) - (self.hidden_waiting_s or 0.), 0.)
 
 # %% ../../nbs/records/rows.ipynb #7debd27e
 @patch(as_prop=True)
@@ -168,8 +184,10 @@ def above(self:RooflinePoint)->bool:
 
 @patch(as_prop=True)
 def over_s(self:RooflinePoint)->float|None: # seconds; `None`: the one or the other is not known
-    "Time above the roof: what the machine does not need"
-    return self.time_s*(1 - self.roof_time_s/self.run_s) if self.time_s and self.roof_time_s is not None else None
+    "Time above the roof: what the machine does not need; of collectives all waiting is"
+    if not self.time_s or self.roof_time_s is None: return None
+    own = self.time_s if self.moving_s is None else self.moving_s   # what is held against the roof
+    return self.time_s - own + (own*(1 - self.roof_time_s/self.run_s) if self.run_s else 0.)
 
 @patch(as_prop=True)
 def cache_pct(self:RooflinePoint)->float|None: # percent, not clipped

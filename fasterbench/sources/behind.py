@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['python_share', 'mode_share', 'Gaps', 'empty_call_s', 'least_gaps', 'long_gaps', 'counted_s', 'long_share', 'notable',
            'beside_modules', 'called_of', 'suspicious', 'unseen_of', 'noticed', 'idle', 'marking', 'marked_part',
-           'without_lines_of_profiler', 'profiling', 'traced_runs', 'around', 'place_in', 'Ran', 'ran_in',
-           'operation_times']
+           'without_lines_of_profiler', 'profiling', 'marked_operations', 'traced_runs', 'around', 'place_in', 'Ran',
+           'ran_in', 'operation_times']
 
 # %% ../../nbs/sources/behind.ipynb #c4f9f18e
 import os, re, sys, time, torch
@@ -16,12 +16,13 @@ from fastcore.basics import groupby, patch
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, TemporaryFile
+from torch._ops import OpOverload
 from torch.profiler import ProfilerActivity, record_function
-from ..base.core import capturing, distributed, is_dtensor, is_strided, leaves, synchronize
-from ..base.core import tensors, unwrapped
+from ..base.core import capturing, distributed, is_dtensor, is_strided, leaves, synchronize, tensors
+from ..base.core import unwrapped, replaced
 from ..counting.traffic import Operations, RowOperation
 from ..session.scope import group_name, key_of, parts, phase_and_name, told_groups, watching
-from .traces import Span, Trace, decoded_trace, module_mark, node_mark
+from .traces import Span, Trace, decoded_trace, module_mark, node_mark, operation_mark
 
 # %% ../../nbs/sources/behind.ipynb #37b525ec
 class Gaps:
@@ -300,17 +301,27 @@ def profiling(kinds:list): # of `ProfilerActivity`
     finally:
         with without_lines_of_profiler(): profiler.stop()
 
+# %% ../../nbs/sources/behind.ipynb #8ffc4ce2
+def marked_operations(names:set): # as torch spells them
+    "A context in which calls of operations from Python have an annotation in traces"
+    call = OpOverload.__call__
+    def marked(self, /, *args, **kwargs):
+        if self._schema.name not in names: return call(self, *args, **kwargs)
+        with record_function(operation_mark + self._schema.name): return call(self, *args, **kwargs)
+    return replaced(OpOverload, '__call__', marked)
+
 # %% ../../nbs/sources/behind.ipynb #8ffc4cec
 def traced_runs(
     run, # a `Program` or a `Step`
     modules:dict, # name → module
     device:torch.device,
     passes:int, # to record
+    names=(), # of operations whose calls are marked as well
 )->Trace:
     "What runs do under the profiler of torch, with the calls of modules marked; each run is a step of the trace"
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA]*(device.type=='cuda')
     part = (lambda name: marked_part(run, name)) if run.what=='step' else lambda name: nullcontext()
-    with watching(modules, marking), TemporaryDirectory() as folder:
+    with watching(modules, marking), marked_operations({*names}), TemporaryDirectory() as folder:
         for n in 1, passes:   # what the profiler itself sets up is in the first
             with profiling(kinds) as profiler:
                 for i in range(n):
@@ -381,8 +392,9 @@ def operation_times(
     "Set the times of operations in rows and what ran for them, and add those without a cost of their own"
     rows = [r for r in rows if not r.exchanges]
     of = {key_of(r.phase, r.name): r for r in rows}
-    found = ran_in(traced_runs(run, modules, device, passes), of_names := {k: {*r.operations} for k,r in of.items()},
-        run.what=='step')
+    of_names = {k: {*r.operations} for k,r in of.items()}
+    custom = (o for names in of_names.values() for o in names if not o.startswith('aten::'))
+    found = ran_in(traced_runs(run, modules, device, passes, custom), of_names, run.what=='step')
     for key,r in of.items():
         def timed(o, *known):
             ran = found[key].get(o)

@@ -28,7 +28,7 @@ from ..records.circumstances import software
 from ..base.system import time_for, boot_id
 from ..machine.peaks import remember, measured_peaks
 from .measured import Measured, named_optimizer, registered_names
-from .observe import warn_other_path
+from .observe import warn_other_path, without_ranks
 from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
@@ -342,8 +342,9 @@ def record_waits(
     found = waits([of(i) for i in middle])
     for row in rows:
         if (key := key_of(row.phase, row.name)) not in found: continue
-        row.waiting_s, row.hidden_s, row.waits_for = found[key]
-        if row.roof_time_s is not None and row.run_s: row.utilization_pct = utilization_pct(row.roof_time_s, row.run_s)
+        for k,v in found[key].items(): setattr(row, k, v)
+        if row.roof_time_s is None: continue
+        row.utilization_pct = utilization_pct(row.roof_time_s, row.run_s) if row.run_s else None
 
 # %% ../../nbs/sources/profiling.ipynb #96228bbc
 def with_ranks(
@@ -354,6 +355,8 @@ def with_ranks(
     "A result with those of all ranks"
     if met is None: return made
     made.about |= dict(rank=met.rank, ranks=met.world)
+    used = met.exchange(forwards.used, 'what they used of the processors')
+    made.totals.disturbance = without_ranks(made.totals.disturbance, used, met.rank)
     told = met.exchange((boot_id(), forwards.begins, forwards.exchanges), 'what they waited for')
     record_waits(made, told, met.rank, forwards.middle)
     results = met.exchange(made, 'the results')

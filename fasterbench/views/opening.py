@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['timed_list', 'listed_ceilings', 'whole_s', 'partial', 'rows_at_roof', 'took_said', 'allowed_said', 'heading',
-           'likely_said', 'title_of', 'likely_lines', 'where_said', 'noise_line', 'waiting_said', 'setting', 'of_both',
-           'subtitles']
+           'likely_said', 'title_of', 'likely_lines', 'where_said', 'noise_line', 'waiting_said', 'longest_said',
+           'setting', 'of_both', 'subtitles']
 
 # %% ../../nbs/views/opening.ipynb #98ab6197
 from collections import Counter
@@ -102,13 +102,26 @@ def noise_line(t)->str: # `Totals`, or `None`; empty: neither disturbed nor nois
     others = f'{t.disturbance}, ' if disturbed(t) else ''
     return f'{noise_of(t)}: {others}{t.forward.spread}' if noise_of(t) else ''
 
-def waiting_said(r)->str: # of a `Roofline`; empty: there are no collectives, or it is not known
-    "How much of the time of collectives is spent waiting for another rank, and mostly for which"
+# %% ../../nbs/views/opening.ipynb #418982e6
+def _waits(r):
+    "Seconds that a rank waits in collectives, `None` if that is not known, and mostly for which"
     known = [o for o in r if o.exchanges and o.waiting_s is not None]
-    if not known: return ''
     whom = sum((Counter(o.waits_for) for o in known), Counter())
     mostly = f', mostly for rank {max(whom, key=whom.get)}' if whom else ''
-    return f"{si(sum(o.waiting_s for o in known), 's')} waiting{mostly}"
+    return sum(o.waiting_s for o in known) if known else None, mostly
+
+def waiting_said(r)->str: # of a `Roofline`; empty: there are no collectives, or it is not known
+    "How much of the time of collectives is spent waiting for another rank, and mostly for which"
+    waits_s, mostly = _waits(r)
+    return '' if waits_s is None else f"{si(waits_s, 's')} waiting{mostly}"
+
+def longest_said(r)->str: # of a `Roofline`; empty: of one rank, or none waits
+    "Which of all ranks waits longest, how long, and mostly for which"
+    waits_s = {i: _waits(o)[0] or 0. for i,o in enumerate(r.ranks)}
+    who = max(waits_s, key=waits_s.get, default=None)
+    if who is None or not waits_s[who]: return ''
+    if who==r.about.get('rank'): return 'no rank waits longer'
+    return f"rank {who} waits longest: {si(waits_s[who], 's')}{_waits(r.ranks[who])[1]}"
 
 # %% ../../nbs/views/opening.ipynb #9598ce26
 def setting(r)->str: # of a `Roofline`
@@ -125,5 +138,6 @@ def of_both(a, b, said)->list: # of `Roofline`s; from one to its words; of texts
 def subtitles(r)->list: # of a `Roofline`; of texts
     "The lines below a title: the setting, that a time is disturbed or noisy, waiting, what a forecast rests on"
     likely = [f"likely: {o[13:]}" for o in likely_lines(r)]
-    waits = f'collectives: {o}' if (o := waiting_said(r)) and r.totals else ''
+    waits = '; '.join(filter(None, [waiting_said(r), longest_said(r)]))
+    waits = f'collectives: {waits}' if waits and r.totals else ''
     return [o for o in (setting(r), noise_line(r.totals), waits, *likely) if o]

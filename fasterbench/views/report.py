@@ -20,7 +20,7 @@ from ..machine.datasheets import Processor, sheet_of
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
 from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
-from .opening import rows_at_roof, setting, took_said, whole_s, waiting_said
+from .opening import longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
@@ -224,10 +224,13 @@ def _side(r, bound):
     "The rows on one side of the ridge, or under links: their part of the time, and what of that their roof allows"
     rows = [o for o in r if o.bound==bound and o.time_s]
     unseen_s = sum(o.unseen_s or 0. for o in rows)
-    spent, least = sum(o.time_s for o in rows) - unseen_s, sum(o.time_s*o.utilization_pct for o in rows)
-    if spent<=0: return []
+    held = [(o.run_s if bound=='link' else o.time_s, o.utilization_pct) for o in rows if o.utilization_pct is not None]
+    spent, ran = sum(o.time_s for o in rows) - unseen_s, sum(s for s,_ in held) - unseen_s
+    if min(spent, ran)<=0: return []
     name = 'the rest of '*bool(unseen_s) + f'{bound}-bound rows'
-    return [f"{name}: {100*spent/whole_s(r):.0f} % of the time at {least/spent:.0f} % of their roof"]
+    waits, pct = bound=='link' and any(o.waiting_s for o in rows), sum(s*pct for s,pct in held)/ran
+    at = f"{','*waits} at {pct:.0f} % of their roof{' while data can move'*waits}"
+    return [f"{name}: {100*spent/whole_s(r):.0f} % of the time{at}"]
 
 # %% ../../nbs/views/report.ipynb #450baf5b
 def _noise_said(t): # `Totals`, or `None`
@@ -345,8 +348,8 @@ def _exchanged(r):
     all_ = joined('', sent)
     took = _timed(r.totals, all_.time_s)
     if all_.waiting_s is None: return took
-    moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving; {si(all_.hidden_s, 's')} more overlapped with other work"
-    return f"{took}: {waiting_said(r)}, {moving}"
+    moving = f"{si(all_.time_s - all_.waiting_s, 's')} moving"
+    return f"{took}: {waiting_said(r)}, {'; '.join(filter(None, [moving, all_.hidden_said, longest_said(r)]))}"
 
 def _exchange_lines(r): return [f'collectives  {o}' for o in [_exchanged(r)] if o]
 

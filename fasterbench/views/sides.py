@@ -139,6 +139,12 @@ def side_by_side(
 def _slowest(o): return f'rank {o.slowest}'
 def _on(o): return f'{len(o.rows)} of {o.ranks}'
 
+def _who(o):
+    "Which rank waits longest in it, and for which mostly"
+    waits = {i: r.waiting_s for i,r in o.rows.items() if r.waiting_s and r.waits_for}
+    who = max(waits, key=waits.get, default=None)
+    return None if who is None else f'rank {who} for rank {o.rows[who].mostly_for}'
+
 rank_columns = {c.key: c for c in (   # key, heading, unit, what it means
     name_column,
     Column('type', 'type', '', 'class of the module'),
@@ -148,7 +154,8 @@ rank_columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('spread_s', 'spread', 's', 'from the least to the most'),
     Column('slowest', 'slowest', '', 'the rank on which it takes longest', of=_slowest),
     Column('on', 'on ranks', '', 'on how many ranks it is', of=_on),
-    Column('waiting_s', 'most waiting', 's', 'of a collective: the most that a rank waits for another'))}
+    Column('waiting_s', 'most waiting', 's', 'of a collective: the most that a rank waits for another'),
+    Column('who', 'who waits', '', 'the rank that waits longest in it, and for which it does mostly', of=_who))}
 
 # %% ../../nbs/views/sides.ipynb #0a6d38c6
 # Name of an order → key of the column
@@ -159,8 +166,8 @@ class OverRanks(Lines):
     columns = rank_columns
     def as_table(self)->Table:
         waits = any(o.waiting_s is not None for o in self)
-        shown = [c for k,c in rank_columns.items() if k!='waiting_s' or waits]
-        spare = 'type', 'spread_s', 'waiting_s', 'least_s', 'on'
+        shown = [c for k,c in rank_columns.items() if k not in ('waiting_s', 'who') or waits]
+        spare = 'type', 'spread_s', 'least_s', 'on', 'waiting_s'
         return Table(self, rank_columns, shown, rank_orders, spare, cell=html_cell)
 
 # %% ../../nbs/views/sides.ipynb #430296bc

@@ -103,7 +103,7 @@ def _names_cell(key):
 def _longest(of):
     "The time of all, those that the profiler does not know, the two that take longest, how many more; empty: not timed"
     if not (shares := getattr(of, 'shares', {})): return ''
-    own = [o.short(shares.get(o)) for o in sorted(of, key=lambda o: -shares.get(o, float('inf')))]
+    own = [o.short(shares[o] if len(of)==len(shares) else None) for o in sorted(of, key=lambda o: -shares.get(o, 1e9))]
     n = 2 if len('; '.join(own[:2]))<=40 else 1
     return f"{si(of.time_s, 's')}: " + '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
 
@@ -125,7 +125,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('achieved_gflops', 'GFLOP/s', 'GFLOP/s', '10⁹ operations per second, as measured'),
     Column('bound', 'bound', '', 'side of the ridge point: memory or compute; undefined: not known'),
     Column('utilization_pct', 'util %', '%',
-        'roofline-limited time over time measured (of collectives time + hidden), never clipped', _util_cell),
+        'roofline-limited time over time measured (of collectives moving + hidden moving), never clipped', _util_cell),
     Column('roof', 'roof', '', 'what a row is compared with: a ceiling or a level of memory', roof_cell),
     Column('roof_time_s', 'roofline-limited time', 's', 'least time that the roof allows, with all data from memory'),
     Column('fused_roof_time_s', 'fused roofline-limited time', 's', 'roofline-limited time for boundary bytes'),
@@ -134,8 +134,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
     Column('unseen_s', 'no operation', 's', 'part of the time in which none runs: NumPy, Python or another library'),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
-    Column('over_s', 'above the roof', 's',
-        'time measured minus roofline-limited time; where some is hidden, less util % of it'),
+    Column('over_s', 'above the roof', 's', 'time less what the roof allows: util % of it, of collectives of moving'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
     Column('weight_bytes', 'weights', 'B', 'its own parameters, buffers and packed weights, as they are stored'),
@@ -151,6 +150,8 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('waiting_s', 'waiting', 's', 'part of the time that is spent waiting for another rank'),
     Column('moving_s', 'moving', 's', 'part of the time of collectives in which data moves'),
     Column('hidden_s', 'hidden', 's', 'time of collectives that overlapped with other work, not in the time'),
+    Column('hidden_waiting_s', 'hidden waiting', 's', 'part of hidden until the last rank came: no data moves'),
+    Column('hidden_moving_s', 'hidden moving', 's', 'part of hidden in which data can have moved'),
     Column('waits_for', 'waits for', '', 'rank that was waited for most', of=_waits_for),
     Column('rank_s', 'on ranks', '', 'time per forward pass on the fastest and the slowest rank', of=_rank_s),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes', of=_noise),
@@ -159,7 +160,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
 # %% ../../nbs/views/tables.ipynb #59fecf99
 _work = 'name phase type flops bytes_moved eager_bytes link_bytes arithmetic_intensity'.split()
 _rate = 'achieved_gflops bound utilization_pct roof time_s over_s time_pct'.split()
-_ranks = 'waiting_s moving_s hidden_s waits_for rank_s'.split()
+_ranks = 'waiting_s moving_s hidden_waiting_s hidden_moving_s waits_for rank_s'.split()
 shown = dict(   # kind of result → keys of columns
     measured  = [*_work, *_rate, 'operations', *_ranks, 'warm_s', 'cold_s'],
     estimated = [*_work, 'bound', 'roof', 'roof_time_s', 'likely_s'],
@@ -266,15 +267,14 @@ def more_lines(rest:list, sort:str='')->str: # those that a table leaves out; wh
 
 def more_rows(rest:list, sort:str)->str: # of `RooflinePoint`, not shown; what they are sorted by
     "How many rows a table leaves out, in words; without a time they are not faster"
-    timeless = sum(r.time_s is None and r.roof_time_s is None for r in rest)
-    said = more_lines(rest)
+    timeless, said = sum(r.time_s is None and r.roof_time_s is None for r in rest), more_lines(rest)
     if timeless: return f'{said}, {timeless} of them without a time'
     return said.replace('more', 'faster') if sort=='time' else said
 
 # %% ../../nbs/views/tables.ipynb #9db26518
 # Columns that a narrow table leaves out, the first of them first
-spare = '''cold_s warm_s rank_s waits_for moving_s hidden_s achieved_gflops time_pct roof type bytes_moved flops
-    arithmetic_intensity over_s modules'''.split()
+spare = '''cold_s warm_s rank_s achieved_gflops time_pct roof type bytes_moved flops arithmetic_intensity over_s
+    hidden_moving_s moving_s hidden_waiting_s waits_for modules'''.split()
 
 def _with_room(rows, shown, spare, width):
     "The columns of a table that is at most so wide, as far as they can be left out, and a line about the others"

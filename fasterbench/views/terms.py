@@ -72,8 +72,9 @@ of_times = [Term(*o) for o in (
     ('instrumentation overhead', 'time that the measurement adds to a forward pass', '%'),
     ('noisy', 'of samples: the interquartile range is more than a tenth of the median; of a row as well: its time, the '
         f'interquartile mean, is more than {far_off} times their median, or less than 1/{far_off}'),
-    ('disturbed', 'of a measurement: other processes used a notable part of the processors meanwhile; a limit on time '
-        'is then held against the least and the most that the ratio may be without what they added'),
+    ('disturbed', 'of a measurement: other processes, not ranks of the same run, used a notable part of the processors '
+        'meanwhile; a limit on time is then held against the least and the most that the ratio may be without '
+        'what they added'),
     ('unknown', 'neither measured nor counted; never shown as zero'),
     ('MFU', 'model FLOPs utilization: FLOPs that a training step needs in matrix products, without those done again, '
         'over what the peak allows in its time; by formula where a config says the size of the attention, as counted '
