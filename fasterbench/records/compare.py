@@ -22,11 +22,11 @@ from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
 from .sums import bytes_note, counted_apart, from_to, short_ratio
-from .sums import sums_from_to, uncounted_said
+from .sums import family_said, sums_from_to, uncounted_said, unequal_said
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import differing as what_differs, lapse
-from .grouping import Pair, match, Compared, Took, all_run, few_samples, shown_tooks, taken
-from .grouping import too_few, first_names, grouped_alike, seen_rows
+from .grouping import Pair, match, Compared, Took, all_run, shown_tooks, taken
+from .grouping import as_family, too_few, first_names, grouped_alike, seen_rows
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
 from ..base.codec import many
 
@@ -53,7 +53,7 @@ class Comparison(Lines, Saved, Compared):
         turns:bool=False, # were both measured in turns, forward pass by forward pass?
         names:tuple=('', ''), # of a and b, where they have some, such as those of their files
     ):
-        super().__init__(pairs)
+        super().__init__(as_family(pairs))
         self.a, self.b, self.turns, self.names = a, b, turns, tuple(names)
     @property
     def tooks(self)->tuple: return shown_tooks(forward_of(self.a), forward_of(self.b), self.turns) # of a and b
@@ -114,8 +114,7 @@ def _forwards(c):
     from_to = ', 95 % interval {} to {}'.format(*map(short_ratio, known)) if known and not exact else ''
     apart = ' of the whole'*any(c.counts[k] for k in differ)
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
-    few = few_samples(a, b, c.turns) or 'the noise is not known'
-    within = dict(same=same, unknown=f': {few}').get(c.change, '')
+    within = dict(same=same, unknown=f": {c.few or 'the noise is not known'}").get(c.change, '')
     median = ", the median of the turns' ratios"*c.turns
     ratio = f' ({short_ratio(c.ratio)}×{median}{from_to})' if c.ratio is not None else ''
     whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forward passes
@@ -210,7 +209,7 @@ def headline(self:Comparison)->str: return f'{_models(self)}: {_forwards(self)}'
 def answer(self:Comparison)->str:
     "What the comparison says, in a few sentences"
     if not self: return 'There are no rows.'
-    return f'{self.headline}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
+    return f'{self.headline}; {_counted(self)}.{unequal_said(self)}{_most_of_it(self)}{_idle(self)}'
 
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
 @patch
@@ -380,7 +379,7 @@ def _sides(c):
     names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names) if o]
     return names + ["turns        of each line b/a is the median of the turns' ratios and a·b that of their products: "
         'the times of several lines do not add up; an interval holds what varies in one process, not how processes '
-        'differ (page faults, the state of the heap)']*c.turns
+        'differ (page faults, the state of the heap)']*c.turns + family_said(c)
 
 @patch
 def to_markdown(self:Comparison,

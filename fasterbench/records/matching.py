@@ -106,7 +106,7 @@ def _add_regions(drafts, sides, keys, fine):
 even = 1.05 # FLOPs that differ by this factor at most are those of equal work
 
 def _drop_unequal(drafts, sides):
-    "Take regions apart that do more than their rows, and no more than these and the finer side's rows without a partner"
+    "Take regions apart that do more than their rows, and no more than these and the rows without a partner"
     left = [_left(len(rows), drafts, k) for k,rows in enumerate(sides)]
     def work(k, at): return sum_of([sides[k][i] for i in at], 'flops')
     def unequal(d):
