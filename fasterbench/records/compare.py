@@ -428,8 +428,9 @@ def _apart(c):
 # %% ../../nbs/records/compare.ipynb #eacd4102
 def _joined(pairs):
     "Of which rows pairs are made whose names do not say all, in lines"
-    def names(rows): return ' + '.join(as_text(r.name) or '(the model)' for r in rows)
-    return [f"{'joined':12} {names(p.rows_a)} → {names(p.rows_b)}" for p in pairs
+    def names(rows): return '; '.join(as_text(r.name) or '(the model)' for r in rows)
+    def side(p, s): return f"{plural(len(o := getattr(p, f'rows_{s}')), 'row')} of {s} ({names(o)})"
+    return [f"{'joined':12} {p.name}: kernels that fuse modules, {side(p, 'a')} beside {side(p, 'b')}" for p in pairs
         if p.how=='modules' and len(p.rows_a + p.rows_b)>2 and as_text(p.rows_b[-1].name) not in _name_cell(p)]
 
 def _differences(c):

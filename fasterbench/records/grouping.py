@@ -367,6 +367,7 @@ changes_of = {(False, False): ('faster', 'slower'), (True, True): ('shorter', 'l
 def change(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # chance: of the interval that decides
     "How `b` differs from `a`, beyond the noise of both, in a word of `in_words`"
     if a.exact and b.exact and a.whole and b.whole and a.seconds==b.seconds: return 'same'
+    if (at := ratio_interval(a, b, turns=turns)) and at[0]<=1<=at[1]: return 'same'   # a wider one has it, too
     if not (at := ratio_interval(a, b, chance, turns)): return 'unknown'
     less, more = changes_of[a.exact, b.exact]
     return less if at[1]<1 else more if at[0]>1 else 'same'
@@ -420,8 +421,7 @@ class Compared:
         return ratio_interval(self.took_a, self.took_b, chance, self.turns)
     @property
     def change(self)->str: return change(self.took_a, self.took_b, self.turns, self.chance)
-    @property
-    def few(self)->str: return few_samples(self.took_a, self.took_b, self.turns, self.chance) # for that interval
+    few = property(lambda self: few_samples(self.took_a, self.took_b, self.turns, self.chance)) # for it, in words
 
 # %% ../../nbs/records/grouping.ipynb #0f817e4c
 @dataclass

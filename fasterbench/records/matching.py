@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import product
 from ..session.scope import above, bare, inside
-from ..operations import sum_of
+from ..operations import plural, sum_of
 
 # %% ../../nbs/records/matching.ipynb #b22fdf84
 hows = 'name', 'modules', 'region', 'structure', 'only in a', 'only in b' # how the rows of a pair were matched
@@ -149,13 +149,13 @@ def _add_repeated(drafts, sides, keys):
 
 # %% ../../nbs/records/matching.ipynb #e619143a
 def _called(names):
-    "What modules are called together: what their names have in common, and the rest of each, or the first and the last"
+    "What modules are called together: what their names have in common, and the rest of each, or the first and how many"
     first, *more = (o.split('.') for o in names)
     if not more: return names[0]
     n = next((i for i,words in enumerate(zip(first, *more)) if len({*words})>1), min(map(len, (first, *more))))
     rest = ['.'.join(o.split('.')[n:]) for o in names]
-    rest = [o or '(itself)' for o in rest]
-    inner = f'{rest[0]} … {rest[-1]}: {len(rest)} modules' if any('.' in o for o in rest) else ', '.join(rest)
+    inner = ', '.join(o or 'itself' for o in rest)
+    if len(inner)>24: inner = f"{next(filter(None, rest))} and {plural(len(rest) - 1, 'more module')}"
     return '.'.join([*first[:n], f'({inner})'])
 
 # %% ../../nbs/records/matching.ipynb #d59626f0
