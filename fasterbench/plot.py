@@ -41,12 +41,13 @@ def equal_blocks(rows:list, group=lambda r: None)->list: # of `RooflinePoint`; r
     return [Block(rs[0] if len(rs)==1 else joined(common_name([r.name for r in rs]), rs), rs) for rs in found.values()]
 
 # %% ../nbs/plot.ipynb #7119f43c
-def colour_groups(rows:list, by)->tuple: # of `RooflinePoint`; a key of `Roofline.by`, a depth, or a function of the row
+# of `RooflinePoint`; a key of `Roofline.by`, a depth, or a function of the row; colours, `None`: as many as there are
+def colour_groups(rows:list, by, most:int|None=None)->tuple:
     "Function of a row → its group, and group → colour: those with most time first"
     try: key, shares = group_key(by, rows=rows), Counter()
     except ValueError as e: raise ValueError(f"colour={by!r:.60}:{str(e).partition(':')[2]}, or a function") from e
     for r in rows: shares[str(key(r))] += row_seconds(r)
-    first = [k for k,_ in shares.most_common(len(hues))]
+    first = [k for k,_ in shares.most_common(min(most or len(hues), len(hues)))]
     left = [k for k in shares if k not in first]
     others = left[0] if len(left)==1 else f'{len(left)} others, in grey'
     named = dict(zip(first, hues)) | ({others: rest} if left else {})
@@ -56,7 +57,7 @@ def colour_groups(rows:list, by)->tuple: # of `RooflinePoint`; a key of `Rooflin
 def by_name(r)->str: return r.label # of a `RooflinePoint`: a group of its own
 
 def _usual_colour(rows, paper):
-    "What colours tell where nothing is asked for: types, on paper bounds; of rows of several types, their names"
+    "What colours tell where nothing is asked for: types, on paper and of lists bounds; of rows of several types, names"
     if any(re.fullmatch(r'\d+ rows', r.type) for r in rows): return by_name
     return 'bound' if paper else 'type'
 
@@ -126,7 +127,7 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
     marks, stars = mark_traces(go, blocks, group, named, total), link_blocks(rows)
     roofs = [o.trace(go) for o in lines] + ([strip_line(go, peaks)] if beside else [])
     fig.add_traces(roofs + [t for _,t in marks] + link_traces(go, stars, group, named, total))
-    if 'legend' in s.parts: fig.add_traces(legend_traces(go, named))
+    if 'legend' in s.parts: fig.add_traces(legend_traces(go, named, marks))
     fig.update_layout(_axes(s, frame, peaks, beside))
     if 'button' in s.parts: add_button(fig, [k for k,_ in marks], len(roofs), s.domain('button')[1])
     draw_ridge(fig, peaks, frame); name_rate(fig, s, rate_unit(peaks.name))
@@ -174,7 +175,7 @@ def plot_roofline(
     title:str='Roofline', # with markup, as plotly reads it
     *,
     # a key of `Roofline.by` (of a training step `'phase'`, too), a depth or a function of the row; `None`: `'type'`, on
-    # paper `'bound'`
+    # paper and of lists of operations `'bound'`
     colour=None,
     bars:int=10, # bars of time beneath it; 0: none
     sort:str='time', # of the bars, as of `Roofline.summary`; `'over'`: most time above the roof first
@@ -186,8 +187,8 @@ def plot_roofline(
     if kind_of(rows)=='projected': rows = [replace(r, time_s=None) for r in rows]   # times under another roof
     known, total = [r for r in rows if drawable(r) or without_flops(r) or row_seconds(r)], sum(map(row_seconds, rows))
     paper = bool(rows) and all(r.time_s is None for r in rows)
-    colour = colour or _usual_colour(known, paper)
-    group, named = colour_groups(known, colour)
+    colour = colour or _usual_colour(known, paper or getattr(given, 'what', '')=='list')
+    group, named = colour_groups(known, colour, bars if colour is by_name and bars else None)
     together = by_name if colour is by_name else group   # groups stay as they were asked for
     if size: bars = min(bars, max(size[1]//45 - 1, 1))   # as there is room for, with the others' line
     blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []

@@ -23,11 +23,13 @@ from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
 from .sums import bytes_note, counted_apart, from_to, short_ratio, sums_from_to, uncounted_said
+from .sums import family_said, unequal_said
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import differing as what_differs, lapse
-from .grouping import Pair, match, Compared, Took, all_run, few_samples, shown_tooks, taken
-from .grouping import too_few, first_names, grouped_alike, seen_rows
-from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, many
+from .grouping import Pair, match, Compared, Took, all_run, shown_tooks, taken, too_few
+from .grouping import first_names, grouped_alike, seen_rows, as_family
+from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
+from ..base.codec import many
 
 # %% ../../nbs/records/compare.ipynb #c736261a
 in_words = dict(   # change of rows that both have → in a sentence
@@ -52,7 +54,7 @@ class Comparison(Lines, Saved, Compared):
         turns:bool=False, # were both measured in turns, forward pass by forward pass?
         names:tuple=('', ''), # of a and b, where they have some, such as those of their files
     ):
-        super().__init__(pairs)
+        super().__init__(as_family(pairs))
         self.a, self.b, self.turns, self.names = a, b, turns, tuple(names)
     @cached_property
     def tooks(self)->tuple: return shown_tooks(forward_of(self.a), forward_of(self.b), self.turns) # of a and b
@@ -113,8 +115,7 @@ def _forwards(c):
     from_to = ', 95 % interval {} to {}'.format(*map(short_ratio, known)) if known and not exact else ''
     apart = ' of the whole'*any(c.counts[k] for k in differ)
     same = f': no difference{apart}' + (' beyond noise' if not exact else '')
-    few = few_samples(a, b, c.turns) or 'the noise is not known'
-    within = dict(same=same, unknown=f': {few}').get(c.change, '')
+    within = dict(same=same, unknown=f": {c.few or 'the noise is not known'}").get(c.change, '')
     median = ", the median of the turns' ratios"*c.turns
     ratio = f' ({short_ratio(c.ratio)}×{median}{from_to})' if c.ratio is not None else ''
     whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forward passes
@@ -209,7 +210,7 @@ def headline(self:Comparison)->str: return f'{_models(self)}: {_forwards(self)}'
 def answer(self:Comparison)->str:
     "What the comparison says, in a few sentences"
     if not self: return 'There are no rows.'
-    return f'{self.headline}; {_counted(self)}.{_most_of_it(self)}{_idle(self)}'
+    return f'{self.headline}; {_counted(self)}.{unequal_said(self)}{_most_of_it(self)}{_idle(self)}'
 
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
 @patch
@@ -379,7 +380,7 @@ def _sides(c):
     names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names) if o]
     return names + ["turns        of each line b/a is the median of the turns' ratios and a·b that of their products: "
         'the times of several lines do not add up; an interval holds what varies in one process, not how processes '
-        'differ (page faults, the state of the heap)']*c.turns
+        'differ (page faults, the state of the heap)']*c.turns + family_said(c)
 
 @patch
 def to_markdown(self:Comparison,
@@ -429,8 +430,9 @@ def _apart(c):
 # %% ../../nbs/records/compare.ipynb #eacd4102
 def _joined(pairs):
     "Of which rows pairs are made whose names do not say all, in lines"
-    def names(rows): return ' + '.join(as_text(r.name) or '(the model)' for r in rows)
-    return [f"{'joined':12} {names(p.rows_a)} → {names(p.rows_b)}" for p in pairs
+    def names(rows): return '; '.join(as_text(r.name) or '(the model)' for r in rows)
+    def side(p, s): return f"{plural(len(o := getattr(p, f'rows_{s}')), 'row')} of {s} ({names(o)})"
+    return [f"{'joined':12} {p.name}: kernels that fuse modules, {side(p, 'a')} beside {side(p, 'b')}" for p in pairs
         if p.how=='modules' and len(p.rows_a + p.rows_b)>2 and as_text(p.rows_b[-1].name) not in _name_cell(p)]
 
 def _differences(c):

@@ -7,7 +7,7 @@ __all__ = ['usual', 'changes_of', 'common', 'known_sum', 'whole_sum', 'all_run',
            'eager_sum', 'samples_of', 'joined', 'as_one', 'block_name', 'block_key', 'group_key', 'grouped_rows',
            'grouped_alike', 'by_kind', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval',
            'shown_tooks', 'ratio', 'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared', 'Pair',
-           'seen_rows', 'match']
+           'seen_rows', 'as_family', 'match']
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
@@ -365,10 +365,11 @@ def ratio_interval(
 changes_of = {(False, False): ('faster', 'slower'), (True, True): ('shorter', 'longer'),
     (False, True): ('over', 'under'), (True, False): ('under', 'over')}
 
-def change(a:Took, b:Took, turns:bool=False)->str: # of `in_words`
-    "How `b` differs from `a`, beyond the noise of both"
+def change(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # chance: of the interval that decides
+    "How `b` differs from `a`, beyond the noise of both, in a word of `in_words`"
     if a.exact and b.exact and a.whole and b.whole and a.seconds==b.seconds: return 'same'
-    if not (at := ratio_interval(a, b, turns=turns)): return 'unknown'
+    if (at := ratio_interval(a, b, turns=turns)) and at[0]<=1<=at[1]: return 'same'   # a wider one has it, too
+    if not (at := ratio_interval(a, b, chance, turns)): return 'unknown'
     less, more = changes_of[a.exact, b.exact]
     return less if at[1]<1 else more if at[0]>1 else 'same'
 
@@ -410,6 +411,7 @@ def taken(
 class Compared:
     "What took a time before, `took_a`, and takes another now, `took_b`"
     turns = False # was each sample of `took_b` taken beside the one of `took_a` at its position?
+    chance = usual # that the ratio lies in the interval that decides
     @property
     def difference_s(self)->float: return (self.took_b.seconds or 0.) - (self.took_a.seconds or 0.) # below 0: faster
     @property
@@ -419,7 +421,8 @@ class Compared:
     def ratio_within(self, chance:float)->tuple|None: # where the ratio lies with this probability
         return ratio_interval(self.took_a, self.took_b, chance, self.turns)
     @property
-    def change(self)->str: return change(self.took_a, self.took_b, self.turns)
+    def change(self)->str: return change(self.took_a, self.took_b, self.turns, self.chance)
+    few = property(lambda self: few_samples(self.took_a, self.took_b, self.turns, self.chance)) # for it, in words
 
 # %% ../../nbs/records/grouping.ipynb #0f817e4c
 @dataclass
@@ -431,6 +434,7 @@ class Pair(Compared):
     rows_b:list # of `RooflinePoint`; empty: only in the first
     kinds:tuple = ('measured', 'measured') # of both results
     turns:bool = False # were both measured in turns?
+    chance:float = usual # that its ratio lies in the interval that decides
     @property
     def a(self)->RooflinePoint|None: return as_one(self.name, self.rows_a) # of the first, as one row
     @property
@@ -465,6 +469,12 @@ def seen_rows(pairs, side:str)->list: # `'a'` or `'b'`
         known = Counter({k: n for k,n in r.unknown.items() if k!=unseen})
         return r if known==r.unknown else replace(r, flops=r.flops or 0, bytes_moved=r.bytes_moved or 0, unknown=known)
     return [seen(r) if p.uncounted else r for p in pairs for r in getattr(p, f'rows_{side}')]
+
+# %% ../../nbs/records/grouping.ipynb #33135de6
+def as_family(pairs:list)->list: # of `Pair`
+    "Pairs of which each is decided so that all of their intervals hold with the usual probability"
+    n = sum(bool(p.rows_a and p.rows_b) for p in pairs)
+    return [replace(p, chance=1 - (1 - usual)/max(n, 1)) for p in pairs]
 
 # %% ../../nbs/records/grouping.ipynb #e0bfc5ff
 def _sort(r):

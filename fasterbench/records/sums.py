@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['at_boundary', 'of_kernels', 'one_by_one', 'short_ratio', 'from_to', 'counted_apart', 'bytes_note', 'sums_from_to',
-           'uncounted_said']
+           'uncounted_said', 'family_said', 'unequal_said']
 
 # %% ../../nbs/records/sums.ipynb #d9e91c7e
 from ..operations import si, sum_of
 from ..session.scope import quoted
+from .matching import even
 
 # %% ../../nbs/records/sums.ipynb #0df252ae
 at_boundary, of_kernels, one_by_one = 'at the boundary of compiled code', 'of each kernel', 'one by one' # ways to count
@@ -54,3 +55,25 @@ def uncounted_said(pairs)->str: # of `Pair`; empty: there are none
     names = [quoted(p.label) for p in pairs if p.uncounted]
     more = f' and {len(names) - 2} more'*bool(names[2:])
     return f"work without an operation of torch, in {', '.join(names[:2])}{more} on both sides"*bool(names)
+
+# %% ../../nbs/records/sums.ipynb #6b5e5f49
+def family_said(pairs)->list: # of `Pair`, lines; none: every row counts as its interval shows it
+    "By which interval rows count as different, where that of some shows a difference and they don't count"
+    both = [p for p in pairs if p.rows_a and p.rows_b]
+    left = [p for p in both if p.change in ('same', 'unknown') and (at := p.ratio_interval) and not at[0]<=1<=at[1]]
+    if not left: return []
+    few = dict.fromkeys(o for o in (p.few for p in left) if o)
+    level, do = f'{100*left[0].chance:.6g} %', 'do' if left[1:] else 'does'
+    rule = f"{'noise':13}a row counts as different where its {level} interval excludes 1: 95 % for all {len(both)} rows"
+    return ['; '.join([f'{rule}, so {len(left)} whose 95 % interval excludes 1 {do} not count', *few])]
+
+# %% ../../nbs/records/sums.ipynb #1e5f9f97
+def unequal_said(pairs)->str: # of `Pair`; empty: there are none
+    "How many of the rows that count as faster or slower have other FLOPs, and b's as a part of a's"
+    def part(p):
+        known = None not in [r.flops for r in p.rows_a + p.rows_b]
+        a, b = (sum_of(o, 'flops') for o in (p.rows_a, p.rows_b))
+        return b/a if known and a else 1
+    parts = [o for o in (part(p) for p in pairs if p.change in ('faster', 'slower')) if not 1/even<=o<=even]
+    from_to = ' to '.join(dict.fromkeys(f'{short_ratio(o)}×' for o in (min(parts), max(parts)))) if parts else ''
+    return f" The FLOPs of {len(parts)} of these rows differ: {from_to}."*bool(parts)

@@ -135,6 +135,7 @@ def short_name(
     "The end of a name"
     name = as_text(name) or '(the model)'
     if len(name)<=most: return name
+    if of := re.search(r'\(([^()]*)( and \d+ more) mod', name): return short_name(of[1], max(most-12, 12)) + of[2]
     if ends := re.search(r'([^()]*) … ([^():]*)', name):
         return ' … '.join(short_name(o, max(most//2, 12)) for o in ends.groups())
     *parts, kept = name.split('.')
@@ -366,11 +367,14 @@ def link_traces(go, blocks:list, group, named:dict, total:float)->list: # as of 
         name='with collectives', **said_of(map(said, of, rows)))]
 
 # %% ../../nbs/views/marks.ipynb #577484ed
-def legend_traces(go, named:dict)->list: # group → colour; of traces
-    "The entries of the legend"
-    look, at = dict(size=10, symbol='circle', line=_outline), dict(x=[None], y=[None], mode='markers', hoverinfo='skip')
-    return [go.Scatter(name=called(k), legendgroup=k, showlegend=True, marker=dict(color=c, **look), **at)
-        for k,c in named.items()]
+def legend_traces(go, named:dict, marks=())->list: # group → colour; as of `mark_traces`; of traces
+    "The entries of the legend, in the shape of a group's marks, where all have the same"
+    at = dict(x=[None], y=[None], mode='markers', hoverinfo='skip', showlegend=True)
+    def shape(k):
+        found = {o for _,t in marks if t.legendgroup==k for o in t.marker.symbol}
+        return found.pop() if len(found)==1 else 'circle'
+    def look(k, c): return dict(size=10, color=c, symbol=shape(k), line=_outline)
+    return [go.Scatter(name=called(k), legendgroup=k, marker=look(k, c), **at) for k,c in named.items()]
 
 # %% ../../nbs/views/marks.ipynb #35b195fb
 def add_button(fig, kinds:list, first:int, y:float): # as of `mark_traces`; number of the first; part of the height

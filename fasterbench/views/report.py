@@ -463,13 +463,19 @@ def summary_lines(r, shown=None)->list[str]: # of a `Roofline`: as of `fact_line
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _grouped(r, by): return r if by is None or by=='module' and by_phase(r) else r.by(by) # rows of a table
 
+def _one_by_one(r, every):
+    "That rows of equal blocks are listed one by one, in words"
+    n, how = len(r.by('block')), '--by block' if every.startswith('--') else "by='block'"
+    return f'modules that do the same work are listed one by one: {how} has the {len(r)} rows as {n}'*(n<len(r))
+
 def _table(r, by, columns, every):
     "The table of a summary; `every`: what shows all of its lines"
     side_by_side = by=='module' and bool(by_phase(r))
     if side_by_side and columns is not None:
         raise ValueError(f"columns={columns!r}: phases side by side have columns of their own")
     table = r.phases().as_table() if side_by_side else row_table(_grouped(r, by))
-    def more(rest, sort): return f'{table.more(rest, sort)}: {every} shows all' if rest else ''
+    apart = f'\n{o}' if by is None and (o := _one_by_one(r, every)) else ''
+    def more(rest, sort): return (f'{table.more(rest, sort)}: {every} shows all'*bool(rest) + apart).lstrip()
     return replace(table, more=more)
 
 # %% ../../nbs/views/report.ipynb #17f3dfff
