@@ -10,7 +10,7 @@ _home = dict(
     roofline_analysis='operations', estimate_layer='counting.layers', estimate_language='language',
     sweep_batch='roofline', sweep_dtype='roofline', sweep_length='roofline', sweep_resolution='roofline', estimates='roofline',
     read_trace='sources.traced', read_operations='sources.listed', compare_interleaved='roofline', gate='records.gate',
-    flops_verdict='records.gate',
+    flops_verdict='records.gate', looked='records.gate',
     TrainingMeter='callbacks', mfu_callback='callbacks', lightning_callback='callbacks',
 )
 __all__ = list(_home)

@@ -45,6 +45,7 @@ from .base.codec import check_kind, fields_json
 from .sources.listed import read_operations
 from .sources.traced import read_trace
 from .records.compare import Comparison
+from .records.gate import looked
 from .machine.layouts import as_layout
 
 # %% ../nbs/cli.ipynb #27e7a21c
@@ -99,19 +100,21 @@ def _check_compiled(train, isolate, compile, kernels, beside):
 def _asked_comparison(
     model, against, beside, save, limits, # of `roofline`; limits: name → value
     unused, alone, # options: of no comparison, not of `beside`
+    columns,
 ):
-    "What a profile is made for, a comparison or not, the limits of that, and what its a and b are called"
+    "What a profile is made for, a comparison or not, its limits, what its a and b are called, and columns of rows"
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside: check_unused('with --beside', against=against, **alone | dict(kernels=None))
     if against: check_kind(against, 'a result')
     other = f'{model} without --compile' if beside==uncompiled else against or beside
-    return Comparison if other else Roofline, asked_limits(**limits), (other, model)
+    if other: columns = Comparison().table(1, columns=columns) and None   # or an error
+    return Comparison if other else Roofline, asked_limits(**limits), (other, model), columns
 
 # %% ../nbs/cli.ipynb #e1ef3fff
 def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
-    compile, steps = compile or kernels, {k: alone[k] for k in ('warmup', 'steps')}
+    compile, steps = compile or kernels, either(alone['steps'], None if 'slower' in limits else 40)
     kind = WithoutRoof if limits and peaks is None else RooflineAnalyzer   # what a gate decides has no roof
     both, of_each, before = [], [], (name, False) if beside==uncompiled else (beside, compile)
     for o,changed in (before, (name, compile)):
@@ -122,7 +125,11 @@ def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, 
         both.append(kind(model, sample, peaks))
         of_each.append(forward_text(o, sample) + ', compiled'*(beside==uncompiled and changed))
     def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
-    c = run_model_code(what, both[0].compare_interleaved, both[1], device, kernels=kernels, **steps)
+    def compare(n):
+        announce(f'{n} turns of each')
+        how = dict(kernels=kernels, warmup=alone['warmup'], steps=n)
+        return run_model_code(what, both[0].compare_interleaved, both[1], device, **how)
+    c = looked(compare, steps, **limits) if limits else compare(steps)
     named_as([c.a], before[0]); named_as([c.b], name)
     return c
 
@@ -137,10 +144,10 @@ def roofline(
     "Measure how close each layer of a model comes to the roof of this machine"
     check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
-    unused = dict(html=html, columns=columns, sort=sort, parallel=parallel)
+    unused = dict(html=html, sort=sort, parallel=parallel)
     fails = dict(fail_slower=fail_slower, fail_flops=fail_flops, fail_flops_changed=fail_flops_changed)
-    kind, limits, names = _asked_comparison(model, against, beside, save, fails, unused, more)
-    dtype, view = floating(dtype), checked_view(top, sort, by, columns, train, timed=operations or kernels)
+    kind, limits, names, of_rows = _asked_comparison(model, against, beside, save, fails, unused, more, columns)
+    dtype, view = floating(dtype), checked_view(top, sort, by, of_rows, train, timed=operations or kernels)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
     how = profile_options(device := own_device(device), warmup, steps) | more | dict(compile=compile)
     check_threads(threads); given = named_peaks(peaks, dtype or torch.float32) if peaks else None
@@ -148,7 +155,7 @@ def roofline(
     if own_rank()==0: announce(f"measuring {'the machine, then '*(not (peaks or beside and limits))}{told_name(model)}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype, threads=threads)
-        if beside: rows = _in_turns(model, beside, input, of, given, limits, **how | dict(steps=either(steps, 40)))
+        if beside: rows = _in_turns(model, beside, input, of, given, limits, **how | dict(steps=steps))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows)
     if kind is Comparison: return print_comparison(rows, out, top, None, view.by, columns, limits, save, names, title)

@@ -97,8 +97,8 @@ shared |= dict(   # of training, and of what is printed
 _ends = 'exit with status 1 if b {}, with 3 if the noise leaves that open{}, with 2 if anything fails'
 _more = 'by more than this many percent'
 shared |= dict(   # of comparisons
-    fail_slower=option(_ends.format(f'is slower {_more}', ' (the line that says so has about how many --steps an '
-        'interval without the limit takes)'), percent),
+    fail_slower=option(_ends.format(f'is slower {_more}', ' (of which its line says how many --steps '
+        'make the interval narrow enough to decide)'), percent),
     fail_flops=option(_ends.format(f'has more FLOPs {_more}', '') + '; fewer FLOPs pass', percent),
     fail_flops_changed=flag(_ends.format('has more FLOPs or fewer', '')))
 
@@ -128,7 +128,9 @@ described['roofline'] = Command(
     compile=flag('compile the model with torch.compile: one row for all of it'),
     kernels=flag("compile the model with torch.compile: a row for each of Inductor's kernels"),
     train=flag("measure training steps: forward, loss, backward and the optimizer's step"),
-    **in_common('loss optimizer lr clip top sort by columns'),
+    **in_common('loss optimizer lr clip top sort by'),
+    columns=option('columns to print, such as name,time_s,bound, of a comparison name,time_a,time_b,ratio (default: by '
+        'the kind of result)'),
     isolate=flag('time each layer by itself, too'), operations=flag('time the operations of each row, too'),
     parallel=option('how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp'),
     **in_common('threads'),
@@ -137,7 +139,8 @@ described['roofline'] = Command(
     against=option('compare MODEL, as b, with this result from before, as a: a file that --out FILE.json wrote',
         a_file),
     beside=option('measure this model from before, as a, in turns with MODEL, as b, and compare; eager: MODEL itself '
-        'without --compile is a', a_model),
+        'without --compile is a; --steps are turns (default: 40; with --fail-slower 16, then 40 where these leave it '
+        'open)', a_model),
     **in_common('fail_slower fail_flops fail_flops_changed'),
     save=option('with --against or --beside: write the result of MODEL itself to this file, too, in JSON'),
     **in_common('title html out')))

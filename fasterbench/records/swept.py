@@ -7,6 +7,7 @@ __all__ = ['trends', 'shown_trends', 'optional_trends', 'sweep_formats', 'crossi
            'SavedSweep', 'sweep_json', 'Crossing', 'crossings_of', 'Crossings']
 
 # %% ../../nbs/records/swept.ipynb #cb77741e
+from itertools import combinations
 from dataclasses import dataclass, replace
 from fastcore.basics import patch, groupby
 from typing import NamedTuple, Annotated
@@ -16,7 +17,7 @@ from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped, Likely, likely_columns
 from .forecasts import table_notes, placed_rows
 from .circumstances import noise_said
-from .grouping import grouped_alike
+from .grouping import Took, grouped_alike, interval, usual
 from .rows import main_dtype, memory_pct, no_ceiling
 from ..views.sides import OverValues, swept_lines
 from ..views.trends import plot_sweep
@@ -326,13 +327,30 @@ def noise(self:Sweep)->list: # of texts
     "At which values a measurement was disturbed, and at which it is noisy"
     return noise_said(self.name, [(value_text(p.value), p.result.totals) for p in self.points if p.time_s is not None])
 
+# %% ../../nbs/records/swept.ipynb #fa017a30
+@patch(as_prop=True)
+def rates(self:Sweep)->dict: # value in words → items a second, from and to
+    "Where the throughput of each measured value lies, as far as the noise of its own forward passes tells"
+    def within(p): return interval(Took(p.time_s, p.result.totals.forward.samples), usual**2)   # of one time alone
+    timed = {value_text(p.value): (p.per, within(p)) for p in self.points if p.time_s and p.per}
+    return {v: (per/at[1], per/at[0]) for v,(per,at) in timed.items() if at}
+
+def _rates_said(s):
+    "The same in words, and which of them overlap"
+    found = s.rates
+    if len(found)<2: return []
+    each = ', '.join(f'{v} {si(lo)} to {si(hi)}' for v,(lo,hi) in found.items())
+    alike = [f'{v} and {w}' for (v,x),(w,y) in combinations(found.items(), 2) if x[0]<=y[1] and y[0]<=x[1]]
+    said = f"{s.items}/s, 95 % interval, at {s.name} {each}; overlapping: {', '.join(alike) or 'none'}"
+    return [f"{said}; measured one after the other, not in turns: an interval holds each one's own spread alone"]
+
 # %% ../../nbs/records/swept.ipynb #9bb4efc4
 @patch(as_prop=True)
 def said(self:Sweep)->list: # of texts
     "What stands below the table"
     devices = self.kind=='devices'   # what their times leave out stands below them, where it takes no room of columns
     lacking = [f'{value_text(p.value)}: left out: {p.left_out}' for p in self.points if devices and p.left_out]
-    return [*self.noise, *lacking, *self.evidence, *table_notes(self.points, devices)]
+    return [*_rates_said(self), *self.noise, *lacking, *self.evidence, *table_notes(self.points, devices)]
 
 @patch
 def told(self:Sweep,

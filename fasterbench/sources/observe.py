@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'PlaceWithoutCall', 'without_call', 'Used', 'used_by', 'without_ranks', 'Forwards', 'warm_up',
-           'time_marked', 'time_plain', 'time_block', 'in_a_turn', 'time_turns', 'time_in_turns', 'time_forwards',
-           'other_paths', 'warn_other_path', 'timed_as_part']
+           'time_marked', 'time_plain', 'time_block', 'in_a_turn', 'time_turns', 'FaultClock', 'page_faults',
+           'time_in_turns', 'time_forwards', 'other_paths', 'warn_other_path', 'timed_as_part']
 
 # %% ../../nbs/sources/observe.ipynb #6e54cd90
 import time, numpy as np, torch
@@ -23,6 +23,8 @@ from ..machine.links import ExchangeTimer
 from ..base.system import boot_id, Disturbance, Others, Feeder, HostClock, Times, device_clock, mean_of
 from ..base.system import median_interval, middle_half, of_overhead
 from .breaks import Breaks
+try: import resource
+except ImportError: resource = None   # of Windows
 
 # %% ../../nbs/sources/observe.ipynb #35d2c506
 def own_times(
@@ -45,8 +47,8 @@ class Observer(Scope):
     exchanges = None # in a process group: its collectives
     met = None
     exchanged = ()   # `TimedExchange`s of the last forward pass
-    def __init__(self, model, run, device, modules=None, met=None): # `run`: a `Program` or `Step`, on `device`
-        self.model, self.run, self.clock, self.calls, self.host_s = model, run, device_clock(device), [], None
+    def __init__(self, model, run, device, modules=None, met=None, clock=None): # `run`: a `Program` or `Step`
+        self.model, self.run, self.clock, self.calls, self.host_s = model, run, clock or device_clock(device), [], None
         self.met, self.breaks = met, Breaks()   # `Rendezvous` of all ranks; what the first forward passes compile
         if run.what=='step': self.phase = 'forward'
         modules = visible(model) if modules is None else modules
@@ -220,6 +222,7 @@ class Forwards:
     begins:list = field(default_factory=list)    # for each forward pass with marks, when it began, on the host's clock
     disturbance:Disturbance|None = None       # what other processes used meanwhile; `None`: too short to tell
     used:Used|None = None                     # what this process used meanwhile; `None` on an accelerator
+    faults:dict = field(default_factory=dict) # key of a row → its page faults in one forward pass; empty: not counted
     @property
     def calls(self)->Counter: return self.paths[-1] if self.paths else Counter() # name → calls in the last forward pass
     @property
@@ -293,24 +296,40 @@ def time_block(o, res, n, feeder):
 
 # %% ../../nbs/sources/observe.ipynb #b419315d
 def in_a_turn(seconds:float)->int: # of the shortest forward
-    "How many forward passes a turn has: what takes 50 ms, but at least 4 and at most 24"
-    return min(max(int(0.05/seconds), 4), 24)
+    "How many timed forward passes a turn has: what takes 50 ms, but at least 1 and at most 24"
+    return min(max(int(0.05/seconds), 1), 24)
 
 def _turn(o, res, feeder, marked):
-    "The fastest of some forward passes, with marks or without"
+    "The fastest of some forward passes, with marks or without, behind one that finds what the other model left"
     some = Forwards()
+    o.forward()
     if marked: time_marked(o, some, res.each)
     else: [time_plain(o, some, feeder) for _ in range(res.each)]
     i = int(np.argmin(some.totals or some.plain))
     for k in ('totals', 'owns', 'paths', 'exchanges', 'begins', 'plain', 'launch', 'fed'):
         getattr(res, k).extend(getattr(some, k)[i:i+1])
 
-def time_turns(sides, n, feeder):
-    "`n` turns of each model with marks, and in the middle one without"
-    for i in range(n):
+def time_turns(sides, blocks, feeder):
+    "Blocks of turns of each model with marks, in the middle of each one without"
+    turns = [(len(b), i) for b in blocks for i in range(len(b))]
+    for n,i in progress(turns, 'measuring the models in turns'):
         for marked in (True, False)[:1 + (i==n//2)]:
             for o,res in sides[::1 if len(sides[0][1].begins)%2==0 else -1]: _turn(o, res, feeder, marked)
-    for _,res in sides: res.ratios.append(float(np.median(res.totals[-n:]))/res.plain[-1])
+        if i<n-1: continue
+        for _,res in sides: res.ratios.append(float(np.median(res.totals[-n:]))/res.plain[-1])
+
+# %% ../../nbs/sources/observe.ipynb #fa017a01
+class FaultClock:
+    "Marks are the page faults of this process so far: memory that the system had to give it, a page at a time"
+    def mark(self)->int: return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    def seconds(self, marks): return [m - marks[0] for m in marks] # faults from the first mark to each
+
+def page_faults(o)->dict: # of an `Observer` on the CPU; key of a row → page faults; empty: they are not counted here
+    "What each row of a forward pass had of page faults, behind one that leaves the heap as this model does"
+    if resource is None or o.exchanges or type(o) is not Observer: return {}   # kernels are no calls of modules
+    again = Observer(o.model, o.run, torch.device('cpu'), clock=FaultClock())
+    again.forward()
+    with again.marks, again.backward(): return own_times(again.calls, again.forward())
 
 # %% ../../nbs/sources/observe.ipynb #05513c43
 def time_in_turns(
@@ -330,10 +349,13 @@ def time_in_turns(
             with o.marks, o.breaks.noting(): res.warmup = bool(warmup) + warm_up(o.settling, max(warmup-1, 0))
         each = in_a_turn(min(o.forward() for o,_ in found*3)) if found[1:] else 1
         for _,res in found: res.each = each
-        for b in progress(np.array_split(range(steps), max(steps//block, 1)), 'measuring the model'):
-            time_turns(found, len(b), feeder) if found[1:] else time_block(*found[0], len(b), feeder)
-    if device.type=='cpu':
-        for _,res in found: res.disturbance, res.used = others.disturbance, used_by(others)
+        blocks = np.array_split(range(steps), max(steps//block, 1))
+        if found[1:]: time_turns(found, blocks, feeder)
+        else:
+            for b in progress(blocks, 'measuring the model'): time_block(*found[0], len(b), feeder)
+    for o,res in found if device.type=='cpu' else ():
+        res.disturbance, res.used = others.disturbance, used_by(others)
+        if found[1:]: res.faults = page_faults(o)
     return [res for _,res in found]
 
 # %% ../../nbs/sources/observe.ipynb #94d28492
