@@ -162,7 +162,9 @@ _placed = dict(   # of an estimate over several devices
 _language = dict(   # of a language model
     prompt=option('tokens of a sequence in prefill (default: context)', count),
     context=option('tokens of a sequence in the cache, while decoding, such as 32k (default: 4096)', count),
-    cache=option('format of the cache, such as int8 (default: dtype)'))
+    cache=option('format of the cache, such as int8 (default: dtype)'),
+    phase=option('the phase whose layers are shown and written to files (default: decode); with several devices the '
+        'one that has lines (default: both)', choices=('prefill', 'decode')))
 
 # %% ../../nbs/commands/parser.ipynb #6df23ac6
 def dtypes_run()->tuple: # of names

@@ -19,8 +19,8 @@ from .layout import rate_unit
 from ..machine.datasheets import Processor, sheet_of
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
-from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
-from .opening import rows_at_roof, setting, took_said, whole_s, waiting_said
+from .opening import allowed_said, likely_lines, listed_ceilings, model_said, partial, run_kinds
+from .opening import rows_at_roof, setting, timed_list, took_said, whole_s, waiting_said
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, link_kinds, memory_pct, no_ceiling, not_counted
@@ -278,8 +278,7 @@ def result_answer(r)->str: # of a `Roofline`
     if not r: return 'There are no rows.'
     r = r.whole
     first, *more = _run_said(r, whole_s(r)) if whole_s(r) else _least_said(r)
-    name = as_text(r.about.get('model', 'the model'))
-    return '. '.join([f'{name}: {first}', *(o[:1].upper() + o[1:] for o in more)]) + '.'
+    return '. '.join([f"{as_text(model_said(r, 'the model'))}: {first}", *(o[:1].upper() + o[1:] for o in more)]) + '.'
 
 # %% ../../nbs/views/report.ipynb #ac6f4025
 def _edge_said(r):
