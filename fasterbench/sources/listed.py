@@ -43,8 +43,8 @@ def _placed(i, r, peaks, dtype, all_s):
         k, known = dtype_name(dtype), ', '.join(peaks.compute_peaks)
         why = f" ({k}: {peaks.unsupported[k]})" if k in peaks.unsupported else ''
         raise ValueError(f"operation {i} ({r.name:.60}): dtype={k!r}, and the peaks hold {known}{why}; "
-            f"HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, and an operation that says no dtype has that "
-            "of the peaks")
+            f"HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, and an operation that says no dtype has "
+            "that of the peaks")
     share = dict(samples=[r.time_s], time_pct=100*r.time_s/all_s) if all_s else {}
     r = replace(r, dtype=dtype, **share)
     if None in (r.flops, r.bytes_moved): return r
