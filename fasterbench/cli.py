@@ -17,7 +17,7 @@ from .operations import announce, as_text, write_file
 from .records.grouping import by_kind
 from .language import estimate_language, estimate_languages, mesh_lines, mesh_table, phase_table
 from .language import unfit_lines, unfit_ranks
-from .language import MeshEstimate, asked_text, head_lines, over_devices
+from .language import MeshEstimate, asked_text, attention_said, head_lines, over_devices
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
 from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
@@ -182,12 +182,13 @@ def peaks(
     if save: print(f'saved        {write_file(save, fields_json(p))}')   # a pipe has any name
 
 # %% ../nbs/cli.ipynb #788d84d8
-def _language_rows(e, view):
-    "Print what is estimated for a language model; a step of decoding"
-    rows = e.decode.rows
+def _language_rows(e, view, phase):
+    "Print what is estimated for a language model, and the rows of a phase"
+    rows, other = getattr(e, phase).least_rows, 'prefill' if phase=='decode' else 'decode'
     kinds, kind = (rows.like(by_kind(rows)), 'kind of layer') if view.by is None else (rows.by(view.by), view.by)
-    print(*head_lines(e, unfit_lines(e)), sep='\n')
-    print(f'\n{phase_table(e)}\n\ndecode, by {kind}\n{kinds.table(view.top, view.sort, columns=view.columns)}')
+    print(*head_lines(e, unfit_lines(e)), '', phase_table(e), '', sep='\n')
+    print(f"{rows.about['phase']}, by {kind} (--phase {other} has the other phase)")
+    print(kinds.table(view.top, view.sort, columns=view.columns))
     return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
@@ -197,25 +198,30 @@ def _print_devices(s, prices):
     print(s.told(terminal_width()))
     return s
 
-def _language_devices(found, names, out, prices):
-    "Both phases of a language model, a line for each device; files hold decoding"
-    print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''))
-    for k in ('prefill', 'decode'):
-        print(f'\n{k}\n')
-        s = _print_devices(over_devices(found, names, k), prices)
+def _language_devices(found, names, model, phase, out, prices):
+    "A language model in a phase, or in both one after the other, a line for each device"
+    s = over_devices(found, names, phase)
+    named_as(s, model)
+    print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''), '\n')
+    s = _print_devices(s, [*prices]*(len(s)//len(found)))
+    print(attention_said(found[0]))
     write_out(s, out)
 
 # %% ../nbs/cli.ipynb #a8b16fb6
-def _estimate_language(model, names, dtype, view, html, out, batch, context, weights, cache, prices, **options):
+def _estimate_language(
+    model, names, dtype, view, html, out, batch, context, weights, cache, prices, phase, **options
+):
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
     options |= dict(batch=either(batch, 1), context=either(context, 4096))
     options |= dict(weights=number_or_name(weights), cache=number_or_name(cache))
     options |= dict(dtype=dtype)
-    if names[1:] or prices: return _language_devices(estimate_languages(model, names, **options), names, out, prices)
+    if names[1:] or prices:
+        return _language_devices(estimate_languages(model, names, **options), names, model, phase, out, prices)
     found = estimate_language(model, named_peaks(names[0], dtype), **options)
     if options['mesh'] is None:
-        found.decode.rows.about['name'] = f'{Path(model).stem}, decode'
-        return print_figure(_language_rows(found, view), view, None, html, out)
+        phase = either(phase, 'decode')
+        named_as([getattr(found, phase).least_rows], model)
+        return print_figure(_language_rows(found, view, phase), view, None, html, out)
     print(*head_lines(found, unfit_ranks(found), f'; {found.layout}, each '), sep='\n')
     print('', mesh_table(found), '', *mesh_lines(found), sep='\n')
 
@@ -243,8 +249,8 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
     model, peaks=None, dtype=None, weights=None, batch=None, tokens=None, size=None, input=None, counts=None,
-    prompt=None, context=None, cache=None, likely=False, price=None, mesh=None, links=None, microbatches=None,
-    train=False, loss=None, optimizer=None, lr=None, clip=None,
+    prompt=None, context=None, cache=None, phase=None, likely=False, price=None, mesh=None, links=None,
+    microbatches=None, train=False, loss=None, optimizer=None, lr=None, clip=None,
     top=None, sort=None, by=None, columns=None, html=None, out=None,
 ):
     "Work out the roofline of a model for a machine that is not present; nothing is run"
@@ -254,14 +260,14 @@ def estimate(
     check_targets([*names, model, counts], (Sweep if names[1:] or price else Roofline).formats, html=html, out=out)
     if mesh is None: check_unused('without --mesh', links=links, microbatches=microbatches)
     asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
-    if names[1:] or price: check_unused(price and 'with --price' or f'to {len(names)} devices', **asked)
+    if names[1:] or price: check_unused('with --price' if price else f'to {len(names)} devices', **asked)
     shown = dict(view=view, html=html, out=out, prices=asked_prices(likely, price, names))
     sample = dict(size=size, input=input, tokens=tokens, counts=counts)
-    mine = dict(prompt=prompt, context=context, cache=cache, microbatches=microbatches)
+    mine = dict(prompt=prompt, context=context, cache=cache, phase=phase, microbatches=microbatches)
     if recipe: check_unused('with --train', weights=weights, **mine)
     elif is_language(model):
         check_unused('to a language model, whose lengths are --context and --prompt', **sample)
-        if mesh is not None and not names[1:]: check_unused('with --mesh of a language model', **asked, out=out)
+        if mesh and not names[1:]: check_unused('with --mesh of a language model', **asked, out=out, phase=phase)
         mine |= layout | dict(weights=weights, batch=batch)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **mine)
     else: check_unused(f'to {model}, no config of a language model', **mine)

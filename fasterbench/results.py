@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from fastcore.basics import patch
 from string import Template
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 from .views.sides import OverRanks, rank_lines, Phases, side_by_side
 from .views.report import print_summary, result_answer, in_phases
@@ -190,8 +190,15 @@ def summary(self:Roofline,
 # %% ../nbs/results.ipynb #0609bbc2
 Roofline.columns = columns
 
+def _in_phase(table, phase):
+    "A table of rows that are all of one phase of a language model, which a column says then"
+    c = replace(columns['phase'], what='of a language model', of=lambda r: phase)
+    shown = [table.shown[0], c, *table.shown[1:]]
+    return replace(table, known=table.known | dict(phase=c), shown=shown, spare=('phase', *table.spare))
+
 @patch
-def as_table(self:Roofline)->Table: return row_table(self) # what `table`, `to_csv`, `to_markdown` and `to_frame` are of
+def as_table(self:Roofline)->Table: # what `table`, `to_csv`, `to_markdown` and `to_frame` are of
+    return _in_phase(row_table(self), self.about['phase']) if 'phase' in self.about else row_table(self)
 
 # %% ../nbs/results.ipynb #3cae9ef3
 @patch

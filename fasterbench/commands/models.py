@@ -148,15 +148,21 @@ class Input(NamedTuple):
     name:str|None           # of the argument; `None`: by position
     shape:tuple
     dtype:torch.dtype|None  # `None`: that of the parameters
+    ones:float|None = None  # part of the last dimension that is 1, the rest 0, as in a mask; `None`: as of `drawn`
 
 # %% ../../nbs/commands/models.ipynb #6e21be30
+def _filled(o, dtype, below):
+    "The tensor of an `Input`"
+    if o.ones is None: return drawn(o.shape, dtype, below)
+    return (torch.arange(o.shape[-1])<round(o.ones*o.shape[-1])).to(dtype).expand(o.shape).clone()
+
 def sample_of(
     inputs:list, # of `Input`
     model:nn.Module, # that they are for
     dtype:torch.dtype, # where an input names none
 )->Call|tuple:
     "A sample with inputs that were asked for"
-    made = [(o.name, drawn(o.shape, o.dtype or dtype, id_range(model, o.name))) for o in inputs]
+    made = [(o.name, _filled(o, o.dtype or dtype, id_range(model, o.name))) for o in inputs]
     args, named = tuple(t for k,t in made if k is None), {k: t for k,t in made if k}
     return Call(*args, **named) if named else args
 
@@ -247,13 +253,22 @@ def _input_dtype(text):
     raise ValueError(f"dtype={text!r}: samples are floating point, whole numbers of 8 to 64 bits, or bool")
 
 # %% ../../nbs/commands/models.ipynb #e0386293
-def parse_input(text:str)->Input: # text: `"1,3,224,224"`, `"1,128:int64"`, `"mask=1,128:bool"`
+def _share(text):
+    "The part of a mask that is 1, as it is written"
+    try: found = float(text)
+    except ValueError: found = -1.
+    if 0<=found<=1: return found
+    raise ValueError(f"{text!r} is not from 0 to 1, the part of the last dimension that is 1 in a mask")
+
+def parse_input(text:str)->Input: # text: `"1,3,224,224"`, `"1,128:int64"`, `"mask=1,128:bool"`, `"mask=1,128:bool:0.5"`
     "A tensor of a sample as it is written on a command line"
     name, _, of = text.rpartition('=')
-    shape, colon, dtype = of.partition(':')
+    shape, colon, kind = of.partition(':')
+    dtype, filled, ones = kind.partition(':')
     try:
         if '=' in text and not name.isidentifier(): raise ValueError(f"{name!r} is not a name of an argument")
-        return Input(name or None, parse_shape(shape), _input_dtype(dtype) if colon else None)
+        dtype = _input_dtype(dtype) if colon else None
+        return Input(name or None, parse_shape(shape), dtype, _share(ones) if filled else None)
     except ValueError as e: raise e if shape==text else ValueError(f"input={text!r}: {e}") from e
 
 # %% ../../nbs/commands/models.ipynb #5af0d318

@@ -19,6 +19,7 @@ from fastcore.basics import patch
 from ..views.layout import figure_page, html_text
 from ..views.tables import picked, row_table, terminal_width
 from ..views.report import print_summary
+from ..views.opening import phases_said
 from ..base.core import call_args, call_words, named_dtype, resolve_device
 from ..operations import as_text, check_count, is_number, si, write_file
 from ..machine.datasheets import processors, sheet_named, sheets
@@ -346,17 +347,17 @@ def _check_optimizer(optimizer, model):
         "before the model was divided; --optimizer names one for those that there are then")
 
 # %% ../../nbs/commands/options.ipynb #5fd811d5
-def write_page(fig, path): # a plotly `Figure`; of the file
+def write_page(fig, path, of=''): # a plotly `Figure`; of the file; what of it is in the file, as the end of a line
     "Write a figure as a page of its own"
     write_file(path, figure_page(fig))
-    print(f'plot         {path}')
+    print(f'plot         {path}{of}')
 
 # %% ../../nbs/commands/options.ipynb #7d5f8f21
 def write_out(o, paths:list|None, **shown): # what has a `save`: a result, peaks, a sweep or a comparison; of files
     "Write to each file, in the format of its ending; `shown`: of pictures and pages"
     for path in paths or ():
         o.save(path, **(shown if check_ending(path, o.formats) in drawn_endings else {}))
-        print(f'saved        {path}')
+        print(f'saved        {path}{phases_said(*(o if isinstance(o, Sweep) else [o]))}')
 
 # %% ../../nbs/commands/options.ipynb #f3f5b19f
 def print_figure(
@@ -369,7 +370,7 @@ def print_figure(
     "Draw rows as text, and write them to files"
     by, shown = rows if view.by is None else rows.by(view.by), dict(by=view.by, top=view.drawn, sort=view.sort)
     if rows.peaks: print(f'\n{text_roofline(by, rows.peaks)}')
-    if html: write_page(rows.plot(title and html_text(title), **shown), html)
+    if html: write_page(rows.plot(title and html_text(title), **shown), html, phases_said(rows))
     for o in out or ():
         end = check_ending(o, rows.formats)
         named = title if end=='.html' else title and html_text(title)   # a figure's title is markup

@@ -69,7 +69,8 @@ shared = dict(   # option → what argparse is told of it
     device=option('cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)'),
     size=option("pixels a side (default: as in the published weights, the config or one's own sample)", count),
     input=option("a tensor of the input in the place of the model's own: 1,3,224,224, or with a name and a dtype "
-        'ids=1,128:int64; once for each tensor', action='append'),
+        'ids=1,128:int64; once for each tensor. Whole numbers are drawn as indices, Booleans are all true; behind '
+        'the dtype the part of the last dimension that is 1, the rest 0: mask=8,512:bool:0.5', action='append'),
     counts=option('exported program, program.pt2, that an AOTInductor package was made from', a_file),
     threads=option("threads of the CPU (default: as many as torch takes)", int),
     warmup=option('forward passes, or steps, before the timed ones (default: 5)', int),
@@ -165,7 +166,9 @@ _placed = dict(   # of an estimate over several devices
 _language = dict(   # of a language model
     prompt=option('tokens of a sequence in prefill (default: context)', count),
     context=option('tokens of a sequence in the cache, while decoding, such as 32k (default: 4096)', count),
-    cache=option('format of the cache, such as int8 (default: dtype)'))
+    cache=option('format of the cache, such as int8 (default: dtype)'),
+    phase=option('the phase whose layers are shown and written to files (default: decode); with several devices the '
+        'one that has lines (default: both)', choices=('prefill', 'decode')))
 
 # %% ../../nbs/commands/parser.ipynb #6df23ac6
 def dtypes_run()->tuple: # of names

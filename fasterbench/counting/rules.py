@@ -70,9 +70,9 @@ def torch_rule(func:torch._ops.OpOverload)->Rule|None:
     "The rule that torch's registry of products has for an operation"
     name, packets = func._opname, [func._overloadpacket]
     if func.namespace=='aten': packets.append(getattr(torch.ops.aten, counted_as.get(name, name), None))
-    for p in packets:
-        if p not in flop_registry: continue
-        return Rule('product', torch_flops(flop_registry[p]), byte_rules.get(p, io_bytes), True, 4)
+    for p in (o for o in packets if o in flop_registry):
+        family = 'product' if func.namespace=='aten' else f'by register_flop_formula, {defined_at(flop_registry[p])}'
+        return Rule(family, torch_flops(flop_registry[p]), byte_rules.get(p, io_bytes), True, 4)
 
 # %% ../../nbs/counting/rules.ipynb #4429ab0f
 def _lengths(t):

@@ -145,7 +145,7 @@ def checked_prices(
 
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7f0
 class Likely:
-    "What a forecast says at a value; of its `result`, `per` and `throughput`"
+    "What a forecast says at a value; of its `value`, `phase`, `result`, `per` and `throughput`"
     @property
     def likely_s(self)->float|None: return self.result.likely_s # seconds; `None`: there is no forecast
     @property
@@ -165,6 +165,11 @@ class Likely:
         return 3600*self.throughput/self.price if known else None
 
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7f1
+@patch(as_prop=True)
+def called(self:Likely)->str:
+    "The value and, of a language model, the phase"
+    return ', '.join(filter(None, [value_text(self.value), self.phase]))
+
 @patch(as_prop=True)
 def likely_span(self:Likely)->tuple|None: # from and to: seconds or, with a price, its units for a sample or token
     "Where it lies in 80 % of runs"
@@ -190,7 +195,8 @@ def overlapped(
 )->tuple|None: # values; `None`: not known
     "The other values whose span overlaps that of a value; prices are held against prices, and seconds against seconds"
     def near(a, b): return a and b and a[0]<=b[1] and b[0]<=a[1]
-    alike = [o for o in others if o.value!=p.value and (o.per_price is None)==(p.per_price is None)]
+    others = [o for o in others if o.value!=p.value and o.phase==p.phase]
+    alike = [o for o in others if (o.per_price is None)==(p.per_price is None)]
     if p.likely_s is not None and p.likely_span is None and any(o.likely_s is not None for o in alike): return None
     return tuple(o.value for o in alike if near(o.likely_span, p.likely_span))
 
@@ -239,7 +245,7 @@ def _overlap_notes(points, what):
 
 def _tf32_notes(points):
     "On which devices convolutions run in TF32 by default, where those in float32 are asked for"
-    found = [value_text(p.value) for p in points if below_cudnn_default(p.result)]
+    found = dict.fromkeys(value_text(p.value) for p in points if below_cudnn_default(p.result))
     return [f"float32: without TF32; {cudnn_default}: {', '.join(found)}"]*bool(found)
 
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7f8
@@ -249,7 +255,7 @@ def table_notes(
 )->list: # of texts
     "What intervals and overlaps mean, what is in TF32, what `fits` leaves out, and which datasheets were not checked"
     known = [p for p in points if p.likely_s is not None and p.result.likely_interval]
-    unchecked = [value_text(p.value) for p in points if p.result.peaks.source.endswith('(unverified)')]
+    unchecked = dict.fromkeys(value_text(p.value) for p in points if p.result.peaks.source.endswith('(unverified)'))
     fits = devices and any(p.fits for p in points)
     return ["likely: in brackets, between what 80 % of the runs lay that were left out as a test"]*bool(known) + \
         _overlap_notes(points, 'devices' if devices else 'values') + devices*_tf32_notes(points) + \

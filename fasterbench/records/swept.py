@@ -32,8 +32,10 @@ class Swept(Likely):
     value:object               # of what varies: a number, a name or a dtype
     result:list                # at that value: a `Roofline`
     per:float|None = None      # samples or tokens in a forward pass; `None`: not said
-    fastest_s:float|None = None # seconds of a forward pass at the fastest value, or that its roof allows
+    fastest_s:float|None = None # seconds of a forward pass, of the same phase, at the fastest value, or at its roof
     overlaps:tuple|None = ()   # other values whose `likely_span` overlaps this one's; `None`: not known
+    @property
+    def phase(self)->str|None: return self.result.about.get('phase') # of a language model; `None`: there are none
     @property
     def flops(self)->int: return self.result.flops # FLOP per forward pass
     @property
@@ -155,7 +157,7 @@ class Sweep(Lines, Saved):
 # %% ../../nbs/records/swept.ipynb #0975b41d
 @patch
 def __repr__(self:Sweep):
-    which = ', '.join(map(value_text, self.values))
+    which = ', '.join(dict.fromkeys(map(value_text, self.values)))
     model = next((f", {r.about['model']}" for r in self if 'model' in r.about), '')
     return f"Sweep({'measured' if self.measured else 'estimated'}{model}: {self.name} {which})"
 
@@ -175,14 +177,15 @@ def __getitem__(self:Sweep, which:int|slice):
 def points(self:Sweep)->list: # of `Swept`
     "What is known at each value"
     found = [Swept(*o) for o in zip(self.values, self, self.per)]
-    whole = [p.seconds for p in found if p.seconds and not (p.time_s is None and p.partial)]
-    return [replace(p, fastest_s=min(whole, default=None), overlaps=overlapped(p, found)) for p in found]
+    whole = groupby([p for p in found if p.seconds and not (p.time_s is None and p.partial)], 'phase')
+    def fastest(p): return min((o.seconds for o in whole.get(p.phase, ())), default=None)
+    return [replace(p, fastest_s=fastest(p), overlaps=overlapped(p, found)) for p in found]
 
 # %% ../../nbs/records/swept.ipynb #d3c23e64
 @patch
 def of(self:Sweep,
     value, # one of `values`
-): # a `Roofline`
+): # a `Roofline`; of both phases of a language model the first one
     "The result at a value"
     if value in self.values: return self[self.values.index(value)]
     raise KeyError(f"{self.name}={value!r}: there are {', '.join(map(value_text, self.values))}")
@@ -211,7 +214,8 @@ def over_values(self:Sweep,
 )->OverValues:
     "What each row takes at every value, a line for each row that one of them has"
     grouped = self if by is None and depth is None else self.by(by, depth=depth)
-    return swept_lines([*grouped], self.name, self.values)
+    values = [p.value if p.phase is None else p.called for p in self.points]
+    return swept_lines([*grouped], self.name, values)
 
 # %% ../../nbs/records/swept.ipynb #8effa140
 def plain_value(value):
@@ -229,6 +233,7 @@ def _ratio(p): return '–' if p.ratio is None else f'{p.ratio:.3g}×'
 # %% ../../nbs/records/swept.ipynb #8d8bcb3e
 trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('value', '{name}', '', 'what varies', lambda p: value_text(p.value), lambda p: plain_value(p.value)),
+    Column('phase', 'phase', '', 'of a language model; causal: with attention of each token to those before it alone'),
     Column('per', '{items}', '1', 'per forward pass', _per),
     Column('time_s', 'time', 's', 'per forward pass, interquartile mean', _time),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes'),
@@ -253,10 +258,10 @@ _work = 'flops bytes_moved arithmetic_intensity bound memory_pct'.split()
 _forecast = [c.key for c in likely_columns]
 shown_trends = dict(   # kind → keys of `trends`
     measured  = ['value', 'time_s', 'noise_s', 'throughput', *_work, 'roof_time_s', 'utilization_pct', 'left_out'],
-    estimated = ['value', 'roof_time_s', *_forecast, 'throughput', *_work, 'left_out'],
-    devices   = ['value', 'roof_time_s', *_forecast, *'ratio throughput device_ridge bound memory_pct fits'.split()])
-optional_trends = 'throughput', 'left_out', *_forecast # only where a value has them, or they were asked for
-_asked_by = dict(likely_s='likely', likely_rate='likely', per_price='price_per_hour') # key → what `about` has then
+    estimated = ['value', 'phase', 'roof_time_s', *_forecast, 'throughput', *_work, 'left_out'],
+    devices   = ['value', 'phase', 'roof_time_s', *_forecast,
+        *'ratio throughput device_ridge bound memory_pct fits'.split()])
+optional_trends = 'phase', 'throughput', 'left_out', *_forecast # only where a value has them
 
 @patch(as_prop=True)
 def kind(self:Sweep)->str: # of `shown_trends`
@@ -274,8 +279,8 @@ def _headed(s, key):
 @patch(as_prop=True)
 def columns(self:Sweep)->list: # of `Column`
     "The columns that a table shows"
-    points, asked = self.points, {k for r in self for k,about in _asked_by.items() if about in r.about}
-    def there(k): return k not in optional_trends or k in asked or any(trends[k].value(p) for p in points)
+    points = self.points
+    def there(k): return k not in optional_trends or any(trends[k].value(p) for p in points)
     return [_headed(self, k) for k in shown_trends[self.kind] if there(k)]
 
 # %% ../../nbs/records/swept.ipynb #7cd92b3e
@@ -309,7 +314,7 @@ def forecast(self:Sweep,
 def evidence(self:Sweep)->list: # of texts
     "What forecasts rest on, or why there is none; a line for the values of which the same is said"
     told = groupby([o for o in zip(self.values, self) if 'likely' in o[1].about], lambda o: o[1].about['likely'])
-    return [f"{', '.join(value_text(v) for v,_ in some)}: {words}" for words,some in told.items()]
+    return [f"{', '.join(dict.fromkeys(value_text(v) for v,_ in some))}: {words}" for words,some in told.items()]
 
 # %% ../../nbs/records/swept.ipynb #1cc5ac5e
 @patch
@@ -349,7 +354,7 @@ def _rates_said(s):
 def said(self:Sweep)->list: # of texts
     "What stands below the table"
     devices = self.kind=='devices'   # what their times leave out stands below them, where it takes no room of columns
-    lacking = [f'{value_text(p.value)}: left out: {p.left_out}' for p in self.points if devices and p.left_out]
+    lacking = [f'{p.called}: left out: {p.left_out}' for p in self.points if devices and p.left_out]
     return [*_rates_said(self), *self.noise, *lacking, *self.evidence, *table_notes(self.points, devices)]
 
 @patch

@@ -40,8 +40,11 @@ def _placed(i, r, peaks, dtype, all_s):
     "A row under the peaks of the machine that it ran on; its calls move equally many bytes"
     dtype = named_dtype(dtype) if r.dtype is None and dtype is not None else r.dtype
     if dtype is not None and peaks.ceiling(dtype) is None:
-        raise ValueError(f"operation {i} ({r.name:.60}): dtype={dtype_name(dtype)!r}, "
-            f"and the peaks hold {', '.join(peaks.compute_peaks)}")
+        k, known = dtype_name(dtype), ', '.join(peaks.compute_peaks)
+        why = f" ({k}: {peaks.unsupported[k]})" if k in peaks.unsupported else ''
+        raise ValueError(f"operation {i} ({r.name:.60}): dtype={k!r}, and the peaks hold {known}{why}; "
+            f"HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, and an operation that says no dtype has "
+            "that of the peaks")
     share = dict(samples=[r.time_s], time_pct=100*r.time_s/all_s) if all_s else {}
     r = replace(r, dtype=dtype, **share)
     if None in (r.flops, r.bytes_moved): return r

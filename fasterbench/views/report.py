@@ -21,17 +21,12 @@ from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
 from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
 from .opening import longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said
+from .opening import model_said, parts_said
 from ..records.circumstances import disturbed, noise_of
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
 from ..records.rows import not_counted
 from ..counting.utilization import float32_lines, token_lines
-
-# %% ../../nbs/views/report.ipynb #f749928a
-def _by_bytes(rows):
-    "Of how many rows a least time is that of their bytes alone, in words"
-    n = sum(r.needed_s is None for r in rows)
-    return f'of {n} of {len(rows)} rows by their bytes alone'
 
 # %% ../../nbs/views/report.ipynb #0f3518ca
 def ceiling_lines(
@@ -261,12 +256,12 @@ def _unseen_said(r, took):
 # %% ../../nbs/views/report.ipynb #7e2299de
 def _least_said(r):
     "What the roof allows at least; of rows that were run what they took"
-    some = f', {_by_bytes(r)}' if partial(r) else ''
+    some = f'; {parts_said(r)}' if partial(r) else ''
     share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if r.roof_time_s and not some else ''
     how = ', operation by operation as eager PyTorch runs it'*(r.kind=='estimated' and r.what!='list')
     took = [] if r.time_s is None or r.kind=='estimated' else [f"measured, the rows took {si(r.time_s, 's')}"]
     least = f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
-    return [f'{least} under this roof{how}{some}{share}{_phases_said(r)}', *took]
+    return [f'{least} under this roof{how}{share}{_phases_said(r)}{some}', *took]
 
 # %% ../../nbs/views/report.ipynb #61c3e460
 def _run_said(r, took):
@@ -282,8 +277,7 @@ def result_answer(r)->str: # of a `Roofline`
     if not r: return 'There are no rows.'
     r = r.whole
     first, *more = _run_said(r, whole_s(r)) if whole_s(r) else _least_said(r)
-    name = as_text(r.about.get('model', 'the model'))
-    return '. '.join([f'{name}: {first}', *(o[:1].upper() + o[1:] for o in more)]) + '.'
+    return '. '.join([f"{as_text(model_said(r, 'the model'))}: {first}", *(o[:1].upper() + o[1:] for o in more)]) + '.'
 
 # %% ../../nbs/views/report.ipynb #ac6f4025
 def _edge_said(r):
@@ -444,7 +438,7 @@ def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characte
 def _paper_lines(r):
     "What is to be said of an estimate"
     share = f", {memory_pct(r):.1f} % of it in memory-bound ones" if r.roof_time_s else ''
-    if partial(r): share = f', {_by_bytes(r)}'
+    if partial(r): share = f'; {parts_said(r)}'
     total = f"roof         {si(r.least_s, 's')} at least for all rows one after the other{share}"
     undefined = [] if r.complete else [f"undefined    operations of unknown cost: {', '.join(r.unknown)}"]
     known = [*phase_lines(r), _work_line(r), *_link_lines(r), *token_lines(r), *_memory_lines(r), *ceiling_lines(r)]

@@ -9,6 +9,7 @@ __all__ = ['unsure', 'whole_name', 'sides', 'by_number', 'places', 'value_lines'
 # %% ../../nbs/views/trends.ipynb #b3c5a2b7
 import math
 from itertools import cycle
+from fastcore.basics import groupby
 from .labels import Frame, Placer, cut
 from .layout import axis_ticks, colours, grid, html_text, hues, in_css, label_back, lay_out, legend
 from .layout import legend_height, log_axis, log_range, name_rate, named_roof, narrowest, note
@@ -160,6 +161,11 @@ def _priced(s, p):
     "What a device does for a unit of its price, as the end of a sentence"
     return '' if p.per_price is None else f", {si(p.per_price)} {html_text(s.items)} per dollar"
 
+def _phases(s):
+    "A sweep for each phase of a language model, else the one that there is"
+    where = groupby(range(len(s)), lambda i: s[i].about.get('phase'))
+    return [s.like(o) for o in where.values()]
+
 def _device_panel(go, s):
     "The bars of devices, with round times below them"
     bars = device_bars(go, s)
@@ -168,12 +174,13 @@ def _device_panel(go, s):
     said = [f"<b>{_bar_label(p)}</b> at least {si(p.roof_time_s, 's')}{likely_said(p.result)}{_priced(s, p)}"
         for p in s.points]
     title = 'Likely time (pale) and roofline-limited time (solid)' if bars[2:] else 'Roofline-limited time'
+    title += ''.join(f', {html_text(o)}' for o in [s.points[0].phase] if o)
     return title, bar_height*len(s), [*bars, bar_names(go, said)], *bar_axes(len(s), most)
 
 # %% ../../nbs/views/trends.ipynb #72848acb
 def panels(go, s, top:int, by=None)->list: # of (title, pixels, traces, x axis, y axis)
     "What the figure shows, from top to bottom"
-    if s.kind=='devices': return [_device_panel(go, s)]
+    if s.kind=='devices': return [_device_panel(go, o) for o in _phases(s)]
     def over_values(title, traces, unit): return title, 220, traces, _values_axis(s), _powers(traces, unit)
     def of(key): return [getattr(p, key) for p in s.points]
     ends = [r.totals and quartiles(r.totals.forward) for r in s]
@@ -216,7 +223,8 @@ def swept_setting(s)->str: # a `Sweep`
     a, at = s[0].about, '' if s.name in ('device', 'dtype') else f' at {s.name} {value_text(s.values[0])}'
     dtype = [a['dtype']] if s.name!='dtype' and 'dtype' in a else []
     threads = [plural(a['threads'], 'thread')] if 'threads' in a and s.measured else []
-    sample = [cut(f"sample {a['sample']}", 11, 600) + at] if a.get('sample') else []
+    asked = dict.fromkeys(o[0].about.get('sample') for o in _phases(s))
+    sample = [cut(f"sample {', then '.join(asked)}", 11, 600) + at] if all(asked) else []
     return ', '.join([*dtype, *threads, *sample])
 
 # %% ../../nbs/views/trends.ipynb #5cf8162b
