@@ -10,28 +10,25 @@ __all__ = ['uncompiled', 'varying', 'commands', 'roofline', 'peaks', 'estimate',
 import inspect, sys, tempfile, traceback, torch
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
-from .base.core import DeviceError, call_args, model_device, model_dtype, resolve_device
-from .base.core import dtype_name, torch_compiled, visible
+from .base.core import DeviceError, call_args, model_device, model_dtype, resolve_device, dtype_name
+from .base.core import torch_compiled, visible
 from .base.console import any_console, terminal_width
 from .operations import announce, as_text, write_file
 from .records.grouping import by_kind
-from .language import estimate_language, estimate_languages, mesh_lines, mesh_table, phase_table
-from .language import unfit_lines, unfit_ranks
-from .language import MeshEstimate, asked_text, attention_said, head_lines, over_devices
+from .language import estimate_language, estimate_languages, mesh_lines, mesh_table, phase_table, unfit_lines
+from .language import unfit_ranks, MeshEstimate, asked_text, attention_said, head_lines, over_devices
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
 from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
-from .commands.models import check_model, is_language, load_parts
+from .commands.models import check_model, is_language, load_parts, load_varied, told_name, full_name, on_meta
 from .commands.others import ModelError, contained, run_model_code, warnings_as_lines
-from .commands.models import load_varied, told_name, full_name
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
 from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
 from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
-from .commands.options import devices_text
-from .commands.options import write_out, print_sweep, check_divided, profile_options
-from .commands.options import saved_in, show_result, asked_prices, either, asked_limits, print_comparison
-from .commands.options import named_as, rows_asked
+from .commands.options import devices_text, write_out, print_sweep, check_divided, profile_options, saved_in
+from .commands.options import show_result, asked_prices, either, asked_limits, print_comparison, named_as
+from .commands.options import rows_asked
 from .commands.parser import parsed, though_unread
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
@@ -212,9 +209,8 @@ def _estimate_language(
     model, names, dtype, view, html, out, batch, context, weights, cache, prices, phase, **options
 ):
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
-    options |= dict(batch=either(batch, 1), context=either(context, 4096))
+    options |= dict(batch=either(batch, 1), context=either(context, 4096), dtype=dtype)
     options |= dict(weights=number_or_name(weights), cache=number_or_name(cache))
-    options |= dict(dtype=dtype)
     if names[1:] or prices:
         return _language_devices(estimate_languages(model, names, **options), names, model, phase, out, prices)
     found = estimate_language(model, named_peaks(names[0], dtype), **options)
@@ -226,10 +222,8 @@ def _estimate_language(
     print('', mesh_table(found), '', *mesh_lines(found), sep='\n')
 
 # %% ../nbs/cli.ipynb #a231befa
-def _unweighted(model): return dict(device='meta' if '.json' in model else None)   # a config's model
-
 def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh, links, input, prices, **o):
-    built, sample, *made = load_parts(model, input or (), **_unweighted(model), **o)
+    built, sample, *made = load_parts(model, input or (), **on_meta(model), **o)
     if recipe: sample = with_labels(built, sample)
     what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
     if not recipe: how['weights'] = number_or_name(weights)
@@ -280,7 +274,7 @@ varying = dict(batch=sweep_batch, size=sweep_resolution, tokens=sweep_length, dt
 def _swept(model, input, vary, values, dtype, recipe, threads, **how):
     "Run a model at the values of an option; where one fails, what was found before it is printed"
     torch.manual_seed(0)
-    given = _unweighted(model) if 'on_paper' in how else dict(dtype=dtype, threads=threads)
+    given = on_meta(model) if 'on_paper' in how else dict(dtype=dtype, threads=threads)
     built, sample, made = load_varied(model, input, vary, values, **given)
     if recipe:
         sample, recipe = with_labels(built.to(how['device']), sample), recipe._replace(made=made)
@@ -347,7 +341,7 @@ def trace(
     checked_view(top, sort, by, columns)
     if peaks: named_peaks(peaks, torch.float32)
     if model is None: check_unused('without --model', input=input)
-    built, sample, *_ = load_parts(model, input or (), **_unweighted(model)) if model else (None, None)
+    built, sample, *_ = load_parts(model, input or (), **on_meta(model)) if model else (None, None)
     show_result(read_trace(file, peaks, built, sample, step, capture), html, out, top, sort, by, columns)
 
 # %% ../nbs/cli.ipynb #ea8fd3d2

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['libraries', 'sample_dims', 'model_sources', 'library_of', 'own_object', 'build_parts', 'Input', 'sample_of',
            'example_sample', 'timm_sample', 'sized', 'resized', 'parse_shape', 'parse_input', 'parse_inputs', 'Source',
-           'source_of', 'full_name', 'told_name', 'check_model', 'load_parts', 'load_model', 'is_language',
+           'source_of', 'full_name', 'told_name', 'check_model', 'load_parts', 'load_model', 'is_language', 'on_meta',
            'load_varied']
 
 # %% ../../nbs/commands/models.ipynb #d41f0a03
@@ -469,6 +469,8 @@ def is_language(name:str)->bool: # name: as for `load_model`
     named = cls or _usual_class(config)
     seeing = not cls and named.endswith('ForConditionalGeneration') and not _encodes(config)   # it writes text, too
     return seeing or named in ('AutoModelForCausalLM', auto._model_mapping[type(config)].__name__)
+
+def on_meta(name): return dict(device='meta' if '.json' in name else None) # a config's model has no weights
 
 # %% ../../nbs/commands/models.ipynb #bc599fc8
 def _check_shape(sample, option, value):

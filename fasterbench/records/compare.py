@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['in_words', 'differ', 'outside', 'changes', 'pair_columns', 'shown', 'pair_orders', 'change_colours',
-           'comparison_formats', 'forward_of', 'Comparison', 'compared', 'signed', 'where_most', 'columns_of',
-           'counted_rows', 'comparison_json']
+           'comparison_formats', 'forward_of', 'Comparison', 'compared', 'where_most', 'columns_of', 'counted_rows',
+           'comparison_json']
 
 # %% ../../nbs/records/compare.ipynb #adedc33d
 import re
@@ -22,14 +22,13 @@ from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
-from .sums import bytes_note, counted_apart, from_to, short_ratio, sums_from_to, uncounted_said
-from .sums import family_said, unequal_said
+from .sums import bytes_note, counted_apart, first_names, from_to, short_ratio, signed, sums_from_to
+from .sums import family_said, uncounted_said, unequal_said
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import differing as what_differs, lapse
 from .grouping import Pair, match, Compared, Took, all_run, shown_tooks, taken, too_few
-from .grouping import first_names, grouped_alike, seen_rows, as_family
-from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines
-from ..base.codec import many
+from .grouping import grouped_alike, seen_rows, as_family
+from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, many
 
 # %% ../../nbs/records/compare.ipynb #c736261a
 in_words = dict(   # change of rows that both have → in a sentence
@@ -102,9 +101,6 @@ def __getitem__(self:Comparison, which:int|slice|str):
         def named(p): return which in (getattr(o, name) for o in (p, *p.rows_a, *p.rows_b))
         if found := next(filter(named, self), None): return found
     raise KeyError(f"{which!r} is in no pair")
-
-# %% ../../nbs/records/compare.ipynb #c00f81a3
-def signed(s, unit)->str: return ('+' if s>0 else '') + si(s, unit) # a difference, with its sign
 
 # %% ../../nbs/records/compare.ipynb #20465b49
 def _forwards(c):

@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'rates', 'left', 'right', 'bottom', 'narrowest',
            'usual_width', 'grid', 'clear', 'axis_ticks', 'in_css', 'noise', 'dark_css', 'Names', 'write', 'log_range',
-           'log_ticks', 'time_ticks', 'rate_unit', 'rate_of', 'Sheet', 'note', 'lay_out', 'log_axis', 'headroom',
-           'axis_ranges', 'Line', 'roof_line', 'ceiling_line', 'slope_line', 'named_roof', 'peak_lines', 'name_lines',
-           'ridge_line', 'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend', 'name_shapes',
-           'name_mark', 'draw_peaks', 'data_text', 'html_text', 'folded', 'shortened', 'figure_html', 'figure_page']
+           'log_ticks', 'time_ticks', 'rate_unit', 'rate_of', 'short_name', 'Sheet', 'note', 'lay_out', 'log_axis',
+           'headroom', 'axis_ranges', 'Line', 'roof_line', 'ceiling_line', 'slope_line', 'named_roof', 'peak_lines',
+           'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend',
+           'name_shapes', 'name_mark', 'draw_peaks', 'data_text', 'html_text', 'folded', 'shortened', 'figure_html',
+           'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -121,6 +122,21 @@ def rate_of(rows:list)->str: # of `RooflinePoint`; one of `rates`
     "The unit of the rates that rows have: of floating point, of integers, or of both"
     found = {rate_unit(r.dtype) for r in rows if r.achieved_gflops}
     return rates[2 if len(found)>1 else int('OP/s' in found)]
+
+# %% ../../nbs/views/layout.ipynb #cb111872
+def short_name(
+    name:str, # qualified
+    most:int=20, # characters
+)->str:
+    "The end of a name"
+    name = as_text(name) or '(the model)'
+    if len(name)<=most: return name
+    if of := re.search(r'\(([^()]*)( and \d+ more) mod', name): return short_name(of[1], max(most-12, 12)) + of[2]
+    if ends := re.search(r'([^()]*) … ([^():]*)', name):
+        return ' … '.join(short_name(o, max(most//2, 12)) for o in ends.groups())
+    *parts, kept = name.split('.')
+    while parts and len(parts[-1])+len(kept)+2<=most: kept = f'{parts.pop()}.{kept}'
+    return '…' + kept[-(most-1):]
 
 # %% ../../nbs/views/layout.ipynb #29c3cee0
 left, right, bottom = 80, 18, 6 # pixels around the axes

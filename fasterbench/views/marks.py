@@ -4,21 +4,20 @@
 
 # %% auto #0
 __all__ = ['shapes', 'strip', 'bar_parts', 'bar_height', 'rate', 'drawable', 'bandwidth', 'without_flops', 'marker_size', 'share',
-           'quartiles', 'called', 'hover', 'link_places', 'short_name', 'short_label', 'Block', 'short_labels',
-           'block_labels', 'spread', 'block_hover', 'standing', 'roof_lines', 'legend_said', 'said_of',
-           'said_of_blocks', 'strip_line', 'name_strip', 'name_in_strip', 'mark_traces', 'link_blocks', 'link_traces',
-           'legend_traces', 'add_button', 'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names',
-           'bar_axes']
+           'quartiles', 'called', 'hover', 'link_places', 'short_label', 'Block', 'short_labels', 'block_labels',
+           'spread', 'block_hover', 'standing', 'roof_lines', 'legend_said', 'said_of', 'said_of_blocks', 'strip_line',
+           'name_strip', 'name_in_strip', 'mark_traces', 'link_blocks', 'link_traces', 'legend_traces', 'add_button',
+           'largest', 'placer_of', 'name_marks', 'bar_text', 'bar_traces', 'bar_names', 'bar_axes']
 
 # %% ../../nbs/views/marks.ipynb #9b527480
-import math, re, statistics
+import math, statistics
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
 from textwrap import wrap
 from .tables import columns, row_seconds
 from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_line, clear, grid
-from .layout import name_mark, name_shapes, roof_line, slope_line, time_ticks, write, noise
+from .layout import name_mark, name_shapes, roof_line, short_name, slope_line, time_ticks, write, noise
 from ..operations import as_text, plain, si, plural
 from .labels import Placer, Spot, common_name, cut, place, text_size
 from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
@@ -126,21 +125,6 @@ def link_places(
     def seconds(o): return (o.run_s or o.roof_time_s or 0.) if o.exchanges else row_seconds(o)
     both = [(of[k], sum(o.link_bytes for o in rs), sum(map(seconds, [of[k], *rs]))) for k,rs in sent.items() if k in of]
     return [(m, m.flops/nbytes, m.flops/s) for m,nbytes,s in both if s]
-
-# %% ../../nbs/views/marks.ipynb #cb111872
-def short_name(
-    name:str, # qualified
-    most:int=20, # characters
-)->str:
-    "The end of a name"
-    name = as_text(name) or '(the model)'
-    if len(name)<=most: return name
-    if of := re.search(r'\(([^()]*)( and \d+ more) mod', name): return short_name(of[1], max(most-12, 12)) + of[2]
-    if ends := re.search(r'([^()]*) … ([^():]*)', name):
-        return ' … '.join(short_name(o, max(most//2, 12)) for o in ends.groups())
-    *parts, kept = name.split('.')
-    while parts and len(parts[-1])+len(kept)+2<=most: kept = f'{parts.pop()}.{kept}'
-    return '…' + kept[-(most-1):]
 
 # %% ../../nbs/views/marks.ipynb #30d9f729
 def short_label(
