@@ -454,8 +454,9 @@ def counted_step(
     mode, modules = (mode or CostMode()).begin_step(), visible(step.model) if modules is None else modules
     mode.nodes = Nodes(modules)
     step.reset()
-    value = mode.counts(step.model, modules, lambda: step.make(lambda part: counted_part(mode, step, part)))
-    mode.bounds.ended(value)
+    with only_new():
+        value = mode.counts(step.model, modules, lambda: step.make(lambda part: counted_part(mode, step, part)))
+        mode.bounds.ended(value)
     return costs_of(mode)
 
 # %% ../nbs/costs.ipynb #59759509

@@ -3,7 +3,7 @@
 So what its other cells see is what people import: a name that a module lacks, because only a cell beside it has imported it,
 is missed here as it would be missed there. The process is forked from one that has torch and what else takes long loaded already, and the package not.
 """
-import ast, gc, hashlib, json, os, pickle, shlex, signal, sys
+import ast, hashlib, json, os, pickle, shlex, signal, sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -99,7 +99,6 @@ def ran(path, beside=False): # beside: do others run meanwhile, so that waiting 
     limits are for; compilers and other processes are not in it, since they depend on what they have kept"""
     from execnb.shell import CaptureShell
     from nbdev.frontmatter import FrontmatterProc
-    gc.freeze()   # what was loaded before the fork is no garbage: each collection would look through 500,000 objects of it
     os.environ['IN_TEST'] = '1'   # as nbdev's own tests have it
     os.environ.pop('COLUMNS', None)   # tables are as wide as they are without a terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background was started without

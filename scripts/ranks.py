@@ -7,7 +7,7 @@ the same with a text of Python. Each rank has the group (gloo, on the CPU), one 
     from scripts.ranks import run_ranks
     print(run_ranks('x = torch.full((3,), rank + 1.); dist.all_reduce(x); print(x)', n=4))   # tensor([10., 10., 10.])
 """
-import gc, multiprocessing, os, signal, tempfile, time
+import multiprocessing, os, signal, tempfile, time
 from multiprocessing import resource_tracker
 from multiprocessing.forkserver import _forkserver
 from pathlib import Path
@@ -40,7 +40,6 @@ def forking():
 
 def run(rank, world, script, port, environment): # world: ranks; `None`: the process is none
     "What the process of one rank does: it runs the script, and writes to files beside it"
-    gc.freeze()   # what the server has loaded is no garbage
     os.environ.clear(); os.environ.update(environment)   # of the caller, not of the server
     for number,what in ((1, 'out'), (2, 'err')):
         with open(script.parent/f'{rank}.{what}', 'w') as f: os.dup2(f.fileno(), number)

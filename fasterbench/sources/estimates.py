@@ -33,7 +33,7 @@ from ..session.program import Step, check_optimizer, check_training, clipping, l
 from ..session.program import check_sample
 from ..base.settings import deep_stack, rebound
 from .measured import named_optimizer, step_memory, kinds_of, step_facts
-from ..counting.places import Costs, ModuleCost
+from ..counting.places import only_new, Costs, ModuleCost
 from ..machine.layouts import PlannedExchange, Layout, as_layout, exchange_times, links_of
 from ..session.launch import plan_lines, plans
 from ..session.scope import Collective
@@ -228,7 +228,8 @@ def step_counted(
     "What a training step costs, counted without data"
     if tokens is not None: check_count('tokens', tokens, 1)
     device = counted_device(peaks)
-    with step_on_paper(model, sample, loss, optimizer, clip, dtype, device, divide) as (step, paper):
+    on = step_on_paper(model, sample, loss, optimizer, clip, dtype, device, divide)
+    with only_new(), on as (step, paper):   # the collector need not look through what the process has loaded
         costs, modules = count_on_paper(step, paper, device)
         memory = step_memory(step, modules, torch.device('cpu'))
     return Estimated(costs, kinds_of(step) | modules, step_facts(step, model, sample, tokens), memory)

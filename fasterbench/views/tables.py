@@ -273,8 +273,8 @@ def more_rows(rest:list, sort:str)->str: # of `RooflinePoint`, not shown; what t
 
 # %% ../../nbs/views/tables.ipynb #9db26518
 # Columns that a narrow table leaves out, the first of them first; those that an option asks for outlast the others
-spare = '''achieved_gflops time_pct roof type bytes_moved flops arithmetic_intensity over_s hidden_moving_s moving_s
-    hidden_waiting_s modules waits_for rank_s cold_s warm_s'''.split()
+spare = '''achieved_gflops time_pct roof type bytes_moved flops arithmetic_intensity over_s modules rank_s
+    hidden_moving_s moving_s hidden_waiting_s waits_for cold_s warm_s'''.split()
 
 def _with_room(rows, shown, spare, width):
     "The columns of a table that is at most so wide, as far as they can be left out, and a line about the others"
