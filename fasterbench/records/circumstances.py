@@ -39,7 +39,7 @@ def facts_of(r)->dict: # of a `Roofline`; name → words
     plain = {k: v for k,v in about.items() if not isinstance(v, dict)}
     facts = dict(kind=r.kind) | dict(_fact(k, v) for k,v in plain.items())
     for k,v in about.items():
-        if isinstance(v, dict): facts |= {f'{k}, {o}': str(w) for o,w in v.items()}
+        if isinstance(v, dict): facts |= {f'{name}, {o}': said for o,w in v.items() for name,said in [_fact(k, w)]}
     if r.totals: facts[passes(r.what)] = str(len(r.totals.forward.samples))
     return facts | (dict(disturbed=str(r.totals.disturbance)) if disturbed(r.totals) else {})
 
