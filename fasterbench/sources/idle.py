@@ -22,6 +22,9 @@ class Gap(NamedTuple):
     @property
     def time_s(self)->float: return (self.end - self.start)*1e-6 # seconds
 
+def _names_gaps(o): return (o.kind=='module' or o.name.startswith(loader_mark)) and o.end>o.start
+
+# %% ../../nbs/sources/idle.ipynb #5e1da9c7
 def gaps_between(
     t:Trace, # of the CPU alone
     works:list, # of `DeviceWork`: its operations, or those of a step
@@ -40,8 +43,6 @@ def gaps_between(
         elif begins: around.append(o)
         else: around.remove(o)
     return found
-
-def _names_gaps(o): return (o.kind=='module' or o.name.startswith(loader_mark)) and o.end>o.start
 
 # %% ../../nbs/sources/idle.ipynb #a279861f
 notable_part = 0.05 # of all time without an operation
@@ -74,7 +75,7 @@ def facts(self:Idle)->dict:
     loads = [g.time_s for g in self.gaps if g.inside and g.inside.kind=='annotation']
     named = self.in_modules(lambda o: self.name(o) or '(the model)')
     return dict(host_busy_s=b.busy_s, host_idle_s=b.idle_s, host_loader_s=fsum(loads) if loads else None,
-        host_modules_s=dict([*named.items()][:3]))
+        host_modules=dict([*named.items()][:3]))
 
 @patch
 def marked(self:Idle,
