@@ -317,7 +317,8 @@ def _with_lines(about, lines):
 # %% ../nbs/results.ipynb #5c8f049f
 def facts(r)->dict: # of a `Roofline`: name → words
     "The circumstances of a result"
-    known = {k: si(v, 's') if k.endswith('_s') else _in_words(v) for k,v in r.about.items() if v not in ('', [], {})}
+    told = {k: v for k,v in r.about.items() if v not in ('', [], {}) and k!='host_modules'}   # that is in a line
+    known = {k: si(v, 's') if k.endswith('_s') else _in_words(v) for k,v in told.items()}
     res = dict(kind=r.kind) | {k.removesuffix('_s').replace('_', ' '): v for k,v in known.items()}
     if r.peaks: res['peaks'] = peaks_text(r)
     if r.totals or r.kind=='traced': return _with_lines(res, fact_lines(r))
@@ -439,7 +440,7 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
 
 # %% ../nbs/results.ipynb #8f2206b0
 _told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graphs=int,
-    graph_breaks=list[str])
+    graph_breaks=list[str], host_modules=dict[str, Amount])
 
 def _about(where, v): # circumstances: any, but for those that a view counts on; what ends with `_s` is in seconds
     def kind(k): return _told.get(k, float|None if k.endswith('_s') else object)

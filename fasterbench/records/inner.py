@@ -84,7 +84,8 @@ def inner_lines(
 )->list[str]:
     "What is to be said of the times of operations, and of the time of rows in which none runs"
     idle = sorted((r for r in rows if r.unseen_s and r.flops is not None), key=lambda r: -r.unseen_s)
-    each = ', '.join(f"{si(r.unseen_s, 's')} of {si(r.run_s, 's')} in {quoted(r.label)}" for r in idle[:3])
+    of = 'beside' if getattr(rows, 'kind', 'measured')=='traced' else 'of'
+    each = ', '.join(f"{si(r.unseen_s, 's')} {of} {si(r.run_s, 's')} in {quoted(r.label)}" for r in idle[:3])
     some = f"†            without an operation (NumPy, Python or another library): {each}{', …' if idle[3:] else ''}"
     return profiled_lines(rows, what) + [some]*bool(idle)
 

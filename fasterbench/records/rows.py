@@ -65,7 +65,7 @@ class RooflinePoint:
     rank_s:tuple = field(default=(), repr=False)           # seconds on each rank; `None` for one that has no such row
     collectives:Counter = field(default_factory=Counter, repr=False) # `Collective` → calls
     tf32_flops:int|None = field(default=None, repr=False) # FLOP that may run in TF32; `None`: as the peaks say
-    unseen_s:float|None = field(default=None, repr=False) # seconds of it in which no operation ran; `None`: not notable
+    unseen_s:float|None = field(default=None, repr=False) # seconds (traces: beside it) of no operation; or `None`
     launches:int|None = field(default=None, repr=False) # operations that are launched one by one; `None`: not known
     likely_s:float|None = field(default=None, repr=False) # seconds that it is likely to take; `None`: no forecast
     weight_bytes:float|None = field(default=None, repr=False) # bytes of its own weights, as stored; `None`: not known

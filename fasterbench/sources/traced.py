@@ -30,7 +30,8 @@ from ..results import Roofline
 from ..session.paper import on_paper, own_shapes, Paper
 from ..session.scope import key_of, phase_and_name, phases, quoted, watching
 from ..counting.weights import own_weight_bytes, params_of
-from .traces import DeviceWork, Span, Trace, busy, load_trace, module_class, place_replays
+from .idle import Idle
+from .traces import DeviceWork, Span, Trace, load_trace, module_class, place_replays
 
 # %% ../../nbs/sources/traced.ipynb #4fc7def1
 # Type, as C++ calls it → dtype
@@ -420,11 +421,9 @@ def known_sheet(t:Trace):
         "or `fasterbench peaks --save` gave there")
 
 # %% ../../nbs/sources/traced.ipynb #42cf9ade
-def _about(t, places, works, path, step):
+def _about(t, places, spent, path, step):
     "The circumstances of a trace"
     main = places.model
-    b = busy([w.launch for w in works] if t.on_host else works)
-    spent = dict(host_busy_s=b.busy_s, host_idle_s=b.idle_s) if t.on_host else vars(b)
     steps = dict(step=step) if step is not None else dict(steps=[*t.steps]) if t.steps else {}
     why = {k: v for k,v in places.costs.why.items() if any(k in o.cost.unknown for o in places.places.values())}
     told = dict(model=main, file=Path(path).name, device='cpu' if t.on_host else 'cuda', device_name=t.device_name,
@@ -448,7 +447,9 @@ def read_trace(
     places = Places(t, works, RecordedCosts(None if t.on_host else 'cuda', only_dtype(t)))
     peaks = trace_peaks(t, peaks, [o.cost for o in places.places.values()])
     modules = {} if model is None else qualified(places.calls, model, sample)
-    rows = Roofline(traced_rows(places, peaks, modules), 'traced', peaks, about=_about(t, places, works, path, step))
+    idle = Idle(t, works, modules)
+    about = _about(t, places, idle.facts, path, step)
+    rows = Roofline(idle.marked(traced_rows(places, peaks, modules)), 'traced', peaks, about=about)
     if not places.calls: warn(f"{str(path)!r} has no calls of modules, so its rows are operations: "
         "profile(with_stack=True) records them, with_modules=True alone does not")
     warn_no_ceiling(rows, peaks)

@@ -103,7 +103,7 @@ def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward pass'})"
     over = '' if row.over_s is None else f", above it by {cell('over_s')}"
     head = f"<b>{called(row.label)}</b> {cell('type')}{times}"
-    idle = '' if row.unseen_s is None else f", {cell('unseen_s')} of it without an operation"
+    idle = '' if row.unseen_s is None else f", {cell('unseen_s')} without an operation"
     took = f"{cell('time_s')}{share}{idle}, roofline-limited time {cell('roof_time_s')}{over}"
     if row.exchanges: return '<br>'.join([head, *_sent(row), took])
     return '<br>'.join([head, *_origin(row),

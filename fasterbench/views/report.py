@@ -19,9 +19,9 @@ from ..machine.datasheets import Processor, sheet_of
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
 from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
-from .opening import longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said, model_said
-from .opening import by_phase, parts_said
-from ..records.circumstances import disturbed, noise_of
+from .opening import longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said
+from .opening import model_said, by_phase, parts_said
+from ..records.circumstances import disturbed, noise_of, busy_lines
 from ..records.inner import inner_lines
 from ..records.rows import assumed_said, beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
 from ..records.rows import not_counted
@@ -208,7 +208,7 @@ def _error_lines(rows, peaks=None):
 def _side(r, bound):
     "The rows on one side of the ridge, or under links: their part of the time, and what of that their roof allows"
     rows = [o for o in r if o.bound==bound and o.time_s]
-    unseen_s = sum(o.unseen_s or 0. for o in rows)
+    unseen_s = sum(o.unseen_s or 0. for o in rows)*(r.kind!='traced')   # there it is beside the rows' times
     held = [(o.run_s if bound=='link' else o.time_s, o.utilization_pct) for o in rows if o.utilization_pct is not None]
     spent, ran = sum(o.time_s for o in rows) - unseen_s, sum(s for s,_ in held) - unseen_s
     if min(spent, ran)<=0: return []
@@ -239,9 +239,10 @@ def _unseen_said(r, took):
     idle = sorted((o for o in r if o.unseen_s), key=lambda o: -o.unseen_s)
     if not idle: return []
     where = ', '.join(quoted(o.label) for o in idle[:2]) + f' and {len(idle) - 2} more'*bool(idle[2:])
-    mixed = sum(o.unseen_s for o in idle if o.flops is not None)
+    all_s, mixed = sum(o.unseen_s for o in idle), sum(o.unseen_s for o in idle if o.flops is not None)
+    if r.kind=='traced': return [f"beside the operations' time {si(all_s, 's')} {without}: in {where}"]
     within = f", {si(mixed, 's')} of it in rows with operations (†)"*bool(mixed)
-    return [f"{_part_of(took, sum(o.unseen_s for o in idle))} {without}{within}: in {where}"]
+    return [f"{_part_of(took, all_s)} {without}{within}: in {where}"]
 
 # %% ../../nbs/views/report.ipynb #7e2299de
 def _least_said(r):
@@ -392,20 +393,11 @@ def _thread_lines(r):
     return [f"threads      {plural(used, 'thread')} ran, and the peaks are those of {of}"]
 
 # %% ../../nbs/views/report.ipynb #cf26fa12
-def _busy_lines(about):
-    "How a device or, in a trace of the CPU alone, the host spent its time"
-    if 'host_busy_s' in about:
-        ran, none = (si(about[f'host_{k}_s'], 's') for k in ('busy', 'idle'))
-        return [f"host         operations ran for {ran}; none ran for {none} in between: Python, or waiting for data"]
-    if 'busy_s' not in about: return []
-    busy, idle, several = (si(about[f'{k}_s'], 's') for k in ('busy', 'idle', 'overlap'))
-    return [f"device       busy for {busy}, for {several} of that with several kernels; idle for {idle} in between"]
-
 def _trace_lines(r):
     "What is to be said of a trace: what the device did, and what of that is of no operation that is counted"
     left = [f"not counted  {_part_of(r.time_s, o.time_s)}: {o.label}" for o in r if o.type==not_counted!=o.name]
     roof = f"roof         {si(r.roof_time_s, 's')} for {rows_at_roof(r)} one after the other"
-    return [*_busy_lines(r.about), *left, *phase_lines(r), _work_line(r), roof, *ceiling_lines(r)]
+    return [*busy_lines(r.about), *left, *phase_lines(r), _work_line(r), roof, *ceiling_lines(r)]
 
 # %% ../../nbs/views/report.ipynb #3309508e
 def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and words

@@ -132,7 +132,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('likely_s', 'likely', 's', 'time that a forecast expects'),
     Column('likely_interval', 'likely within', '', 'interval with 80 % of runs it was tested on', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
-    Column('unseen_s', 'no operation', 's', 'part of the time in which none runs: NumPy, Python or another library'),
+    Column('unseen_s', 'no operation', 's', 'part of the time, in traces beside it, in which none runs: NumPy, …'),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
     Column('over_s', 'above the roof', 's', 'time less what the roof allows: util % of it, of collectives of moving'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
