@@ -248,9 +248,9 @@ def idle(
 )->Counter: # name → seconds, the least in a forward pass
     "Called modules without an operation and without a row"
     rows = {phase_and_name(k)[1] for k,c in costs.by_module.items() if c.worked or c.unknown}
-    found = Counter()
+    without, found = called_of(costs, names) - rows, Counter()
     for k,s in forwards.least().items(): found[phase_and_name(k)[1]] += s   # of a step in all phases
-    return Counter({name: s for name,s in found.items() if name in called_of(costs, names) - rows})
+    return Counter({name: s for name,s in found.items() if name in without})
 
 # %% ../../nbs/sources/behind.ipynb #3dc904df
 def marking(name:str, call=None):
