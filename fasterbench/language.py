@@ -248,7 +248,8 @@ def attention_said(e:LanguageEstimate)->str: # of one device, or of many
     p = e.prefill.work[0].phase if isinstance(e.prefill, MeshPhase) else e.prefill
     return "prefill: the whole prompt at once, with attention " + (
         "that is no operation of its own in this model, so its causal part is not known" if p.causal_rows is None
-        else "between all tokens; causal: each to those before it alone")
+        else "between all tokens; causal: each to those before it alone") + (
+        '; logits of every position, operations one by one as eager PyTorch runs them: other code can take less')
 
 def phase_table(e:LanguageEstimate)->str:
     "Both phases, in a table; prefill with attention dense and causal"

@@ -219,7 +219,8 @@ described['compare'] = Command(
     "Compare two results row by row: what changed, and is it more than noise?", dict(
     a=option('the result before: a file that `fasterbench roofline --out FILE.json` wrote', a_file),
     b=option('the result after: another such file', a_file)), dict(
-    by=option('compare groups of rows: block, type, bound, dtype, roof, parts of names, such as 2, or block,4'),
+    by=option('compare groups of rows: block, type, module (of kernels), bound, dtype, roof, parts of names, such as '
+        '2, or block,4'),
     top=option('pairs to print, or all (default: 20), and arrows to draw (default: 12)'),
     sort=option('what pairs are sorted by, a column of numbers: ratio, time_a, over_s, …; or order: as in the model '
         '(default: difference)'),

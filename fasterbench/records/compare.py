@@ -34,7 +34,7 @@ from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting
 in_words = dict(   # change of rows that both have → in a sentence
     faster='faster', slower='slower', shorter='shorter at the roof', longer='longer at the roof',
     over='over what the roof allows', under='under what the roof allows',
-    same='within noise', unknown='of unknown noise')
+    same='within noise', unknown='undecided')
 differ = [k for k in in_words if k not in ('same', 'unknown')] # changes that are differences
 
 # %% ../../nbs/records/compare.ipynb #ce6bb183
@@ -69,9 +69,9 @@ def compared(
 )->Comparison:
     "What changed from one result to another, row by row"
     rows = by is None and depth is None
-    if by=='type' and len({any(r.modules for r in o) for o in (a, b) if o.kind!='traced'})>1:
-        raise ValueError("by='type': types of kernels are not those of modules; "
-            "by='module' names kernels by their modules")
+    of_modules = by=='type' or str(by).startswith('block') or depth is not None
+    if of_modules and len({any(r.modules for r in o) for o in (a, b) if o.kind!='traced'})>1:
+        raise ValueError(f"by={by or depth!r}: types and blocks are of modules; by='module' names kernels by theirs")
     if not rows: a, b = grouped_alike([a, b], by, depth)
     return Comparison(match(a, b, rows, turns), a, b, turns, names)
 
@@ -271,8 +271,7 @@ def _ratio_cell(p):
     return ('=' if p.change=='same' else short_ratio(p.ratio) + '×') + ('' if exact else f' ({from_to})')
 
 def _used_cell(p):
-    known = ['–' if o is None else f'{o:.1f}' for o in (_used('a')(p), _used('b')(p))]
-    return ' → '.join(known)
+    return ' → '.join('–' if o is None else f"{'↑'*(o>100)}{o:.1f}" for o in (_used('a')(p), _used('b')(p)))
 
 def _over_cell(p):
     more = _more(_over)(p)
@@ -376,7 +375,8 @@ def _sides(c):
     names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names) if o]
     return names + ["turns        of each line b/a is the median of the turns' ratios and a·b that of their products: "
         'the times of several lines do not add up; an interval holds what varies in one process, not how processes '
-        'differ (page faults, the state of the heap)']*c.turns + family_said(c)
+        'differ: a row with page faults waits for memory that the system gives it anew, about 1 µs for 4 kB, and '
+        'which rows these are is up to the heap, not to their work']*c.turns + family_said(c)
 
 @patch
 def to_markdown(self:Comparison,

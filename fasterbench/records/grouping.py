@@ -11,6 +11,7 @@ __all__ = ['usual', 'changes_of', 'common', 'known_sum', 'whole_sum', 'all_run',
 
 # %% ../../nbs/records/grouping.ipynb #c468c43a
 import re, math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -360,9 +361,8 @@ def change(a:Took, b:Took, turns:bool=False, chance:float=usual)->str: # chance:
     "How `b` differs from `a`, beyond the noise of both, in a word of `in_words`"
     if a.exact and b.exact and a.whole and b.whole and a.seconds==b.seconds: return 'same'
     if (at := ratio_interval(a, b, turns=turns)) and at[0]<=1<=at[1]: return 'same'   # a wider one has it, too
-    if not (at := ratio_interval(a, b, chance, turns)): return 'unknown'
-    less, more = changes_of[a.exact, b.exact]
-    return less if at[1]<1 else more if at[0]>1 else 'same'
+    at, (less, more) = ratio_interval(a, b, chance, turns), changes_of[a.exact, b.exact]
+    return 'unknown' if not at or at[0]<=1<=at[1] else less if at[1]<1 else more   # by the usual one it differs
 
 # %% ../../nbs/records/grouping.ipynb #eb4452e2
 def too_few(
@@ -463,9 +463,14 @@ def seen_rows(pairs, side:str)->list: # `'a'` or `'b'`
 
 # %% ../../nbs/records/grouping.ipynb #33135de6
 def as_family(pairs:list)->list: # of `Pair`
-    "Pairs of which each is decided so that all of their intervals hold with the usual probability"
-    n = sum(bool(p.rows_a and p.rows_b) for p in pairs)
-    return [replace(p, chance=1 - (1 - usual)/max(n, 1)) for p in pairs]
+    "Pairs decided together: of those that are then said to differ, one in twenty is expected to be so by chance"
+    noisy = [p for p in pairs if p.rows_a and p.rows_b and not (p.took_a.exact and p.took_b.exact)]
+    n = len(noisy)
+    def at(k): return 1 - (1 - usual)*k/n
+    def differs(p, k): return replace(p, chance=at(k)).change not in ('same', 'unknown')
+    least = sorted(bisect_left(range(1, n), True, key=lambda k: differs(p, k)) + 1 for p in noisy if differs(p, n))
+    decides = max((i for i,k in enumerate(least, 1) if k<=i), default=1)
+    return [replace(p, chance=at(decides)) for p in pairs] if noisy else [*pairs]
 
 # %% ../../nbs/records/grouping.ipynb #e0bfc5ff
 def _sort(r):

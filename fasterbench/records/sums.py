@@ -7,7 +7,7 @@ __all__ = ['at_boundary', 'of_kernels', 'one_by_one', 'short_ratio', 'signed', '
            'sums_from_to', 'uncounted_said', 'family_said', 'unequal_said', 'first_names']
 
 # %% ../../nbs/records/sums.ipynb #d9e91c7e
-from ..operations import si, sum_of
+from ..operations import plural, si, sum_of
 from ..session.scope import quoted
 from .matching import even
 
@@ -61,12 +61,12 @@ def uncounted_said(pairs)->str: # of `Pair`; empty: there are none
 def family_said(pairs)->list: # of `Pair`, lines; none: every row counts as its interval shows it
     "By which interval rows count as different, where that of some shows a difference and they don't count"
     both = [p for p in pairs if p.rows_a and p.rows_b]
-    left = [p for p in both if p.change in ('same', 'unknown') and (at := p.ratio_interval) and not at[0]<=1<=at[1]]
+    left = [p for p in both if p.change=='unknown' and (at := p.ratio_interval) and not at[0]<=1<=at[1]]
     if not left: return []
     few = dict.fromkeys(o for o in (p.few for p in left) if o)
-    level, do = f'{100*left[0].chance:.6g} %', 'do' if left[1:] else 'does'
-    rule = f"{'noise':13}a row counts as different where its {level} interval excludes 1: 95 % for all {len(both)} rows"
-    return ['; '.join([f'{rule}, so {len(left)} whose 95 % interval excludes 1 {do} not count', *few])]
+    are = f'{plural(len(left), "row")} whose 95 % interval excludes 1 {"are" if left[1:] else "is"} undecided'
+    rule = f"of {len(both)} rows those count as different whose {100*left[0].chance:.6g} % interval excludes 1"
+    return ['; '.join([f"{'noise':13}{are}: {rule}, so that 5 % of these at most are expected to be chance", *few])]
 
 # %% ../../nbs/records/sums.ipynb #1e5f9f97
 def unequal_said(pairs)->str: # of `Pair`; empty: there are none
