@@ -463,7 +463,7 @@ def seen_rows(pairs, side:str)->list: # `'a'` or `'b'`
 
 # %% ../../nbs/records/grouping.ipynb #33135de6
 def as_family(pairs:list)->list: # of `Pair`
-    "Pairs decided together: of those that are then said to differ, one in twenty is expected to be so by chance"
+    "Pairs decided together: of those said to differ, at most one in twenty is expected to be so by chance"
     noisy = [p for p in pairs if p.rows_a and p.rows_b and not (p.took_a.exact and p.took_b.exact)]
     n = len(noisy)
     def at(k): return 1 - (1 - usual)*k/n
