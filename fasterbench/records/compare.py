@@ -433,7 +433,7 @@ def _joined(pairs):
 
 def _differences(c):
     "The circumstances that are not the same, in lines"
-    def shown(k, v): return as_text(v) if v is not None else 'not notable' if k=='disturbed' else 'unknown'
+    def shown(k, v): return as_text(dict(disturbed='not notable', padding='none').get(k, 'unknown') if v is None else v)
     found = c.differing().items()
     return [*(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
 
