@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['likely_columns', 'stated', 'run_of', 'bases', 'forecast', 'device_names', 'in_dtype', 'checked_prices', 'Likely',
-           'overlapped', 'table_notes', 'known_rows', 'balance', 'Placed', 'placed_rows', 'check_values']
+           'meet', 'overlapped', 'table_notes', 'known_rows', 'balance', 'Placed', 'placed_rows', 'check_values']
 
 # %% ../../nbs/records/forecasts.ipynb #ebf1599c
 import torch
@@ -189,16 +189,19 @@ def device_per_price(self:Likely)->float|None: # samples or tokens for a unit of
     return 3600*self.per/self.likely_device_s/self.price if known else None
 
 # %% ../../nbs/records/forecasts.ipynb #dd2e4e6b
+def meet(a, b)->bool: # pairs, from and to; `None`: not known
+    "Have two intervals something in common?"
+    return bool(a and b) and a[0]<=b[1] and b[0]<=a[1]
+
 def overlapped(
     p, # `Swept`
     others:list, # of `Swept`
 )->tuple|None: # values; `None`: not known
     "The other values whose span overlaps that of a value; prices are held against prices, and seconds against seconds"
-    def near(a, b): return a and b and a[0]<=b[1] and b[0]<=a[1]
     others = [o for o in others if o.value!=p.value and o.phase==p.phase]
     alike = [o for o in others if (o.per_price is None)==(p.per_price is None)]
     if p.likely_s is not None and p.likely_span is None and any(o.likely_s is not None for o in alike): return None
-    return tuple(o.value for o in alike if near(o.likely_span, p.likely_span))
+    return tuple(o.value for o in alike if meet(o.likely_span, p.likely_span))
 
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7fb
 def _likely(key, unit='', inverse=False):

@@ -15,7 +15,7 @@ from ..views.tables import Column, of_step, shown_formats, framed, terminal_widt
 from ..base.console import any_console
 from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped, Likely, likely_columns
-from .forecasts import table_notes, placed_rows
+from .forecasts import meet, table_notes, placed_rows
 from .circumstances import noise_said
 from .grouping import Took, grouped_alike, interval, usual
 from .rows import main_dtype, memory_pct, no_ceiling
@@ -345,7 +345,7 @@ def _rates_said(s):
     found = s.rates
     if len(found)<2: return []
     each = ', '.join(f'{v} {si(lo)} to {si(hi)}' for v,(lo,hi) in found.items())
-    alike = [f'{v} and {w}' for (v,x),(w,y) in combinations(found.items(), 2) if x[0]<=y[1] and y[0]<=x[1]]
+    alike = [f'{v} and {w}' for (v,x),(w,y) in combinations(found.items(), 2) if meet(x, y)]
     said = f"{s.items}/s, 95 % interval, at {s.name} {each}; overlapping: {', '.join(alike) or 'none'}"
     return [f"{said}; measured one after the other, not in turns: an interval holds each one's own spread alone"]
 
