@@ -47,12 +47,12 @@ def facts_of(r)->dict: # of a `Roofline`; name → words
 # %% ../../nbs/records/circumstances.ipynb #dbe22953
 def _idle_said(about):
     "What passes on the host while no operation runs, as far as a trace tells"
-    of = {'enumerate(DataLoader)': about.get('host_loader_s')} | \
-        {quoted(k): s for k,s in about.get('host_modules', {}).items()}
+    loader, modules = 'enumerate(DataLoader)', about.get('host_modules', {})
+    of = {loader: about.get('host_loader_s')} | {quoted(k): s for k,s in modules.items()}
     known = {k: s for k,s in of.items() if s is not None}
     if not known or about['host_idle_s'] is None: return 'Python, or waiting for data'
     rest = si(about['host_idle_s'] - sum(known.values()), 's')
-    how = 'in Python besides' if 'enumerate(DataLoader)' in known else 'besides: Python, or waiting for data'
+    how = 'in Python besides' if loader in known else 'besides: Python, or waiting for data'
     return ', '.join([*(f"{si(s, 's')} in {k}" for k,s in known.items()), f'{rest} {how}'])
 
 def busy_lines(about:dict)->list[str]: # of a trace; empty: it is of none

@@ -76,8 +76,8 @@ def unequal_said(pairs)->str: # of `Pair`; empty: there are none
         a, b = (sum_of(o, 'flops') for o in (p.rows_a, p.rows_b))
         return b/a if known and a else 1
     parts = [o for o in (part(p) for p in pairs if p.change in ('faster', 'slower')) if not 1/even<=o<=even]
-    from_to = ' to '.join(dict.fromkeys(f'{short_ratio(o)}×' for o in (min(parts), max(parts)))) if parts else ''
-    return f" The FLOPs of {len(parts)} of these rows differ: {from_to}."*bool(parts)
+    ends = dict.fromkeys(f'{short_ratio(o)}×' for o in (min(parts), max(parts))) if parts else ()
+    return f" The FLOPs of {len(parts)} of these rows differ: {' to '.join(ends)}."*bool(parts)
 
 # %% ../../nbs/records/sums.ipynb #8028e0ac
 def first_names(
