@@ -24,7 +24,7 @@ from .views.opening import listed_ceilings, noise_line, of_both, setting, subtit
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
 from .records.grouping import group_key, joined
-from .records.sums import bytes_note
+from .records.sums import faults_said, mark_notes
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
 
@@ -325,7 +325,8 @@ def pair_hover(p)->str: # a pair of rows, `Pair`; with markup, as plotly reads i
     def cell(key): return html_text(p.cell(key))
     times, kind = f"{cell('time_a')} → {cell('time_b')}", f"<b>{cell('name')}</b> {cell('type')}"
     work = f"FLOPs {cell('flops_ratio')}, bytes {cell('bytes_ratio')}"
-    return '<br>'.join([kind, f"{times}: {cell('ratio')}", work, f"{cell('used')} % of the roof"])
+    faults = map(html_text, faults_said([p]))
+    return '<br>'.join([kind, f"{times}: {cell('ratio')}", *faults, work, f"{cell('used')} % of the roof"])
 
 # %% ../nbs/plot.ipynb #aa2d9ccc
 # (pair, place in a, place in b), its change, which pairs have a dot
@@ -398,7 +399,7 @@ def _titles(c, title, pairs, sort=None, dots=()):
     noise = of_both(c.a, c.b, lambda r: noise_line(r.totals))
     result = [c.headline]*bool(title and title!=html_text(c.headline))   # which is the title where none is given
     said = [*result, f'{_ends(c)}; {drawn}', *of_both(c.a, c.b, setting), *noise]
-    said += bytes_note([p for p,*_ in pairs]).splitlines()[1:]
+    said += mark_notes([p for p,*_ in pairs]).splitlines()[1:]
     return title or html_text(c.headline), '\n'.join(map(html_text, said))
 
 # %% ../nbs/plot.ipynb #bd621c26

@@ -22,8 +22,8 @@ from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import of_both, setting
 from ..session.scope import inside, phases, quoted, with_phase
-from .sums import bytes_note, counted_apart, first_names, from_to, short_ratio, signed, sums_from_to
-from .sums import family_said, uncounted_said, unequal_said
+from .sums import counted_apart, mark_notes, first_names, from_to, short_ratio, signed, sums_from_to
+from .sums import family_said, faults_apart, faults_said, uncounted_said, unequal_said
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import differing as what_differs, lapse
 from .grouping import Pair, match, Compared, Took, all_run, shown_tooks, taken, too_few
@@ -267,8 +267,8 @@ def _ratio_cell(p):
     few = too_few(p.took_a, p.took_b, p.turns)
     unknown = f'{few[0]} of {few[1]} samples' if few and few[0] else '?'
     from_to = ' to '.join(map(short_ratio, p.ratio_interval)) if p.ratio_interval else unknown
-    exact = p.took_a.exact and p.took_b.exact
-    return ('=' if p.change=='same' else short_ratio(p.ratio) + '×') + ('' if exact else f' ({from_to})')
+    exact, mark = p.took_a.exact and p.took_b.exact, '§'*bool(faults_apart(p))
+    return mark + ('=' if p.change=='same' else short_ratio(p.ratio) + '×') + ('' if exact else f' ({from_to})')
 
 def _used_cell(p):
     return ' → '.join('–' if o is None else f"{'↑'*(o>100)}{o:.1f}" for o in (_used('a')(p), _used('b')(p)))
@@ -309,7 +309,7 @@ pair_columns = {c.key: c for c in (
     *_field('name', 'name', '', 'name', 'name'), *_field('type', 'type', '', 'class', 'type'),
     *_both('time', 'time', 's', 'time, or what the roof allows', _time),
     Column('difference_s', 'difference', 's', 'time in b less that in a', _difference_cell),
-    Column('ratio', 'ratio', '×', 'time in b as a part of a, in turns the median of theirs; its interval', _ratio_cell),
+    Column('ratio', 'ratio', '×', 'time in b/a, in turns the median; its interval; §: page faults differ', _ratio_cell),
     _part('ratio_from', 'ratio from', 'where that ratio lies, at least', _least),
     _part('ratio_to', 'ratio to', 'where that ratio lies, at most', _most),
     *_field('flops', 'FLOPs', 'FLOP', 'work', 'flops'),
@@ -320,6 +320,7 @@ pair_columns = {c.key: c for c in (
     *_field('intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte', 'arithmetic_intensity'),
     *_both('utilization', 'util %', '%', 'roofline-limited time, of that measured', _used),
     Column('used', 'util %', '%', 'utilization in both, and what it is more in b', _used_cell, _more(_used)),
+    *_field('faults', 'page faults', 'calls', 'page faults, in turns', 'faults'),
     *_field('roof', 'roof', 's', 'time that the roof allows', 'roof_time_s'),
     *_both('over', 'above the roof', 's', 'time above the roof', _over),
     Column('over_s', 'above the roof', 's', 'time above the roof in b, less that in a', _over_cell, _more(_over)))}
@@ -366,7 +367,7 @@ Comparison.columns = pair_columns
 @patch
 def as_table(self:Comparison)->Table: # what `table`, `to_csv` and `to_frame` are of
     "The pairs as a table, those that differ most first"
-    def more(rest, sort): return _more_pairs(rest, sort) + bytes_note(self)
+    def more(rest, sort): return _more_pairs(rest, sort) + mark_notes(self)
     return Table(self, pair_columns, columns_of(self), pair_orders, _spare, more, _coloured)
 
 # %% ../../nbs/records/compare.ipynb #66a07daf
@@ -374,9 +375,8 @@ def _sides(c):
     "Which of the two is a and which is b, and what the numbers of turns are, in lines"
     names = [f'{side:13}{as_text(o)}' for side,o in zip('ab', c.names) if o]
     return names + ["turns        of each line b/a is the median of the turns' ratios and a·b that of their products: "
-        'the times of several lines do not add up; an interval holds what varies in one process, not how processes '
-        'differ: a row with page faults waits for memory that the system gives it anew, about 1 µs for 4 kB, and '
-        'which rows these are is up to the heap, not to their work']*c.turns + family_said(c)
+        'the times of several lines do not add up; an interval holds what varies in one process, not how '
+        'processes differ: which rows wait for memory is up to the heap']*c.turns + faults_said(c) + family_said(c)
 
 @patch
 def to_markdown(self:Comparison,

@@ -67,7 +67,7 @@ def _largest(rows, field):
 _joins = {sum_of: 'calls params recomputed link_bytes', _listed: 'modules', operations_of: 'operations',
     known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s hidden_waiting_s tf32_flops unseen_s',
     whole_sum: '''time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
-        likely_s weight_bytes''', whole_interval: 'likely_interval',
+        likely_s weight_bytes faults''', whole_interval: 'likely_interval',
     counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof'}
 
 # %% ../../nbs/records/grouping.ipynb #c3f0b44d

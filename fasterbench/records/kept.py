@@ -46,7 +46,7 @@ field_types[RooflinePoint] = dict(
 # What earlier versions did not write
 optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations
     link_bytes link_time_s waiting_s waits_for hidden_s hidden_waiting_s rank_s collectives tf32_flops launches
-    likely_s likely_interval unseen_s weight_bytes'''.split()
+    likely_s likely_interval unseen_s weight_bytes faults'''.split()
 
 field_types[Projection] = dict(was_bound=_bound|None, was_roof_time_s=Amount|None)
 

@@ -47,6 +47,7 @@ def row_at(
     cost, (phase, name) = costs.by_module[key], phase_and_name(key)
     module, times = row_kind(name, cost, things), forwards and forwards.of(key, cost.calls or None)
     row = roofline_point(key, module, cost, peaks, times, params_of(module), own_weight_bytes(module))
+    row.faults = forwards and forwards.faults_of(key)
     if phase is None: return row
     first = cost if cost.collectives else costs.by_module.get(Place('forward', name))
     row.calls = first.calls if first and first.calls else 1

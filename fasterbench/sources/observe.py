@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'PlaceWithoutCall', 'without_call', 'Used', 'used_by', 'without_ranks', 'Forwards', 'warm_up',
-           'time_marked', 'time_plain', 'time_block', 'in_a_turn', 'time_turns', 'FaultClock', 'page_faults',
+           'time_marked', 'time_plain', 'time_block', 'in_a_turn', 'FaultClock', 'counted_pass', 'time_turns',
            'time_in_turns', 'time_forwards', 'other_paths', 'warn_other_path', 'timed_as_part']
 
 # %% ../../nbs/sources/observe.ipynb #6e54cd90
 import time, numpy as np, torch
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fastcore.basics import patch
@@ -222,7 +223,7 @@ class Forwards:
     begins:list = field(default_factory=list)    # for each forward pass with marks, when it began, on the host's clock
     disturbance:Disturbance|None = None       # what other processes used meanwhile; `None`: too short to tell
     used:Used|None = None                     # what this process used meanwhile; `None` on an accelerator
-    faults:dict = field(default_factory=dict) # key of a row → its page faults in one forward pass; empty: not counted
+    faults:list = field(default_factory=list) # of untimed passes: key of a row → its page faults; empty: not counted
     @property
     def calls(self)->Counter: return self.paths[-1] if self.paths else Counter() # name → calls in the last forward pass
     @property
@@ -258,6 +259,10 @@ def of(self:Forwards,
     "What a row took in each forward pass, and in which of them it was called as often as counted"
     ran = [] if calls is None else [path[key]==calls for path in self.paths]
     return Times([own.get(key, 0.) for own in self.owns], self.mean_s, ran, self.middle)
+
+@patch
+def faults_of(self:Forwards, key)->int|None: # page faults of a row, the median; `None`: not counted
+    return round(np.median([o.get(key, 0) for o in self.faults])) if self.faults else None
 
 # %% ../../nbs/sources/observe.ipynb #449e3021
 def warm_up(
@@ -300,23 +305,13 @@ def in_a_turn(seconds:float)->int: # of the shortest forward
     return min(max(int(0.05/seconds), 1), 24)
 
 def _turn(o, res, feeder, marked):
-    "The fastest of some forward passes, with marks or without, behind one that finds what the other model left"
+    "The fastest of some forward passes, with marks or without"
     some = Forwards()
-    o.forward()
     if marked: time_marked(o, some, res.each)
     else: [time_plain(o, some, feeder) for _ in range(res.each)]
     i = int(np.argmin(some.totals or some.plain))
     for k in ('totals', 'owns', 'paths', 'exchanges', 'begins', 'plain', 'launch', 'fed'):
         getattr(res, k).extend(getattr(some, k)[i:i+1])
-
-def time_turns(sides, blocks, feeder):
-    "Blocks of turns of each model with marks, in the middle of each one without"
-    turns = [(len(b), i) for b in blocks for i in range(len(b))]
-    for n,i in progress(turns, 'measuring the models in turns'):
-        for marked in (True, False)[:1 + (i==n//2)]:
-            for o,res in sides[::1 if len(sides[0][1].begins)%2==0 else -1]: _turn(o, res, feeder, marked)
-        if i<n-1: continue
-        for _,res in sides: res.ratios.append(float(np.median(res.totals[-n:]))/res.plain[-1])
 
 # %% ../../nbs/sources/observe.ipynb #fa017a01
 class FaultClock:
@@ -324,12 +319,27 @@ class FaultClock:
     def mark(self)->int: return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     def seconds(self, marks): return [m - marks[0] for m in marks] # faults from the first mark to each
 
-def page_faults(o)->dict: # of an `Observer` on the CPU; key of a row → page faults; empty: they are not counted here
-    "What each row of a forward pass had of page faults, behind one that leaves the heap as this model does"
-    if resource is None or o.exchanges or type(o) is not Observer: return {}   # kernels are no calls of modules
-    again = Observer(o.model, o.run, torch.device('cpu'), clock=FaultClock())
-    again.forward()
-    with again.marks, again.backward(): return own_times(again.calls, again.forward())
+def counted_pass(o, res)->Callable: # of an `Observer`; `res`: `Forwards`
+    "A function that makes an untimed forward pass, and on the CPU counts the page faults of each row in it"
+    known = resource and isinstance(o.clock, HostClock) and type(o) is Observer   # kernels are no calls of modules
+    if not known or o.exchanges: return o.forward
+    own = Observer(o.model, o.run, torch.device('cpu'), clock=FaultClock())
+    def counted():
+        with own.marks, own.backward(): res.faults.append(own_times(own.calls, own.forward()))
+    return counted
+
+# %% ../../nbs/sources/observe.ipynb #5f0a1c04
+def time_turns(sides, blocks, feeder):
+    "Blocks of turns of each model with marks, in the middle of each one without"
+    turns, last = [(len(b), i) for b in blocks for i in range(len(b))], None
+    again = {o: counted_pass(o, res) for o,res in sides} # behind a turn of its own
+    for n,i in progress(turns, 'measuring the models in turns'):
+        for marked in (True, False)[:1 + (i==n//2)]:
+            for o,res in sides[::1 if len(sides[0][1].begins)%2==0 else -1]:
+                again[o]() if o is last else o.forward()
+                _turn(o, res, feeder, marked); last = o
+        if i<n-1: continue
+        for _,res in sides: res.ratios.append(float(np.median(res.totals[-n:]))/res.plain[-1])
 
 # %% ../../nbs/sources/observe.ipynb #05513c43
 def time_in_turns(
@@ -353,9 +363,8 @@ def time_in_turns(
         if found[1:]: time_turns(found, blocks, feeder)
         else:
             for b in progress(blocks, 'measuring the model'): time_block(*found[0], len(b), feeder)
-    for o,res in found if device.type=='cpu' else ():
+    for _,res in found if device.type=='cpu' else ():
         res.disturbance, res.used = others.disturbance, used_by(others)
-        if found[1:]: res.faults = page_faults(o)
     return [res for _,res in found]
 
 # %% ../../nbs/sources/observe.ipynb #94d28492
