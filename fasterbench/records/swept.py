@@ -329,8 +329,10 @@ def where(self:Sweep)->str:
 # %% ../../nbs/records/swept.ipynb #00694689
 @patch(as_prop=True)
 def noise(self:Sweep)->list: # of texts
-    "At which values a measurement was disturbed, and at which it is noisy"
-    return noise_said(self.name, [(value_text(p.value), p.result.totals) for p in self.points if p.time_s is not None])
+    "That several values were not measured in turns, at which one was disturbed, and at which it is noisy"
+    timed = [(value_text(p.value), p.result.totals) for p in self.points if p.time_s is not None]
+    drift = "measured one value after another, not in turns: drift of the machine between them is in no interval"
+    return [drift]*bool(timed[1:]) + noise_said(self.name, timed)
 
 # %% ../../nbs/records/swept.ipynb #fa017a30
 @patch(as_prop=True)
@@ -346,8 +348,7 @@ def _rates_said(s):
     if len(found)<2: return []
     each = ', '.join(f'{v} {si(lo)} to {si(hi)}' for v,(lo,hi) in found.items())
     alike = [f'{v} and {w}' for (v,x),(w,y) in combinations(found.items(), 2) if meet(x, y)]
-    said = f"{s.items}/s, 95 % interval, at {s.name} {each}; overlapping: {', '.join(alike) or 'none'}"
-    return [f"{said}; measured one after the other, not in turns: an interval holds each one's own spread alone"]
+    return [f"{s.items}/s, 95 % interval, at {s.name} {each}; overlapping: {', '.join(alike) or 'none'}"]
 
 # %% ../../nbs/records/swept.ipynb #9bb4efc4
 @patch(as_prop=True)
