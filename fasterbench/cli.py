@@ -42,6 +42,7 @@ from .base.codec import check_kind, fields_json
 from .sources.listed import read_operations
 from .sources.traced import read_trace
 from .records.compare import Comparison
+from .views.tables import picked
 from .records.gate import looked
 from .machine.layouts import as_layout
 
@@ -96,8 +97,7 @@ def _check_compiled(train, isolate, compile, kernels, beside):
 # %% ../nbs/cli.ipynb #772a7fbd
 def _asked_comparison(
     model, against, beside, save, limits, # of `roofline`; limits: name → value
-    unused, alone, # options: of no comparison, not of `beside`
-    columns,
+    unused, alone, columns, # options: of no comparison, not of `beside`, of its table
 ):
     "What a profile is made for, a comparison or not, its limits, what its a and b are called, and columns of rows"
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
@@ -105,8 +105,8 @@ def _asked_comparison(
     if beside: check_unused('with --beside', against=against, **alone | dict(kernels=None))
     if against: check_kind(against, 'a result')
     other = f'{model} without --compile' if beside==uncompiled else against or beside
-    if other: columns = Comparison().table(1, columns=columns) and None   # or an error
-    return Comparison if other else Roofline, asked_limits(**limits), (other, model), columns
+    if other and columns is not None: picked(columns, Comparison.columns)   # or an error
+    return Comparison if other else Roofline, asked_limits(**limits), (other, model), None if other else columns
 
 # %% ../nbs/cli.ipynb #e1ef3fff
 def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, **alone):

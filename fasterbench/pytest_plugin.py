@@ -76,7 +76,7 @@ def assert_no_slower(self:Assertions,
     steps:int|None=None, # turns of each; `None`: as `looked` has it; beside a result forward passes, `None`: 20
     **options # of `compare_interleaved`, or of `profile`: `device`, `warmup`, `grad`
 ):
-    "Fail where a forward pass takes longer than that of `base`, by more than so many percent and by more than noise"
+    "Fail where a forward pass takes so many percent longer than that of `base`, beyond noise; skip where undecided"
     base, of_result = _saved(base) or base, not callable(base)
     compare = _comparing(self.config, model, base, sample, options)
     c = fasterbench.looked(compare, 20 if of_result and steps is None else steps, slower=percent)

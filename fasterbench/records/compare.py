@@ -71,7 +71,8 @@ def compared(
     rows = by is None and depth is None
     of_modules = by=='type' or str(by).startswith('block') or depth is not None
     if of_modules and len({any(r.modules for r in o) for o in (a, b) if o.kind!='traced'})>1:
-        raise ValueError(f"by={by or depth!r}: types and blocks are of modules; by='module' names kernels by theirs")
+        raise ValueError(f"by={by or depth!r}: one side has rows of kernels, and a kernel can do work of modules in "
+            "several types and blocks; by='module' groups rows by the modules whose work they do")
     if not rows: a, b = grouped_alike([a, b], by, depth)
     return Comparison(match(a, b, rows, turns), a, b, turns, names)
 
@@ -312,7 +313,7 @@ pair_columns = {c.key: c for c in (
     Column('ratio', 'ratio', '×', 'time in b/a, in turns the median; its interval; §: page faults differ', _ratio_cell),
     _part('ratio_from', 'ratio from', 'where that ratio lies, at least', _least),
     _part('ratio_to', 'ratio to', 'where that ratio lies, at most', _most),
-    *_field('flops', 'FLOPs', 'FLOP', 'work', 'flops'),
+    *_field('flops', 'FLOPs', 'FLOP', 'work', 'flops'), *_field('faults', 'page faults', 'calls', 'faults', 'faults'),
     _part('flops_ratio', 'FLOPs', 'FLOPs in b as a part of those in a', _parted(_known('flops'))),
     *_field('bytes', 'bytes', 'B', 'bytes', 'bytes_moved'),
     _part('bytes_ratio', 'bytes', 'bytes in b as a part of those in a; ‡: not counted alike',
@@ -320,7 +321,6 @@ pair_columns = {c.key: c for c in (
     *_field('intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte', 'arithmetic_intensity'),
     *_both('utilization', 'util %', '%', 'roofline-limited time, of that measured', _used),
     Column('used', 'util %', '%', 'utilization in both, and what it is more in b', _used_cell, _more(_used)),
-    *_field('faults', 'page faults', 'calls', 'page faults, in turns', 'faults'),
     *_field('roof', 'roof', 's', 'time that the roof allows', 'roof_time_s'),
     *_both('over', 'above the roof', 's', 'time above the roof', _over),
     Column('over_s', 'above the roof', 's', 'time above the roof in b, less that in a', _over_cell, _more(_over)))}

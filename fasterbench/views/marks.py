@@ -87,7 +87,7 @@ def _sent(row):
         s = '' if row.link_time_s is None else f", which takes {cell('link_time_s')} there"
         said.append(f"at least {si(row.link_bytes, 'B')} on this rank's link{s}")
     if row.waiting_s is not None:
-        whom = f", mostly for {cell('waits_for')}" if row.waits_for else ''
+        whom = f", mostly for {cell('waits_for')}" if row.mostly_for is not None else ''
         moving = '' if row.moving_s is None else f", {cell('moving_s')} moving"
         said.append('; '.join(filter(None, [f"{cell('waiting_s')} waiting{whom}{moving}", row.hidden_said])))
     return said + ([f"{cell('rank_s')} on ranks"] if row.known_rank_s else [])

@@ -9,11 +9,10 @@ __all__ = ['timed_list', 'listed_ceilings', 'whole_s', 'partial', 'rows_at_roof'
            'subtitles']
 
 # %% ../../nbs/views/opening.ipynb #98ab6197
-from collections import Counter
 from ..base.core import arithmetic_dtype, dtype_name
 from ..operations import per_pass, plural, si
 from ..records.circumstances import disturbed, fastest_said, noise_of
-from ..records.rows import assumed_said, least_s, not_counted
+from ..records.rows import assumed_said, least_s, most_waited, not_counted
 from .labels import cut
 from .tables import columns, run_here, run_kinds
 
@@ -136,8 +135,7 @@ def noise_line(t)->str: # `Totals`, or `None`; empty: neither disturbed nor nois
 def _waits(r):
     "Seconds that a rank waits in collectives, `None` if that is not known, and mostly for which"
     known = [o for o in r if o.exchanges and o.waiting_s is not None]
-    whom = sum((Counter(o.waits_for) for o in known), Counter())
-    mostly = f', mostly for rank {max(whom, key=whom.get)}' if whom else ''
+    mostly = '' if (whom := most_waited(known)) is None else f', mostly for rank {whom}'
     return sum(o.waiting_s for o in known) if known else None, mostly
 
 def waiting_said(r)->str: # of a `Roofline`; empty: there are no collectives, or it is not known
