@@ -41,8 +41,8 @@ def _placed(i, r, peaks, dtype, all_s):
     dtype = named_dtype(dtype) if r.dtype is None and dtype is not None else r.dtype
     k, lacks = dtype and dtype_name(dtype), dtype is not None and peaks.ceiling(dtype) is None
     if lacks and k not in peaks.unsupported: raise ValueError(f"operation {i} ({r.name:.60}): dtype={k!r}, and the "
-        f"peaks hold {', '.join(peaks.compute_peaks)}; HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, and "
-        "an operation that says no dtype has that of the peaks")
+        f"peaks hold {', '.join(peaks.compute_peaks)}; HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, "
+        "and an operation that says no dtype has that of the peaks")
     if lacks: r = replace(r, matmul_flops=r.flops)   # as products, which without a ceiling have no roof
     share = dict(samples=[r.time_s], time_pct=100*r.time_s/all_s) if all_s else {}
     r = replace(r, dtype=dtype, **share)
