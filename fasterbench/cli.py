@@ -26,9 +26,9 @@ from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
 from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
 from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
-from .commands.options import devices_text, write_out, print_sweep, check_divided, profile_options, saved_in
+from .commands.options import devices_text, print_sweep, check_divided, profile_options, saved_in
 from .commands.options import show_result, asked_prices, either, asked_limits, print_comparison, named_as
-from .commands.options import rows_asked
+from .commands.options import print_groups, rows_asked
 from .commands.parser import parsed, though_unread
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
@@ -189,20 +189,18 @@ def _language_rows(e, view, phase):
     return kinds if view.by is None else rows
 
 # %% ../nbs/cli.ipynb #e99d0eb5
-def _print_devices(s, prices):
+def _print_devices(s, prices, view, out, *said):
     "Print a line for each device; with prices, or that there are none, what it is likely to take and why"
     if prices: s = s.forecast(prices=prices)
-    print(s.told(terminal_width()))
-    return s
+    print(s.told(terminal_width()), *said, sep='\n')
+    print_groups(s, view, out)
 
-def _language_devices(found, names, model, phase, out, prices):
+def _language_devices(found, names, model, phase, view, out, prices):
     "A language model in a phase, or in both one after the other, a line for each device"
     s = over_devices(found, names, phase)
     named_as(s, model)
     print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''), '\n')
-    s = _print_devices(s, [*prices]*(len(s)//len(found)))
-    print(attention_said(found[0]))
-    write_out(s, out)
+    _print_devices(s, [*prices]*(len(s)//len(found)), view, out, attention_said(found[0]))
 
 # %% ../nbs/cli.ipynb #a8b16fb6
 def _estimate_language(
@@ -212,7 +210,7 @@ def _estimate_language(
     options |= dict(batch=either(batch, 1), context=either(context, 4096), dtype=dtype)
     options |= dict(weights=number_or_name(weights), cache=number_or_name(cache))
     if names[1:] or prices:
-        return _language_devices(estimate_languages(model, names, **options), names, model, phase, out, prices)
+        return _language_devices(estimate_languages(model, names, **options), names, model, phase, view, out, prices)
     found = estimate_language(model, named_peaks(names[0], dtype), **options)
     if options['mesh'] is None:
         phase = either(phase, 'decode')
@@ -232,7 +230,7 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
         s = run_model_code(what, estimates, built, sample, names, per=o['batch'], mesh=mesh, links=links, **how)
         named_as(s, model)
         print(f"{model} estimated, {dtype_name(of)}{f'; {as_layout(mesh)}, a rank' if mesh else ''}\n")
-        return write_out(_print_devices(s, prices), out)
+        return _print_devices(s, prices, view, out)
     a = RooflineAnalyzer(built, sample, named_peaks(names[0], of))
     if recipe: how |= run_model_code(what, recipe._replace(made=made), built, sample, model_device(built, sample))[1]
     found = run_model_code(what, a.estimate_step if recipe else a.estimate, **how, mesh=mesh, links=links)
@@ -253,7 +251,7 @@ def estimate(
     names, dtype, recipe = roofs(peaks), floating(dtype), check_recipe(train, loss, optimizer, lr, clip)
     check_targets([*names, model, counts], (Sweep if names[1:] or price else Roofline).formats, html=html, out=out)
     if mesh is None: check_unused('without --mesh', links=links, microbatches=microbatches)
-    asked = dict(html=html, by=by, sort=sort, top=top, columns=columns, train=train)
+    asked = dict(html=html, sort=sort, top=None if by else top, columns=columns, train=train)
     if names[1:] or price: check_unused('with --price' if price else f'to {len(names)} devices', **asked)
     shown = dict(view=view, html=html, out=out, prices=asked_prices(likely, price, names))
     sample = dict(size=size, input=input, tokens=tokens, counts=counts)
@@ -261,7 +259,7 @@ def estimate(
     if recipe: check_unused('with --train', weights=weights, **mine)
     elif is_language(model):
         check_unused('to a language model, whose lengths are --context and --prompt', **sample)
-        if mesh and not names[1:]: check_unused('with --mesh of a language model', **asked, out=out, phase=phase)
+        if mesh and not names[1:]: check_unused('with --mesh of a language model', **asked, by=by, out=out, phase=phase)
         mine |= layout | dict(weights=weights, batch=batch)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **mine)
     else: check_unused(f'to {model}, no config of a language model', **mine)

@@ -7,7 +7,7 @@ __all__ = ['labels_of', 'saved_kinds', 'check_unused', 'check_threads', 'check_t
            'rows_asked', 'checked_view', 'named_peaks', 'roofs', 'number_or_name', 'asked_prices', 'mesh_options',
            'floating', 'forward_text', 'named_as', 'profile_options', 'swept_values', 'cross_entropy_of', 'with_labels',
            'Recipe', 'check_recipe', 'write_page', 'write_out', 'print_figure', 'print_result', 'devices_text',
-           'print_peaks', 'print_sweep', 'show_result', 'print_comparison', 'asked_limits', 'saved_in']
+           'print_peaks', 'print_groups', 'print_sweep', 'show_result', 'print_comparison', 'asked_limits', 'saved_in']
 
 # %% ../../nbs/commands/options.ipynb #9f9fdcc2
 import inspect, os, sys, tempfile, torch
@@ -424,6 +424,11 @@ def _crossed(s):
     told = [_affine]*any(c.at is not None for c in whole)
     return [f'Where the bound of the whole changes:\n\n{whole}', *told]
 
+def print_groups(s:Sweep, view:View, out, title=None): # as of `print_sweep`
+    "Print what groups take at each value, where they are asked for; write the sweep to files"
+    if view.by is not None: print(f'\n{s.over_values(view.by).table(view.top, width=terminal_width())}')
+    write_out(s, out, title=title, by=view.by)
+
 def print_sweep(
     s:Sweep, # of any length
     out:list|None, # paths of files
@@ -435,8 +440,7 @@ def print_sweep(
     if by is None: check_unused('to a sweep without --by', top=top)
     s.summary()
     for words in _crossed(s): print(f'\n{words}')
-    if by is not None: print(f'\n{s.over_values(view.by).table(view.top, width=terminal_width())}')
-    write_out(s, out, title=title and html_text(title), by=view.by)
+    print_groups(s, view, out, title and html_text(title))
 
 # %% ../../nbs/commands/options.ipynb #fbc5069a
 def show_result(r:Roofline, html, out, top, sort, by, columns, title=None): # as of `print_figure` and `checked_view`

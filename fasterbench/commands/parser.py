@@ -91,7 +91,7 @@ shared |= dict(   # of training, and of what is printed
         '(default: time)'),
     by=option('rows that belong together as one: block (rows of equal work at one place of the blocks of the model), '
         'type, bound, dtype, roof, phase, module (of kernels and training steps), how many parts of names, such as 2, '
-        'or both, such as block,4'),
+        'or both, such as block,4; .json files keep all rows, .csv and .md ones have the groups'),
     columns=option('columns to print, such as name,time_s,bound (default: by the kind of result)'))
 
 # %% ../../nbs/commands/parser.ipynb #5e0c1a7b

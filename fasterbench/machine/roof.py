@@ -55,7 +55,7 @@ class HardwarePeaks(Saved):
     threads:int|None = None       # threads of the CPU when measured; `None`: not measured here
     compute_peaks:dict = _named() # dtype name → FLOP/s, of every dtype that was measured
     sustained:dict = _named()     # dtype name → FLOP/s over a longer run
-    unsupported:dict = _named()   # dtype name → why it has no ceiling
+    unsupported:dict = _named()   # dtype name → why it has no ceiling; none that `compute_peaks` has
     memory_levels:tuple = ()      # of `MemoryLevel`, the innermost first; empty: not measured
     bandwidths:dict = _named()    # kernel → byte/s
     working_set:int|None = None   # bytes that these kernels went through
@@ -118,6 +118,7 @@ def _follow(self:HardwarePeaks):
         raise ValueError(f"ridge_point={given!r}: the peaks meet at {ratio:.4g} FLOP/byte")
     put('ridge_point', float(given))
     put('compute_peaks', self.compute_peaks or {self.name: self.peak_flops})
+    put('unsupported', {k: v for k,v in self.unsupported.items() if k not in self.compute_peaks})
     put('memory_levels', levels_in_order(self.memory_levels, self.peak_bandwidth))
     put('links', as_links(self.links))
 
@@ -129,8 +130,6 @@ def _check_main_ceiling(p):
     if not 0.99<top/p.peak_flops<1.01:
         given, own = (si(v, rate_unit(k)) for v in (p.peak_flops, top))
         raise ValueError(f"peak_flops={given}: in compute_peaks {k} has {own}")
-    if both := sorted(p.compute_peaks.keys() & p.unsupported.keys()):
-        raise ValueError(f"unsupported={p.unsupported!r}: compute_peaks has {', '.join(both)}")
 
 # %% ../../nbs/machine/roof.ipynb #3dd1aa4a
 def _check_best(p):

@@ -251,18 +251,25 @@ def _tf32_notes(points):
     found = dict.fromkeys(value_text(p.value) for p in points if below_cudnn_default(p.result))
     return [f"float32: without TF32; {cudnn_default}: {', '.join(found)}"]*bool(found)
 
+def _bound_notes(points):
+    "At which values the side of the whole is not that of the rows with most of the time, and why"
+    def apart(p): return p.memory_pct is not None and p.bound!='undefined' and (p.bound=='memory')!=(p.memory_pct>50)
+    found = dict.fromkeys(value_text(p.value) for p in points if apart(p))
+    return ["bound: of all arithmetic and all bytes together, memory %: of rows one by one; they point to different "
+        f"sides: {', '.join(found)}"]*bool(found)
+
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7f8
 def table_notes(
     points:list, # of `Swept`
     devices:bool, # are the values devices?
 )->list: # of texts
-    "What intervals and overlaps mean, what is in TF32, what `fits` leaves out, and which datasheets were not checked"
+    "What intervals, overlaps, `bound` and `fits` mean, what is in TF32, and which datasheets were not checked"
     known = [p for p in points if p.likely_s is not None and p.result.likely_interval]
     unchecked = dict.fromkeys(value_text(p.value) for p in points if p.result.peaks.source.endswith('(unverified)'))
     fits = devices and any(p.fits for p in points)
     return ["likely: in brackets, between what 80 % of the runs lay that were left out as a test"]*bool(known) + \
         _overlap_notes(points, 'devices' if devices else 'values') + devices*_tf32_notes(points) + \
-        ["fits: weights, and the cache of a language model, without activations"]*fits + \
+        _bound_notes(points) + ["fits: weights, and the cache of a language model, without activations"]*fits + \
         [f"unverified: the numbers of {', '.join(unchecked)} were not read in the vendor's own text"]*(
             devices and bool(unchecked))
 

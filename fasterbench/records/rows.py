@@ -483,9 +483,9 @@ def projected(
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype={dtype}: rows are projected to a floating-point dtype")
     rows = [_projected(r, peaks, dtype) for r in results]
-    check_ceilings([(rows, peaks)], 'project')
     told = {k: getattr(results, k, None) for k in ('about', 'memory', 'boundaries')}
-    own = (told['about'] or {}).items()
-    told['about'] = {k: v for k,v in own if not k.startswith('likely')}   # which are of the other machine
+    own = told['about'] or {}
+    if own.get('what')!='list': check_ceilings([(rows, peaks)], 'project')   # which does not say what is a product
+    told['about'] = {k: v for k,v in own.items() if not k.startswith('likely')}   # which are of the other machine
     if dtype is not None: told['boundaries'] = None
     return rows, told

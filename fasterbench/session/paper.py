@@ -215,6 +215,12 @@ def _attended(paper, func, q, k, v, e, heads, w, wb, o, ob,
     each = () if average_attn_weights else (heads,)
     return _like(paper, func, q), _shaped(paper, q, (len(q), *each, q.shape[1], k.shape[1]))
 
+# %% ../../nbs/session/paper.ipynb #263f2e62
+@gives(*(getattr(torch.ops.quantized, f'linear_{k}dynamic{e}').default for k in ('', 'relu_') for e in ('', '_fp16')))
+def _packed_linear(paper, func, x, packed, *args, **kwargs):
+    if x.dtype is not torch.float32: raise ValueError(f"{func} in {paper.where()} takes float32, not {x.dtype}")
+    return _shaped(paper, x, (*x.shape[:-1], len(packed.unpack()[0])))
+
 # %% ../../nbs/session/paper.ipynb #3068af51
 def _nested(sizes, dtype):
     "A nested tensor of matrices with these sizes"

@@ -15,7 +15,7 @@ from ..base.core import dtype_name, named_dtype
 from ..counting.places import ModuleCost
 from ..machine.roof import HardwarePeaks, peaks_of
 from ..records.forecasts import in_dtype
-from ..records.rows import RooflinePoint, main_dtype, under_roof
+from ..records.rows import RooflinePoint, main_dtype, under_roof, warn_no_ceiling
 from ..results import Roofline, project
 
 # %% ../../nbs/sources/listed.ipynb #0c009415
@@ -39,12 +39,11 @@ def _given(operations):
 def _placed(i, r, peaks, dtype, all_s):
     "A row under the peaks of the machine that it ran on; its calls move equally many bytes"
     dtype = named_dtype(dtype) if r.dtype is None and dtype is not None else r.dtype
-    if dtype is not None and peaks.ceiling(dtype) is None:
-        k, known = dtype_name(dtype), ', '.join(peaks.compute_peaks)
-        why = f" ({k}: {peaks.unsupported[k]})" if k in peaks.unsupported else ''
-        raise ValueError(f"operation {i} ({r.name:.60}): dtype={k!r}, and the peaks hold {known}{why}; "
-            f"HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, and an operation that says no dtype has "
-            "that of the peaks")
+    k, lacks = dtype and dtype_name(dtype), dtype is not None and peaks.ceiling(dtype) is None
+    if lacks and k not in peaks.unsupported: raise ValueError(f"operation {i} ({r.name:.60}): dtype={k!r}, and the "
+        f"peaks hold {', '.join(peaks.compute_peaks)}; HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, "
+        "and an operation that says no dtype has that of the peaks")
+    if lacks: r = replace(r, matmul_flops=r.flops)   # as products, which without a ceiling have no roof
     share = dict(samples=[r.time_s], time_pct=100*r.time_s/all_s) if all_s else {}
     r = replace(r, dtype=dtype, **share)
     if None in (r.flops, r.bytes_moved): return r
@@ -86,4 +85,5 @@ def read_operations(
     _tell_slow(rows)
     name = Path(operations).name if isinstance(operations, (str, Path)) else 'operations'
     found = Roofline(rows, 'measured', peaks, about=dict(model=name, what='list', dtype=_dtype_text(rows, peaks)))
+    if timed: warn_no_ceiling(rows, peaks)
     return found if timed else project(found, peaks)

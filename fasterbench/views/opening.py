@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['timed_list', 'listed_ceilings', 'whole_s', 'partial', 'rows_at_roof', 'in_phases', 'by_phase', 'parts_said',
-           'took_said', 'allowed_said', 'model_said', 'phases_said', 'heading', 'likely_said', 'title_of',
+           'took_said', 'error_said', 'allowed_said', 'model_said', 'phases_said', 'heading', 'likely_said', 'title_of',
            'likely_lines', 'where_said', 'noise_line', 'waiting_said', 'longest_said', 'setting', 'of_both',
            'subtitles']
 
@@ -64,12 +64,17 @@ def took_said(r)->str: # of a `Roofline`
     return f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
 
 # %% ../../nbs/views/opening.ipynb #a110e4d1
+def error_said(r, odd:list)->str: # of a `Roofline`; its rows above every roof
+    "What those are: times of a list or a trace were taken elsewhere, so what is wrong need not be a measurement"
+    what = 'a measurement error' if run_here(r) else 'counts, times and peaks that exclude each other'
+    return f'{assumed_said(odd)}{what} in {len(odd)} of {plural(len(r), "row")}'
+
 def allowed_said(r, took:float)->str: # of a `Roofline`; seconds
     "What of the time of a run the roof allows, in words, and in a noisy one of its fastest pass"
     if partial(r): return f'; {parts_said(r)}'
     roof = si(r.roof_time_s, 's')
     odd = [o for o in r if o.impossible] if r.roof_time_s>took else []
-    error = f', with {assumed_said(odd)}a measurement error in {len(odd)} of {plural(len(r), "row")}' if odd else ''
+    error = f', with {error_said(r, odd)}' if odd else ''
     fastest = fastest_said(r.totals, lambda s: f'{100*r.roof_time_s/s:.0f} %')
     return f"; the roof allows {roof} ({100*r.roof_time_s/took:.0f} % utilization{error}{fastest})"
 

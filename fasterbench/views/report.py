@@ -18,12 +18,12 @@ from .layout import rate_unit
 from ..machine.datasheets import Processor, sheet_of
 from .tables import row_seconds, row_table, terminal_width
 from ..records.grouping import fewest, joined
-from .opening import allowed_said, likely_lines, listed_ceilings, partial, run_kinds, timed_list
-from .opening import longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said
+from .opening import allowed_said, error_said, likely_lines, listed_ceilings, partial, run_kinds
+from .opening import timed_list, longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said
 from .opening import model_said, by_phase, parts_said
 from ..records.circumstances import disturbed, noise_of, busy_lines
 from ..records.inner import inner_lines
-from ..records.rows import assumed_said, beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
+from ..records.rows import beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
 from ..records.rows import not_counted
 from ..counting.utilization import float32_lines, token_lines
 
@@ -35,7 +35,8 @@ def ceiling_lines(
     total = sum(r.flops or 0 for r in rows)
     def line(dtype, odd):
         share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
-        return f"no ceiling   for products in {dtype}: {len(odd)} of {len(rows)} rows, with {share}, {left}"
+        why = getattr(getattr(rows, 'peaks', None), 'unsupported', {}).get(dtype)
+        return f"no ceiling   in {dtype}{f' ({why})'*bool(why)}: {len(odd)} of {len(rows)} rows, with {share}, {left}"
     ran = getattr(rows, 'kind', 'measured') in run_kinds
     left = "are left out of the roof's time" if ran else "are in the roof's time by their bytes alone"
     return [line(*o) for o in no_ceiling(rows).items()]
@@ -201,8 +202,7 @@ def _error_lines(rows, peaks=None):
         by = f" ({kernel})"*bool(kernel) + f", with the registered cost of {', '.join(own)}"*bool(own)
         return f"{quoted(r.label)} with {rate}, {r.cache_pct:.1f} % of {r.roof}{by}"
     which = ', '.join(map(numbers, odd[:3])) + (', …' if odd[3:] else '')
-    return [f"error        {assumed_said(odd)}a measurement error in {len(odd)} of {len(rows)} rows, above every roof: "
-        f"{which}"]
+    return [f"error        {error_said(rows, odd)}, above every roof: {which}"]
 
 # %% ../../nbs/views/report.ipynb #ce67914a
 def _side(r, bound):

@@ -57,6 +57,8 @@ of_rows = [Term(*o) for o in (
     ('rule', "function that tells an operation's FLOPs and bytes from its tensors"),
     ('boundary', 'what is around the call of a module: the data that it reads and did not make, and what it leaves'),
     ('fusion', 'several operations joined to one kernel, whose intermediate results need not go through memory'),
+    ('memory %', 'of a whole: part of its roofline-limited time in rows each memory-bound; its bound is the side of '
+        'all its arithmetic and all its bytes, and may be the other one', '%', 'memory_pct'),
     ('estimate', 'rows with counts and roofline-limited times, without any run'),
     ('projection', 'rows of one machine put under the roof of another'),
     ('rank', 'process of a group that work together, usually with one device each'),
