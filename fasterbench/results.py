@@ -23,7 +23,7 @@ from .views.tables import headed, sorted_by
 from .views.opening import heading, in_phases, title_of
 from .views.layout import figure_html, data_text, first_and_folded, folded, html_text, dark_css
 from .session.scope import above, inside, phases, quoted
-from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of, check_count
+from .operations import si, as_text, per_pass, arithmetic_intensity, sum_of, check_count
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
