@@ -99,6 +99,7 @@ class TrainingRates:
         "The same for each step"
         return _per(self.between_s, self.steps)
 
+# %% ../nbs/callbacks.ipynb #8e094799
 def _per(n, seconds, times=1): return None if n is None else times*n/seconds
 
 for name,of,times,what in [('mfu_pct', 'flops', 100, "Model FLOPs utilization, in percent of the peak"),

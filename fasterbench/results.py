@@ -21,9 +21,9 @@ from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, ranges
 from .views.tables import headed, sorted_by
 from .views.opening import heading, in_phases, title_of
-from .views.layout import figure_html, data_text, folded, html_text, dark_css
+from .views.layout import figure_html, data_text, first_and_folded, folded, html_text, dark_css
 from .session.scope import above, inside, phases, quoted
-from .operations import si, as_text, per_pass, plural, arithmetic_intensity, sum_of, check_count
+from .operations import si, as_text, per_pass, arithmetic_intensity, sum_of, check_count
 from .base.core import named_dtype
 from .base.codec import as_json, readers, Amount, Data, Saved, check_format, decoded, encoded, field_types
 from .base.codec import optional_fields, part, refuse
@@ -317,7 +317,7 @@ def _with_lines(about, lines):
 # %% ../nbs/results.ipynb #5c8f049f
 def facts(r)->dict: # of a `Roofline`: name → words
     "The circumstances of a result"
-    told = {k: v for k,v in r.about.items() if v not in ('', [], {}) and k!='host_modules'}   # that is in a line
+    told = {k: v for k,v in r.about.items() if v not in ('', [], {}) and k!='host_modules_s'}   # that is in a line
     known = {k: si(v, 's') if k.endswith('_s') else _in_words(v) for k,v in told.items()}
     res = dict(kind=r.kind) | {k.removesuffix('_s').replace('_', ' '): v for k,v in known.items()}
     if r.peaks: res['peaks'] = peaks_text(r)
@@ -397,13 +397,10 @@ def as_output(
     top:int=20, # rows that are shown at once; the others, up to 500, behind a fold
 )->str: # HTML
     "A result as the output of a cell"
-    by = row_table(r).in_order()
-    shown, rest = by[:top], by[top:]
-    more = folded(plural(len(rest), 'more row'), row_table(r.like(rest)).html(500)) if rest else ''
-    table = row_table(r.like(shown)).html(None) if r else ''
+    def table(rows): return row_table(r.like(rows)).html(max(top, 500)) if rows else ''
     said = f'<p><b>{html_text(heading(r))}</b><br>{html_text(r.answer)}</p>'
     about = folded('Circumstances', _facts_table(facts(r)))
-    return framed(said, table, more, about)
+    return framed(said, first_and_folded(row_table(r).in_order(), top, 'more row', table), about)
 
 # %% ../nbs/results.ipynb #3c2ea5a3
 def _known(row): return headed([c for c in columns.values() if c.value(row) is not None], [row])
@@ -440,11 +437,13 @@ def record(self:Roofline)->dict: # words, numbers, lists and dicts
 
 # %% ../nbs/results.ipynb #8f2206b0
 _told = dict(dtype=str, threads=int, rank=int, weight_bytes=Amount, cache_bytes=Amount, graphs=int,
-    graph_breaks=list[str], host_modules=dict[str, Amount])
+    graph_breaks=list[str], host_modules_s=dict[str, Amount])
+_before = dict(host_modules='host_modules_s') # what earlier versions called a circumstance → its name
 
 def _about(where, v): # circumstances: any, but for those that a view counts on; what ends with `_s` is in seconds
     def kind(k): return _told.get(k, float|None if k.endswith('_s') else object)
-    return {k: decoded(kind(k), o, f'{where}[{k!r}]') for k,o in decoded(Data, v, where).items()}
+    named = [(k, _before.get(k, k), o) for k,o in decoded(Data, v, where).items()]
+    return {name: decoded(kind(name), o, f'{where}[{k!r}]') for k,name,o in named}
 
 @dataclass(kw_only=True)
 class OneResult:

@@ -411,7 +411,7 @@ def _lstsq(args, kwargs, out):
     return b*(qr_flops(m, n) + r*(4*big*k - 2*k**2) + r*k**2)
 
 # %% ../../nbs/counting/rules.ipynb #bf244819
-registered = {}   # operation or overload → `Rule`, of operations from elsewhere
+registered = {}   # `OpOverload` → `Rule`, of operations from elsewhere
 # whose operations do nothing that is counted here: a collective has a row of its own
 functional_libraries = '_c10d_functional', '_c10d_functional_autograd', '_dtensor'
 free_libraries = 'profiler', 'c10d', *functional_libraries # libraries whose operations do no arithmetic
@@ -422,8 +422,7 @@ def rule_for(
     func:torch._ops.OpOverload # an operation
 )->Rule|None: # `None` for a composite one, which is counted by its parts
     "The rule for an operation"
-    for key in (func, func._overloadpacket):
-        if key in registered: return registered[key]
+    if func in registered: return registered[func]
     if func.namespace in free_libraries: return free_rule
     if func.namespace=='aten' and in_cpp(func): return None   # `where` with a number, `min` of two tensors, …
     return named_rule(func) or torch_rule(func) or _by_tags(func)
@@ -534,15 +533,15 @@ def register_cost(
     if bytes is not None:
         by = _formula(op, 'bytes', bytes)
         rule = rule._replace(bytes=lambda *call: noted(added_up(io_moves(*call), by(*call[1:]))))
-    if _forget(op): warn(f"{op} had a registered cost, which is replaced")
-    registered[op] = rule
+    if had := _forget(op): warn(f"{', '.join(map(str, had))} had a registered cost, which is replaced")
+    registered.update(dict.fromkeys(_each(op), rule))
 
 # %% ../../nbs/counting/rules.ipynb #d37f9d7c
 def _forget(op):
-    "Take what is registered for an operation or one of its overloads; was there something?"
-    for o in (known := {o for o in (op, *_each(op)) if o in registered}): del registered[o]
+    "Take what is registered for the overloads of an operation, or for one: those that had something"
+    for o in (had := [o for o in _each(op) if o in registered]): del registered[o]
     rule_for.cache_clear()
-    return bool(known)
+    return had
 
 def unregister_cost(
     op, # as `register_cost` takes it

@@ -23,7 +23,7 @@ from ..machine.datasheets import below_cudnn_default
 from ..operations import as_text, pass_name, si
 from ..base.core import call_args, leaves, walk, dtype_name, optimizer_parameters, held, is_strided
 from ..base.core import model_device, strided_parts, tensors, unwrapped, eager, visible
-from .allocators import allocator_of, Gauge, phase_of, with_rest
+from .allocators import allocator_of, Gauge, other_said, phase_of, with_rest
 from .places import in_the_open
 from ..records.circumstances import fastest_said
 from ..records.rows import main_dtype
@@ -189,7 +189,7 @@ class Footprint:
     peak:int       # bytes: the most that is held at a time
     peak_phase:str # in which phase that is
     at_peak:dict   # kind → bytes that are held then
-    source:str='counted' # or `'measured'`: `other` is then what the device's allocator holds and nobody counted
+    source:str='counted' # or `'measured'`: in total, by the device's allocator
 
 # %% ../../nbs/counting/utilization.ipynb #94b4b69b
 def _complete(kind, phase, doc):
@@ -227,8 +227,9 @@ def table(self:Footprint,
 
 @patch
 def heading(self:Footprint)->str:
-    "The peak in a line"
-    return f'{si(self.peak, "B")} at most, in the {pass_name(self.peak_phase)}; {self.source}'
+    "The peak in a line, and what `other` is"
+    said = other_said(self.source, self.at_peak, *self.live.values())
+    return f'{si(self.peak, "B")} at most, in the {pass_name(self.peak_phase)}; {self.source}{said}'
 
 # %% ../../nbs/counting/utilization.ipynb #0ed7fff3
 @patch

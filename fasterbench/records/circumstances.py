@@ -31,7 +31,7 @@ def fastest_said(t, said)->str: # `Totals`, or `None`; from seconds to words; em
 _held = dict(weight_bytes='weights', cache_bytes='cache') # bytes among the circumstances → what they are
 
 def _fact(k, v):
-    if (k.endswith('_s') or k=='host_modules') and is_number(v): return k.removesuffix('_s'), si(v, 's')
+    if k.endswith('_s') and is_number(v): return k.removesuffix('_s'), si(v, 's')
     return (_held[k], f'{v:,.0f} B') if k in _held and v is not None else (k, str(v))
 
 def facts_of(r)->dict: # of a `Roofline`; name → words
@@ -47,7 +47,7 @@ def facts_of(r)->dict: # of a `Roofline`; name → words
 # %% ../../nbs/records/circumstances.ipynb #dbe22953
 def _idle_said(about):
     "What passes on the host while no operation runs, as far as a trace tells"
-    loader, modules = 'enumerate(DataLoader)', about.get('host_modules', {})
+    loader, modules = 'enumerate(DataLoader)', about.get('host_modules_s', {})
     of = {loader: about.get('host_loader_s')} | {quoted(k): s for k,s in modules.items()}
     known = {k: s for k,s in of.items() if s is not None}
     if not known or about['host_idle_s'] is None: return 'Python, or waiting for data'

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from pathlib import Path
 from ..views.tables import Column, Table, framed, html_cell, kind_of, markdown_text, terminal_width, Lines
 from ..views.tables import shown_formats, text_or_file
-from ..views.layout import folded, html_text, shortened
+from ..views.layout import first_and_folded, folded, html_text, shortened
 from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import of_both, setting
@@ -458,9 +458,8 @@ def __str__(self:Comparison): # the sentence and the pairs
 # %% ../../nbs/records/compare.ipynb #f3d3c2af
 def _pairs(c, top=30):
     "The pairs as HTML, those after the first behind a fold"
-    pairs = c.as_table().in_order()
     def table(some): return replace(c.as_table(), lines=some).html(None, 'order')
-    return table(pairs[:top]) + (folded(plural(len(pairs)-top, 'more pair'), table(pairs[top:])) if pairs[top:] else '')
+    return first_and_folded(c.as_table().in_order(), top, 'more pair', table)
 
 def _pre(lines): return f'<pre style="white-space: pre-wrap">{"<br>".join(map(html_text, lines))}</pre>'*bool(lines)
 def _in_full(pairs): return folded('rows that were joined, by their names', _pre(_joined(pairs))) # HTML; empty: none

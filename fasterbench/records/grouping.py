@@ -336,11 +336,13 @@ def shown_tooks(a:Took, b:Took, turns:bool=False)->tuple: # turns: was each samp
     product = Timing([x*y for x,y in zip(a.samples, b.samples)]).median
     return tuple(t._replace(seconds=math.sqrt(v)) for t,v in ((a, product/part), (b, product*part)))
 
+# %% ../../nbs/records/grouping.ipynb #e8753c0b
 def ratio(a:Took, b:Took, turns:bool=False)->float|None: # `None`: not known of all rows
     "The time of `b` divided by that of `a`; in turns the median of what each has beside the other"
     if not (a.whole and b.whole and a.seconds and b.seconds is not None): return None
     return Timing(each).median if turns and (each := _of_turns(a, b)) else b.seconds/a.seconds
 
+# %% ../../nbs/records/grouping.ipynb #01665db3
 def ratio_interval(
     a:Took, b:Took,
     chance:float=usual, # that the ratio lies there

@@ -75,7 +75,7 @@ def facts(self:Idle)->dict:
     loads = [g.time_s for g in self.gaps if g.inside and g.inside.kind=='annotation']
     named = self.in_modules(lambda o: self.name(o) or '(the model)')
     return dict(host_busy_s=b.busy_s, host_idle_s=b.idle_s, host_loader_s=fsum(loads) if loads else None,
-        host_modules=dict([*named.items()][:3]))
+        host_modules_s=dict([*named.items()][:3]))
 
 @patch
 def marked(self:Idle,

@@ -141,7 +141,7 @@ def run_facts(model, sample)->dict: # name → words
 # %% ../../nbs/sources/measured.ipynb #caea04a1
 def registered_names()->set: # as rows name operations
     "The operations whose cost a program has registered"
-    return {o._schema.name if isinstance(o, torch._ops.OpOverload) else o._qualified_op_name for o in registered}
+    return {o._schema.name for o in registered}
 
 def registered_facts(costs:Costs)->dict: # name → names
     "Which of the operations that were counted have a registered cost"

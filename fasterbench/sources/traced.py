@@ -101,6 +101,7 @@ def _fits(i, arg):
     left_out = 'str', 'Tensor', 'Device', 'Generator', 'List[Optional[Tensor]]'   # without a type in a trace
     return kind.startswith('Optional') or arg.has_default_value() or kind in left_out
 
+# %% ../../nbs/sources/traced.ipynb #96dc088f
 def overload_of(
     name:str, # of an operation, such as `aten::addmm`
     inputs:list, # of `RecordedInput`

@@ -381,6 +381,7 @@ def check_trace(
     if not _says(t.operations, 'values'): raise ValueError(f"{source} has no values that operations were called "
         "with (Concrete Inputs), so what they cost is not known: an older torch wrote it")
 
+# %% ../../nbs/sources/traces.ipynb #b06a58b9
 def load_trace(
     path, # of a file that `torch.profiler` wrote, gzipped or not
     ran:bool=True, # is it of a run, and not of the capture of graphs alone?
@@ -440,6 +441,7 @@ def _graph_for(works, graphs, source):
         f"{len(fits)} graphs captured in {source} launch {what}, so which of them was replayed is not known")
     return fits[0]
 
+# %% ../../nbs/sources/traces.ipynb #404f65b4
 def place_replays(
     t:Trace, # in which graphs are replayed
     capture:Trace, # in which they were captured

@@ -8,8 +8,8 @@ __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'ra
            'log_ticks', 'time_ticks', 'rate_unit', 'rate_of', 'short_name', 'Sheet', 'note', 'lay_out', 'log_axis',
            'headroom', 'axis_ranges', 'Line', 'roof_line', 'ceiling_line', 'slope_line', 'named_roof', 'peak_lines',
            'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend',
-           'name_shapes', 'name_mark', 'draw_peaks', 'data_text', 'html_text', 'folded', 'shortened', 'figure_html',
-           'figure_page']
+           'name_shapes', 'name_mark', 'draw_peaks', 'data_text', 'html_text', 'folded', 'first_and_folded',
+           'shortened', 'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -455,6 +455,16 @@ def html_text(o)->str: return as_text(o, markup=True) # as HTML shows it, on one
 
 # of what is behind a fold; HTML
 def folded(name:str, inside:str)->str: return f'<details><summary>{name}</summary>{inside}</details>' if inside else ''
+
+def first_and_folded(
+    lines:list, # of a table
+    top:int, # of them, which are shown at once
+    one:str, # what a line is called that is not, such as `'more row'`
+    table, # function from lines to HTML
+)->str: # HTML
+    "A table of the first lines, and one of the others behind a fold"
+    rest = lines[top:]
+    return table(lines[:top]) + (folded(plural(len(rest), one), table(rest)) if rest else '')
 
 # %% ../../nbs/views/layout.ipynb #3021cf0e
 def shortened(name:str, most:int=40)->str: # characters

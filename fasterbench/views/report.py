@@ -25,6 +25,7 @@ from ..records.circumstances import disturbed, noise_of, busy_lines
 from ..records.inner import inner_lines
 from ..records.rows import beside_kernels, far_off, link_kinds, memory_pct, no_ceiling
 from ..records.rows import not_counted
+from ..counting.allocators import other_said
 from ..counting.utilization import float32_lines, token_lines
 
 # %% ../../nbs/views/report.ipynb #0f3518ca
@@ -69,7 +70,8 @@ def _memory_lines(r):
     "What a result takes of the memory"
     memory, weights = r.memory, r.about.get('weight_bytes')
     if unfit_result(r) or (memory is None and weights is None): return []   # it is said before the table
-    if memory is not None: return [f"memory       peak {': '.join(_held(memory))}"]
+    if memory is not None:
+        return [f"memory       peak {': '.join(_held(memory))}{other_said(memory.source, memory.at_peak)}"]
     there = 'how much the device has is not known'
     if r.peaks.memory_bytes is not None: there = f"the device has {si(r.peaks.memory_bytes, 'B')}"
     return [f"memory       {si(weights, 'B')} of weights, without activations; {there}"]
@@ -91,18 +93,15 @@ def _other_ceilings(r):
     return [f'ceilings     also {each}'] if used else []
 
 # %% ../../nbs/views/report.ipynb #3a05e752
-def _few(t): return len(t.plain.samples)<fewest(of_overhead) # passes without instrumentation, for an interval?
-def _overhead_known(t): return not _few(t) and (t.overhead_interval or (t.overhead_pct,))[0]>0 # is it above the noise?
-
 def _overhead_line(t):
     "What the timestamps add to a forward pass, or that the noise hides it"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
     beside = f"{plural(n, pass_name(t.what))} without instrumentation, median {si(t.plain.median, 's')}"
-    why, pct = 'within noise' if hi>=0 else 'below 0, which is noise of too few', f'{lo:.1f} to {hi:.1f} %'
-    if lo==hi: pct = f'{lo:.1f} %'
-    if _few(t): return f"overhead     instrumentation overhead not measurable: too few for an interval ({beside})"
-    if not _overhead_known(t): return f"overhead     instrumentation overhead not measurable: {why}, {pct} ({beside})"
+    pct = f'{lo:.1f} %' if lo==hi else f'{lo:.1f} to {hi:.1f} %'
+    why = f"{'within noise' if hi>=0 else 'below 0, which is noise of too few'}, {pct}"*(lo<=0)
+    if n<fewest(of_overhead): why = 'too few for an interval'
+    if why: return f"overhead     instrumentation overhead not measurable: {why} ({beside})"
     if lo==hi: return f"overhead     of the instrumentation {pct}, of unknown noise ({beside})"
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {pct}"
     # no timestamp takes a tenth of a millisecond
@@ -431,10 +430,9 @@ _answered = 'roof', 'rows', 'collectives', *phases   # names of lines that repea
 def summary_lines(r, shown=None)->list[str]: # of a `Roofline`: as of `fact_lines`; rows of the table; `None`: its own
     "What a summary says below its table: what the answer, which stands above, does not"
     r, shown = r.whole, r if shown is None else shown
-    hidden = [*_answered, *(['overhead'] if r.totals and not _overhead_known(r.totals) else [])]
     lines = fact_lines(r) if whole_s(r) and not timed_list(r) else _paper_lines(r)
     padding = [f"padding      {r.about.get('padding')}"]*('padding' in r.about) + _other_ceilings(r)
-    return [o for o in lines if o[:13].strip() not in hidden] + padding + note_lines(shown)*bool(whole_s(r))
+    return [o for o in lines if o[:13].strip() not in _answered] + padding + note_lines(shown)*bool(whole_s(r))
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _grouped(r, by): return r if by is None or by=='module' and by_phase(r) else r.by(by) # rows of a table

@@ -7,6 +7,7 @@ __all__ = ['of_columns', 'of_roofs', 'of_rows', 'of_times', 'of_language', 'term
 
 # %% ../../nbs/views/terms.ipynb #01ed9c98
 from typing import NamedTuple
+from ..counting.allocators import other_kind
 from ..records.rows import far_off
 from .tables import Column, Lines, columns
 
@@ -63,8 +64,8 @@ of_rows = [Term(*o) for o in (
     ('projection', 'rows of one machine put under the roof of another'),
     ('rank', 'process of a group that work together, usually with one device each'),
     ('collective', 'exchange of data in which every rank of a group takes part, such as an all-reduce'),
-    ('footprint', 'memory that a training step holds, by kind and moment; the kind "other" is what no other kind '
-        'holds, such as outputs and temporary results', 'B'))]
+    ('footprint', 'memory that a training step holds, by kind and moment; the kind "other" is '
+        f'{other_kind["counted"]}; of a measured one, {other_kind["measured"]}', 'B'))]
 
 # %% ../../nbs/views/terms.ipynb #26f86409
 of_times = [Term(*o) for o in (
