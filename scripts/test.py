@@ -5,12 +5,13 @@
     python scripts/test.py --changed       # what a change can reach, nearest first
     python scripts/test.py --all           # the checks whole of which the others run a sample: nightly
 
-These are pytest's, in the folder tests: `pytest -n 2 tests` runs the same, with all options that pytest has.
+These are pytest's, in the folder tests: `pytest -n 3 tests` runs the same, with all options that pytest has.
 """
 import os, sys
 from pathlib import Path
 
 import pytest
+from fastcore.basics import num_cpus
 from fastcore.script import call_parse, store_true
 
 top = Path(__file__).resolve().parent.parent
@@ -24,5 +25,6 @@ def main(
     "Run the notebooks and the checks"
     os.chdir(top)
     os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(top), os.environ.get('PYTHONPATH')]))   # of the processes
-    args = ['tests', '-q', '-n', 'logical', '--maxprocesses', '4', '--dist', 'worksteal', '--durations', '12', '--durations-min', '10']
+    beside = str(min(num_cpus() + 1, 5))   # one more than cores: a test waits for processes, compilers and files
+    args = ['tests', '-q', '-n', beside, '--dist', 'worksteal', '--durations', '12', '--durations-min', '10']
     sys.exit(pytest.main([*args, *(['-k', only] if only else []), *(['--changed'] if changed else []), *(['--all'] if all else [])]))
