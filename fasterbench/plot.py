@@ -20,6 +20,7 @@ from .views.marks import add_button, bar_axes, bar_height, roof_lines, Block, ba
 from .views.marks import bar_parts, bar_text, bar_traces, block_labels, drawable, legend_traces, link_blocks
 from .views.marks import link_places, link_traces, mark_traces, quartiles, rate, strip, without_flops
 from .views.marks import legend_said, name_marks, name_strip, placer_of, said_of, short_labels, strip_line
+from .views.marks import long_name
 from .views.opening import listed_ceilings, noise_line, of_both, setting, subtitles, title_of, took_said
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
@@ -114,13 +115,20 @@ def _name_roofs(fig, placer, ceilings, slopes, peaks, beside):
     name_ridge(fig, placer, peaks)
     if beside: name_strip(fig, placer, peaks)
 
-def _for_pages(names):
-    "The names for each class of widths, which a page puts in the place of those for any width"
-    return [dict(start=o[0]) | vars(names(o, most)) for o,most in zip(classes, (8, 10, 12, 16, 20))]
+def _add_names(fig, s, naming, most, bars=lambda wide: []):
+    "The names for any width and, of a page, for each class: functions of widths and how many, and of a width"
+    def all_names(widths, n):
+        found = naming(widths, n)
+        bar_names(found, bars(widths[0]), '3')
+        return found
+    all_names(s.widths, most).add_to(fig)
+    if s.size: return
+    each = [dict(start=o[0]) | vars(all_names(o, n)) for o,n in zip(classes, (8, 10, 12, 16, 20))]
+    fig.update_layout(meta=dict(names=each))
 
 # %% ../nbs/plot.ipynb #4000b493
 def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
-    "The roofs, the marks and their names"
+    "The roofs and the marks; their names, as a function of widths and how many"
     frame, beside = _frame(s, rows, peaks, also), any(map(without_flops, rows))
     ceilings, slopes = _roof_lines(rows, peaks, also, 10**frame.xr[0], 10**frame.xr[1])
     lines, grey = ceilings + slopes[1:], {k for k,c in named.items() if c==rest}   # memory's slope is of the roof
@@ -137,28 +145,25 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
         def name_roofs(): _name_roofs(found, placer, ceilings, slopes, peaks, beside)
         name_marks(found, placer, blocks + stars, group, total, name_roofs, most, grey)
         return found
-    names(frame.widths, 20 if s.size else 12).add_to(fig)
-    if not s.size: fig.update_layout(meta=dict(names=_for_pages(names)))
+    return names
 
 # %% ../nbs/plot.ipynb #03987b6f
 def _draw_bars(fig, go, s, blocks, group, named, paper):
-    "The bars, and what they are"
+    "The bars, and what they are; their texts, as a function of the page's width"
     def end(b):
         took = (b.row.time_s or 0.) + (b.row.hidden_moving_s or 0.)
         return max(took, b.row.roof_time_s or 0., (quartiles(b.row) or (0., 0.))[1])
     across, down = bar_axes(len(blocks), max(end(b) for b in blocks if not b.others or len(blocks)==1))
     own = dict(xaxis='x3', yaxis='y3')
     fig.add_traces(bar_traces(go, blocks, group, named, **own))
-    a, b = s.span('bars')
-    room = (b - a)*(s.wide - left - right) if s.size else math.inf   # a page may be wide
-    texts = [bar_text(b, label, room) for b,label in zip(blocks, block_labels(blocks))]
-    fig.add_trace(bar_names(go, texts, **own))
     fig.update_layout(xaxis3=dict(anchor='y3', domain=s.span('bars'), **across),
         yaxis3=dict(anchor='x3', domain=s.domain('bars'), **down))
     said = 'Roofline-limited time' if paper else 'Time (pale) and roofline-limited time (solid)'
     parts = [k for k in bar_parts if any(getattr(b.row, bar_parts[k]) for b in blocks if not b.others)]
     if parts: said = f"Time (pale; {', '.join(parts)}) and roof (solid)"
     note(fig, f'<b>{said}</b>', s.domain('heading')[0], 12, s.span('heading')[0])
+    (a, b), names = s.span('bars'), [*zip(block_labels(blocks, long_name), block_labels(blocks))]
+    return lambda wide: [bar_text(o, k, (b - a)*(wide - left - right) + right) for o,k in zip(blocks, names)]
 
 # %% ../nbs/plot.ipynb #c9094035
 def _setting(rows, peaks, paper, title):
@@ -193,12 +198,12 @@ def plot_roofline(
     if size: bars = min(bars, max(size[1]//45 - 1, 1))   # as there is room for, with the others' line
     blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
-    shown = {} if len(named)==1 else named   # of one colour there is nothing to tell
+    fig, shown = go.Figure(), {} if len(named)==1 else named   # of one colour there is nothing to tell
     said = '\n'.join(map(html_text, [*_setting(given, peaks, paper, title), legend_said(rows, blocks, paper)]))
-    s = Sheet(title, said, *_parts(paper, len(longest), opens, shown, size), size)
-    fig = go.Figure()
-    _draw_roofline(fig, go, s, rows, blocks, peaks, listed_ceilings(given, peaks), group, named, total)
-    if longest: _draw_bars(fig, go, s, longest, group, named, paper)
+    s = Sheet(title, said, *_parts(paper, len(longest), opens, shown, size), size, entries=dict(legend=shown))
+    naming = _draw_roofline(fig, go, s, rows, blocks, peaks, listed_ceilings(given, peaks), group, named, total)
+    texts = [_draw_bars(fig, go, s, longest, group, named, paper)] if longest else []
+    _add_names(fig, s, naming, 20 if size else 12, *texts)
     return lay_out(fig, s, legend=legend(s))
 
 # %% ../nbs/plot.ipynb #8c988a11
@@ -375,10 +380,11 @@ def _name_arrows(frame, lines, pairs, most): # to `Names`
     "Names and differences beside heads of arrows: of the first three, of others as far as there is room that is clear"
     found, shafts = Names(), [([a[0], b[0]], [a[1], b[1]]) for _,a,b in pairs]
     placer = Placer(frame, [(*b, head) for *_,b in pairs], [(o.xs, o.ys) for _,o in lines], arrows=shafts)
-    for i,((p,_,end),name) in enumerate(zip(pairs, short_labels([p for p,*_ in pairs]))):
-        if p.change!='same': name = f"{name} {p.cell('difference_s')}"
+    rows = [p for p,*_ in pairs]
+    for i,((p,_,end),*texts) in enumerate(zip(pairs, short_labels(rows, long_name), short_labels(rows))):
+        if p.change!='same': texts = [f"{o} {p.cell('difference_s')}" for o in texts]
         look = dict(end=2, colour=arrow_colours[p.change])   # a line ends at the tip of its arrow
-        if len(placer.named)<most: found.shapes += name_mark(placer, name, *end, p.said, head, must=i<3, **look)
+        if len(placer.named)<most: found.shapes += name_mark(placer, texts, *end, p.said, head, must=i<3, **look)
     return found
 
 # %% ../nbs/plot.ipynb #bbc7a4af
@@ -421,11 +427,10 @@ def plot_comparison(
     traces = [o.trace(go, k, True) for k,o in lines] + _arrow_traces(go, pairs, dots)
     known, entries = dict(page=size[0]) if size else {}, [t.name for t in traces if t.showlegend]
     parts = dict(roofline=roof_height, intensity=46, legend=legend_height(entries, **known))
-    s = Sheet(*_titles(c, title, pairs, sort, dots), parts, size=size)
+    s = Sheet(*_titles(c, title, pairs, sort, dots), parts, size=size, entries=dict(legend=entries))
     fig, frame = go.Figure(traces), s.frame(xr, yr)
     def named(widths, most): return _name_arrows(replace(frame, widths=widths), lines, pairs, min(most, names))
-    named(frame.widths, names).add_to(fig)
-    if not size: fig.update_layout(meta=dict(names=_for_pages(named)))
+    _add_names(fig, s, named, names)
     name_rate(fig, s)
     return lay_out(fig, s, **roof_axes(s, frame), legend=legend(s))
 

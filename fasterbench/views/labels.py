@@ -88,7 +88,7 @@ def wrapped(
 )->list[str]: # lines
     "A text in lines that are not wider than `most`, where its words allow"
     lines = ['']
-    for word in text.split(' '):
+    for word in re.split(' (?!%)', text):   # a number and its % stay together
         longer = f'{lines[-1]} {word}'.strip()
         if text_size(longer, size)[0]<=most: lines[-1] = longer
         else: lines.append(word)

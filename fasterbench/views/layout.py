@@ -14,6 +14,7 @@ __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'ra
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
 from functools import cache
+from itertools import product
 from importlib.resources import files
 from string import Template
 from dataclasses import dataclass, field
@@ -154,9 +155,11 @@ class Sheet:
     beside:dict=field(default_factory=dict) # parts of a second column, right of these
     size:tuple|None=None # pixels, wide and high, of a picture; `None`: as wide as its page, as high as its parts
     split:tuple=(0.58, 0.66) # parts of the width: where the first column ends, and where the second begins
+    entries:dict=field(default_factory=dict) # part → names of a legend, which is lower on wider pages
     def __post_init__(self):
         self.parts, self.beside = ({k: v for k,v in o.items() if v} for o in (self.parts, self.beside))
         self.wide = self.size[0] if self.size else narrowest # pixels
+        self.widths = (self.wide,) if self.size else widths # pixels
         self.page = self.size[0] if self.size else usual_width # pixels, for which its title is broken
         self.titles, self.subtitles, self.head = self.headed(self.page)
         if self.size: self.fill()
@@ -215,8 +218,7 @@ def span(self:Sheet, name:str)->tuple: # parts of the width without the margins
 def frame(self:Sheet, xr:list, yr:list, part:str='roofline', start:float=0.)->Frame: # exponents of ten
     "Where the data of a part lies; `start`: part of the width left of its axis"
     (a, b), inner, above = self.span(part), self.wide - left - right, self.above(part)
-    of_picture = dict(widths=(self.wide,)) if self.size else {}
-    return Frame(xr, yr, left + a*inner, right + (1-b)*inner, above, self.column(part)[part], start, **of_picture)
+    return Frame(xr, yr, left + a*inner, right + (1-b)*inner, above, self.column(part)[part], start, self.widths)
 
 # %% ../../nbs/views/layout.ipynb #103fe8e0
 clear = 'rgba(0,0,0,0)' # the page shows
@@ -233,11 +235,13 @@ def note(fig, text:str, y:float, size:float, x:float=0., **kw):
 
 # %% ../../nbs/views/layout.ipynb #9cca4893
 def _head(s, wide):
-    "Title and subtitle as plotly has them, and pixels, where a page is at least so wide"
-    titles, said, high = s.headed(wide)
+    "Title and subtitle as plotly has them, and pixels, where a page is at least so wide; `less`: below which legends"
+    (titles, said, high), full = s.headed(wide), s.head + s.inner
+    spare = {k: s.parts[k] - legend_height(v, wide) for k,v in s.entries.items() if k in s.parts}
+    less = [(full - s.above(k) - s.parts[k], o) for k,o in spare.items() if o]   # pixels from below, and pixels
     lower = 12 if len(titles)<2 else 23   # plotly.js draws a title of several lines 11 pixels higher
     return dict(start=wide, title='<br>'.join(f'<b>{o}</b>' for o in titles), lower=lower, said='<br>'.join(said),
-        top=high, height=s.height - s.head + high)
+        top=high, height=s.height - s.head + high - sum(spare.values()), less=less)
 
 # %% ../../nbs/views/layout.ipynb #9cca4892
 def lay_out(
@@ -407,13 +411,18 @@ def name_shapes(text:str, spot:Spot, group:str, radius:float=0., colour:str|None
     name = dict(path=_path((x-wide/2, y-high/2), (x+wide/2, y+high/2)), line=dict(width=0), label=label, **at)
     return [name, *([_edge_to_edge(x, y, wide/2, high/2, radius, colour) | at] if spot.led else [])]
 
+# %% ../../nbs/views/layout.ipynb #4fb2f4e3
 # as `name_shapes`; `end`: pixels that a line to the mark leaves free, `None`: the radius
-def name_mark(placer:Placer, text:str, x:float, y:float, group:str, radius:float, must=False, end=None, colour=None):
-    "A name near its mark, at `x` and `y` in units of the data; empty: no room is clear, nor free where it `must` be"
-    spots = spots_around(x, y, radius, text_size(text))
-    spots = spots if must else near(placer.frame, spots, text_size(text))
-    spot = spots and place(placer, text, spots, radius, clear=True) or must and place(placer, text, spots, radius)
-    return name_shapes(text, spot, group, radius if end is None else end, colour) if spot else []
+def name_mark(placer:Placer, texts, x:float, y:float, group:str, radius:float, must=False, end=None, colour=None):
+    "A name near its mark, at `x` and `y` of the data; empty: no room is clear, nor free where it `must` be"
+    room = 0.4*min(b - a for a,b in zip(*placer.frame.across()))   # `texts`: the longest first
+    texts = [o for o in texts if text_size(o)[0]<=room] or texts[-1:]
+    for clear, text in product((True, False), texts) if must else [(True, texts[0])]:
+        spots = spots_around(x, y, radius, text_size(text))
+        spots = spots if must else near(placer.frame, spots, text_size(text))
+        spot = spots and place(placer, text, spots, radius, clear)
+        if spot: return name_shapes(text, spot, group, radius if end is None else end, colour)
+    return []
 
 # %% ../../nbs/views/layout.ipynb #44982640
 def _peaks_frame(s, peaks, n):

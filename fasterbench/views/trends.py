@@ -91,7 +91,7 @@ def value_names(frame:Frame, points:list, traces:list)->list: # as `way`, of the
     "The values beside the way of the whole, the last one first, as far as there is room, as plotly's shapes"
     heads = [(x, y, 7) for t in traces if t.mode=='lines+markers' for x,y in zip(t.x, t.y)]
     placer = Placer(frame, heads, [([*t.x], [*t.y]) for t in traces])
-    return [o for v,x,y in points[::-1] for o in name_mark(placer, value_text(v), x, y, whole_name, 7)]
+    return [o for v,x,y in points[::-1] for o in name_mark(placer, [value_text(v)], x, y, whole_name, 7)]
 
 # %% ../../nbs/views/trends.ipynb #cd86e9b2
 def roof_panel(go, s, top:int, by=None)->tuple: # traces; ranges of both axes as exponents of ten
@@ -175,10 +175,10 @@ def _device_panel(go, s):
         for p in s.points]
     title = 'Likely time (pale) and roofline-limited time (solid)' if bars[2:] else 'Roofline-limited time'
     title += ''.join(f', {html_text(o)}' for o in [s.points[0].phase] if o)
-    return title, bar_height*len(s), [*bars, bar_names(go, said)], *bar_axes(len(s), most)
+    return title, bar_height*len(s), bars, *bar_axes(len(s), most), said
 
 # %% ../../nbs/views/trends.ipynb #72848acb
-def panels(go, s, top:int, by=None)->list: # of (title, pixels, traces, x axis, y axis)
+def panels(go, s, top:int, by=None)->list: # of (title, pixels, traces, x axis, y axis); of bars their texts, too
     "What the figure shows, from top to bottom"
     if s.kind=='devices': return [_device_panel(go, o) for o in _phases(s)]
     def over_values(title, traces, unit): return title, 220, traces, _values_axis(s), _powers(traces, unit)
@@ -197,7 +197,7 @@ def panels(go, s, top:int, by=None)->list: # of (title, pixels, traces, x axis, 
     return found + [('under the roof', 420, traces, x, log_axis(yr))]
 
 # %% ../../nbs/views/trends.ipynb #9f84bf32
-def _add_panel(fig, layout, s, k, title, traces, x, y):
+def _add_panel(fig, layout, s, k, title, traces, x, y, texts=()):
     "Panel `k` with its title above it and its legend below"
     n, panel = str(k+1)*(k>0), f'panel{k}'
     fig.add_traces([t.update(xaxis=f'x{n}', yaxis=f'y{n}', legend=f'legend{n}') for t in traces])
@@ -205,6 +205,7 @@ def _add_panel(fig, layout, s, k, title, traces, x, y):
     below = legend(layout, f'legend{k}') | dict(traceorder='normal')
     fig.update_layout({f'xaxis{n}': x, f'yaxis{n}': y, f'legend{n}': below})
     note(fig, f'<b>{title}</b>', layout.domain(f'heading{k}')[0], 12, x=layout.span(panel)[0], yshift=8)
+    bar_names(fig, texts, n)
     if title!='under the roof': return
     name_rate(fig, layout, part=panel)
     names = value_names(layout.frame(x['range'], y['range'], panel), whole_way(s), traces)
@@ -245,6 +246,7 @@ def plot_sweep(
     beside = each.pop() if size and each[1:] else {}   # the roofline stands beside the panels over values
     parts = {k: v for o in each for k,v in o.items()}
     said = '\n'.join(map(html_text, filter(None, [swept_setting(s), *s.noise])))
-    layout = Sheet(title or html_text(s.where()), said, parts, beside, size, (0.4, 0.5))
-    for k,(name, _, traces, x, y) in enumerate(shown): _add_panel(fig, layout, s, k, name, traces, x, y)
+    named = {f'legend{k}': [t.name for t in o[2] if t.name] for k,o in enumerate(shown)}
+    layout = Sheet(title or html_text(s.where()), said, parts, beside, size, (0.4, 0.5), named)
+    for k,(name, _, *drawn) in enumerate(shown): _add_panel(fig, layout, s, k, name, *drawn)
     return lay_out(fig, layout).update_layout(showlegend=True)
