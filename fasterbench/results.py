@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 from .views.sides import OverRanks, rank_lines, Phases, side_by_side
 from .views.report import print_summary, result_answer
-from .views.report import result_text, fact_lines, note_lines, peaks_text, rank_facts
+from .views.report import result_text, fact_lines, note_lines, rank_facts
 from .plot import plot_comparison, plot_result, plot_roofline
 from .views.tables import columns, kinds, Lines, Table, row_table, picture_formats, framed, ranges
 from .views.tables import headed, sorted_by
-from .views.opening import heading, in_phases, title_of
+from .views.opening import heading, in_phases, peaks_text, title_of
 from .views.layout import figure_html, data_text, first_and_folded, folded, html_text, dark_css
 from .session.scope import above, inside, phases, quoted
 from .operations import si, as_text, per_pass, arithmetic_intensity, sum_of, check_count

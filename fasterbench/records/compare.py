@@ -20,12 +20,12 @@ from ..views.tables import shown_formats, text_or_file
 from ..views.layout import first_and_folded, folded, html_text, shortened
 from ..base.console import any_console
 from ..operations import as_text, si, pass_name, per_pass, plural
-from ..views.opening import of_both, setting
+from ..views.opening import imbalance_said, of_both, peaks_text, setting
 from ..session.scope import inside, phases, quoted, with_phase
 from .sums import counted_apart, mark_notes, first_names, from_to, short_ratio, signed, sums_from_to
 from .sums import family_said, faults_apart, faults_said, uncounted_said, unequal_said
 from .kept import PairPlaces, SavedComparison, check_places
-from .circumstances import differing as what_differs, lapse
+from .circumstances import difference_lines, differing as what_differs, lapse_lines
 from .grouping import Pair, match, Compared, Took, all_run, shown_tooks, taken, too_few
 from .grouping import grouped_alike, seen_rows, as_family
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, many
@@ -133,6 +133,7 @@ def _counted(c):
     words = {k: word + (_together(c, k) if apart and k in differ else '') for k,word in words.items()}
     first, *more = [(counts[k], word) for k,word in words.items() if counts[k]] or [(0, '')]
     rows = f"{'single rows differ: '*apart}{first[0]} of {n} row{'s' if n>1 else ''} {first[1]}"
+    rows += ' in these two runs'*any(counts[k] and lapse_lines(c) for k in differ)   # in other ones it may be others
     alone = [(counts[k], k) for k in ('only in a', 'only in b') if counts[k]]
     return ', '.join([rows]*bool(n) + [f'{k} {word}' for k,word in more + alone])
 
@@ -211,7 +212,7 @@ def answer(self:Comparison)->str:
 
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
 @patch
-def differing(self:Comparison)->dict: return what_differs(self.a, self.b) # name → (in a, in b); `None`: not known
+def differing(self:Comparison)->dict: return what_differs(self.a, self.b, peaks_text) # name → (in a, in b); `None`: not known
 
 # %% ../../nbs/records/compare.ipynb #5a32c385
 def _known(field):
@@ -417,12 +418,6 @@ def _sums(c):
     return [f"rows         {from_to(*rows, 's')}", *_phase_sums(c), f'remainder    {rest} outside of the rows', *lines]
 
 
-# %% ../../nbs/records/compare.ipynb #a7c94647
-def _apart(c):
-    "How far apart two results were measured that did not take turns, in lines"
-    if c.turns or c.forward_a.exact or c.forward_b.exact or not (words := lapse(c.a, c.b)): return []
-    return [f"{'measured':12} {words} apart, not in turns: an interval holds each result's own spread alone"]
-
 # %% ../../nbs/records/compare.ipynb #eacd4102
 def _joined(pairs):
     "Of which rows pairs are made whose names do not say all, in lines"
@@ -430,12 +425,6 @@ def _joined(pairs):
     def side(p, s): return f"{plural(len(o := getattr(p, f'rows_{s}')), 'row')} of {s} ({names(o)})"
     return [f"{'joined':12} {p.name}: kernels that fuse modules, {side(p, 'a')} beside {side(p, 'b')}" for p in pairs
         if p.how=='modules' and len(p.rows_a + p.rows_b)>2 and as_text(p.rows_b[-1].name) not in _name_cell(p)]
-
-def _differences(c):
-    "The circumstances that are not the same, in lines"
-    def shown(k, v): return as_text(dict(disturbed='not notable', padding='none').get(k, 'unknown') if v is None else v)
-    found = c.differing().items()
-    return [*(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *_apart(c)]
 
 # %% ../../nbs/records/compare.ipynb #172e49b4
 @patch
@@ -446,7 +435,7 @@ def summary(self:Comparison,
 ):
     "Print what changed: the sentence, the circumstances, the pairs and the sums"
     table = self.table(top, sort, width=terminal_width(), columns=columns)   # first: it may refuse
-    head = ['\n'.join(map(str, o)) for o in ([self.answer], self.verdicts, _sides(self), _differences(self))]
+    head = ['\n'.join(map(str, o)) for o in ([self.answer], self.verdicts, _sides(self), difference_lines(self))]
     more = _joined(self.as_table().in_order(sort)[:top])
     with any_console(): print(*filter(None, [*head, table, *map('\n'.join, (more, _sums(self)))]), sep='\n\n')
 
@@ -466,7 +455,7 @@ def _in_full(pairs): return folded('rows that were joined, by their names', _pre
 
 @patch
 def _repr_html_(self:Comparison)->str:
-    above = [*of_both(self.a, self.b, setting), *_sides(self), *_differences(self)] if self else []
+    above = [*of_both(self.a, self.b, setting), *_sides(self), *difference_lines(self)] if self else []
     below = _sums(self) if self else []
     said = [f'<p>{html_text(o)}</p>' for o in (self.answer, *self.verdicts)]
     return framed(*said, _pre(above), _pairs(self), _in_full(self.as_table().in_order()), _pre(below))

@@ -18,11 +18,15 @@ at_boundary, of_kernels, one_by_one = 'at the boundary of compiled code', 'of ea
 def short_ratio(v): return f'{v:.2f}' if v>=0.1 else f'{v:.2g}' # a ratio, short
 def signed(s, unit)->str: return ('+' if s>0 else '') + si(s, unit) # a difference, with its sign
 
-def from_to(a, b, unit, counted=('', ''))->str: # of `texts`; how each was counted, where that differs
+def from_to(
+    a, b, unit,
+    counted=('', ''), # how each was counted, where that differs
+    least=(False, False), # is either a part of what is not all known?
+)->str:
     "A number on both sides, and b as a part of a"
-    least = [o==at_boundary for o in counted]
+    least = [part or o==at_boundary for part,o in zip(least, counted)]
     each = [f"{'at least '*at}{si(v, unit)} {how}".rstrip() for v,how,at in zip((a, b), counted, least)]
-    bound = 'at most ' if least[0] else 'at least ' if least[1] else ''
+    bound = '' if all(least) else 'at most ' if least[0] else 'at least ' if least[1] else ''
     return ' → '.join(each) + (f' ({bound}{short_ratio(b/a)}×)' if a and b is not None else '')
 
 # %% ../../nbs/records/sums.ipynb #5f0a1c02
@@ -65,7 +69,8 @@ def sums_from_to(sides, key, unit, counted=('', ''))->str: # of two `Roofline`s;
     def lacks(r): return sum(getattr(o, key) is None for o in r)
     parts = [f'{len(r) - n} of {len(r)} rows of {which}' for which,r in zip('ab', sides) if (n := lacks(r))]
     if parts: return f"known of {', '.join(parts)} only, not compared"
-    return from_to(*(sum_of(r, key) for r in sides), unit, counted)
+    least = [key=='flops' and any(o.unknown for o in r) for r in sides]
+    return from_to(*(sum_of(r, key) for r in sides), unit, counted, least)
 
 # %% ../../nbs/records/sums.ipynb #57374cde
 def uncounted_said(pairs)->str: # of `Pair`; empty: there are none

@@ -6,13 +6,15 @@
 __all__ = ['timed_list', 'listed_ceilings', 'whole_s', 'partial', 'rows_at_roof', 'in_phases', 'by_phase', 'parts_said',
            'took_said', 'error_said', 'allowed_said', 'model_said', 'phases_said', 'heading', 'likely_said', 'title_of',
            'likely_lines', 'where_said', 'noise_line', 'waiting_said', 'longest_said', 'setting', 'of_both',
-           'subtitles']
+           'subtitles', 'imbalance_said', 'peaks_text']
 
 # %% ../../nbs/views/opening.ipynb #98ab6197
+from collections import defaultdict
 from ..base.core import arithmetic_dtype, dtype_name
 from ..operations import per_pass, plural, si
 from ..records.circumstances import disturbed, fastest_said, noise_of
-from ..records.rows import assumed_said, least_s, most_waited, not_counted
+from ..records.rows import assumed_said, least_s, link_kinds, most_waited, not_counted
+from ..session.scope import quoted
 from .labels import cut
 from .tables import columns, run_here, run_kinds
 
@@ -174,3 +176,33 @@ def subtitles(r)->list: # of a `Roofline`; of texts
     waits = '; '.join(filter(None, [waiting_said(r), longest_said(r)]))
     waits = f'collectives: {waits}' if waits and r.totals else ''
     return [o for o in (setting(r), noise_line(r.totals), waits, *likely) if o]
+
+# %% ../../nbs/views/opening.ipynb #a1b0c5e1
+def _uneven(r, field, whole):
+    "The row in which ranks differ most, beyond the noise of its times: `(label, rank → amount)`, if that is notable"
+    rows = defaultdict(dict)   # label → rank → row
+    for i,rank in enumerate(r.ranks):
+        for o in rank:
+            if not o.exchanges and getattr(o, field) is not None: rows[o.label][i] = o
+    def amounts(label): return {i: getattr(o, field) for i,o in rows[label].items()}
+    def spread(label): return max(amounts(label).values()) - min(amounts(label).values())
+    def noise(label): return max(o.noise_s for o in rows[label].values()) if field=='time_s' else 0.
+    label = max((k for k in rows if spread(k)>noise(k)), key=spread, default=None)
+    return None if label is None or spread(label)<0.05*whole else (label, amounts(label))
+
+# %% ../../nbs/views/opening.ipynb #50d5218a
+def imbalance_said(r)->str: # of a `Roofline`; empty: of one rank, or ranks differ in no row notably
+    "The rows in whose time and in whose work ranks differ most"
+    total = max((sum(o.flops or 0 for o in rank) for rank in r.ranks), default=0)
+    asked = [('takes', 'time_s', 's', r.totals.mean_s)] if r.totals else []
+    if total: asked.append(('does', 'flops', 'FLOP', total))
+    def on(of, f, unit): return f"{si(f(of.values()), unit)} on rank {f(of, key=of.get)}"
+    said = defaultdict(list)   # label → what ranks differ in
+    for verb,field,unit,whole in asked:
+        if at := _uneven(r, field, whole): said[at[0]].append(f'{verb} {on(at[1], max, unit)}, {on(at[1], min, unit)}')
+    return '; '.join(f"{quoted(k)} {'; it '.join(o)}" for k,o in said.items())
+
+# %% ../../nbs/views/opening.ipynb #6a9b2c13
+def peaks_text(r)->str|None: # of a `Roofline`; `None`: it has none
+    "The peaks in a line, with the rates of links that its collectives are compared with"
+    return r.peaks and r.peaks.told(link_kinds(r, r.peaks))
