@@ -25,7 +25,7 @@ from .views.opening import listed_ceilings, noise_line, of_both, setting, subtit
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
 from .records.grouping import group_key, joined
-from .records.sums import faults_said, mark_notes
+from .records.sums import faults_said, mark_notes, signed
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
 
@@ -396,12 +396,22 @@ def _ends(c):
     ends = c.names if any(c.names) else [', '.join(value(k, o[i]) for k,o in apart[:2]) for i in (0, 1)]
     return 'a: {}, b: {}'.format(*(ends if any(ends) else ('the first result', 'the second')))
 
+def _without(pairs):
+    "How many pairs have no place under the roof, how many of them are of collectives, and what they differ by in all"
+    sent = sum(any(r.exchanges for r in p.rows_a + p.rows_b) for p in pairs)
+    of = f" ({'all' if sent==len(pairs) else sent} of collectives)"*bool(sent)
+    by = signed(sum(p.difference_s for p in pairs), 's')
+    return f"{plural(len(pairs), 'row')} without a place under the roof{of}: {by} in all"
+
+# %% ../nbs/plot.ipynb #a3e174f8
 def _titles(c, title, pairs, sort=None, dots=()):
     "The title, and what is drawn"
-    more = len(c) - len(pairs)
+    placed = {id(p) for p,*_ in drawn_pairs(c)}
+    more, without = len(placed) - len(pairs), [p for p in c if id(p) not in placed]
     which = 'the ' + plural(len(pairs), 'largest difference') if more else 'the differences'
     if sort not in (None, 'difference'): which = f"{plural(len(pairs), 'row')}, by {as_text(sort)}"
     drawn = f'arrows from a to b, {which}' + f'; {more} more not drawn'*bool(more) + '; dots: short moves'*bool(dots)
+    drawn += f"; {_without(without)}"*bool(without)
     noise = of_both(c.a, c.b, lambda r: noise_line(r.totals))
     result = [c.headline]*bool(title and title!=html_text(c.headline))   # which is the title where none is given
     said = [*result, f'{_ends(c)}; {drawn}', *of_both(c.a, c.b, setting), *noise]

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['disturbed', 'noise_of', 'fastest_said', 'facts_of', 'busy_lines', 'differing', 'noise_said', 'software', 'lapse',
-           'lapse_lines', 'difference_lines']
+           'models_said', 'lapse_lines', 'difference_lines']
 
 # %% ../../nbs/records/circumstances.ipynb #39762432
 import platform, re, torch
@@ -73,7 +73,7 @@ def busy_lines(about:dict)->list[str]: # of a trace; empty: it is of none
 def _roof(r): return r.peaks and (r.peaks.device_name, r.peaks.compute_peaks, r.peaks.peak_bandwidth)
 
 def _absent(r):
-    "The circumstances that a result has none of: what was counted would say so, and of compiled code it says how it ran"
+    "The circumstances that a result has none of: what was counted says so, and of compiled code it says how it ran"
     other = 'torch.compile' not in r.about.get('execution', 'torch.compile')
     none = {k: 'none' for k in ('padding', 'registered_costs') if r.kind in ('measured', 'estimated')}
     return none | {k: '0' for k in ('graphs', 'graph_breaks') if other or r.about.get(k)==[]}
@@ -137,6 +137,13 @@ def lapse(a, b)->str: # of two `Roofline`s; empty: it is not known, or there is 
     return '' if None in times or times[0]==times[1] else _in_words(abs((times[1] - times[0]).total_seconds()))
 
 # %% ../../nbs/records/circumstances.ipynb #9b2a6c47
+def models_said(c)->str: # of a `Comparison`
+    "What ran: both, where they differ"
+    def what(o): return 'the kernels' if o.kind=='kernels' else 'the model'
+    def name(o): return as_text(o.about.get('model') or o.about.get('file') or what(o))
+    names = [name(o) for o in (c.a, c.b)]
+    return names[0] if names[0]==names[1] else ' → '.join(names)
+
 def lapse_lines(c)->list[str]: # of a `Comparison`; none: in turns, not measured, or not known
     "How far apart two results were measured that did not take turns"
     if c.turns or c.forward_a.exact or c.forward_b.exact or not (words := lapse(c.a, c.b)): return []

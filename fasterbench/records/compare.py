@@ -23,9 +23,10 @@ from ..operations import as_text, si, pass_name, per_pass, plural
 from ..views.opening import imbalance_said, of_both, peaks_text, setting
 from ..session.scope import inside, phases, quoted, with_phase
 from .sums import counted_apart, mark_notes, first_names, from_to, short_ratio, signed, sums_from_to
-from .sums import family_said, faults_apart, faults_said, uncounted_said, unequal_said
+from .sums import exchanged_said, family_said, faults_apart, faults_said, others_said
+from .sums import uncounted_said, unequal_said
 from .kept import PairPlaces, SavedComparison, check_places
-from .circumstances import difference_lines, differing as what_differs, lapse_lines
+from .circumstances import difference_lines, differing as what_differs, lapse_lines, models_said
 from .grouping import Pair, match, Compared, Took, all_run, shown_tooks, taken, too_few
 from .grouping import grouped_alike, seen_rows, as_family
 from ..base.codec import Saved, as_json, check_format, decoded, encoded, fitting, json_line, json_lines, many
@@ -150,7 +151,7 @@ def _next_word(name, at):
 def _beyond_noise(c): return [p for p in c if p.change!='same'] or [*c] # pairs; all, where none is
 
 def _most_in(c, way, whole):
-    "The part of the model, all of its phases together"
+    "The part of the model, all of its phases together: name, seconds, and whether it is the row of that name alone"
     res, at = None, ''
     while True:
         parts = Counter()
@@ -159,30 +160,24 @@ def _most_in(c, way, whole):
         if res is None and c.a.totals and c.b.totals:
             parts[outside] = c.b.totals.remainder_s - c.a.totals.remainder_s
         most = max(parts.items(), key=lambda o: way*o[1])
-        if res is None or most[1]/whole>0.5: res = most
+        if res is None or most[1]/whole>0.5: res = *most, most[0]==at
         if most[1]/whole<=0.5 or most[0] in (at, outside): return res
         at = most[0]
 
 # %% ../../nbs/records/compare.ipynb #8bd5bf53
-def where_most(c)->tuple|None: # of a `Comparison`: name, seconds; `None`: there is no difference
+def where_most(c)->tuple|None: # of a `Comparison`: name, seconds, that row alone?; `None`: there is no difference
     "The smallest part of the model that more than half of the difference is in; the largest, where none has as much"
     if c.change not in differ or not c: return None
     whole, by_phase = c.difference_s, Counter()
     way = 1 if whole>0 else -1
     most = _most_in(c, way, whole)
-    name = most[0] if most[1]/whole>0.5 else ''
+    name, _, own = most if most[1]/whole>0.5 else ('', 0., False)
     for p in _beyond_noise(c):
-        if p.phase and inside(p.name, name) is not None: by_phase[p.phase] += p.difference_s
+        if p.phase and (p.name==name if own else inside(p.name, name) is not None): by_phase[p.phase] += p.difference_s
     phase, seconds = max(by_phase.items(), key=lambda o: way*o[1], default=(None, 0.))
-    return (with_phase(name, phase) if name else phase, seconds) if seconds/whole>0.5 else most
+    return (with_phase(name, phase) if name else phase, seconds, own) if seconds/whole>0.5 else most
 
 # %% ../../nbs/records/compare.ipynb #ef82a8f6
-def _models(c):
-    def what(o): return 'the kernels' if o.kind=='kernels' else 'the model'
-    def name(o): return as_text(o.about.get('model') or o.about.get('file') or what(o))
-    names = [name(o) for o in (c.a, c.b)]
-    return names[0] if names[0]==names[1] else ' → '.join(names)
-
 def _place(part):
     "Where a part of the model is, in words"
     return part if part==outside else f'in the {part}' if part in phases else f'in {quoted(part)}'
@@ -191,7 +186,7 @@ def _most_of_it(c):
     "Where most of the difference is, in words"
     if not (most := where_most(c)): return ''
     part = 'Most of it' if most[1]/c.difference_s>0.5 else 'The largest part'
-    return f" {part} {_place(most[0])}: {signed(most[1], 's')}."
+    return f" {part} {_place(most[0])}{others_said(c, most[0])*(not most[2])}: {signed(most[1], 's')}."
 
 # %% ../../nbs/records/compare.ipynb #7c249be0
 def _idle(c):
@@ -202,17 +197,19 @@ def _idle(c):
     return f" The device is idle for {' → '.join(f'{v:.1f} %' for v in idle)} of a {' → '.join(whats)}."
 
 @patch(as_prop=True)
-def headline(self:Comparison)->str: return f'{_models(self)}: {_forwards(self)}' # how much longer the whole takes
+def headline(self:Comparison)->str: return f'{models_said(self)}: {_forwards(self)}' # how much longer the whole takes
 
 @patch(as_prop=True)
 def answer(self:Comparison)->str:
     "What the comparison says, in a few sentences"
     if not self: return 'There are no rows.'
-    return f'{self.headline}; {_counted(self)}.{unequal_said(self)}{_most_of_it(self)}{_idle(self)}'
+    more = (o(self) for o in (unequal_said, _most_of_it, exchanged_said, _idle))
+    return f'{self.headline}; {_counted(self)}.{"".join(more)}'
 
 # %% ../../nbs/records/compare.ipynb #fda1e1e2
 @patch
-def differing(self:Comparison)->dict: return what_differs(self.a, self.b, peaks_text) # name → (in a, in b); `None`: not known
+def differing(self:Comparison)->dict: # name → (in a, in b); `None`: not known
+    return what_differs(self.a, self.b, peaks_text)
 
 # %% ../../nbs/records/compare.ipynb #5a32c385
 def _known(field):
@@ -322,15 +319,18 @@ pair_columns = {c.key: c for c in (
     *_field('intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte', 'arithmetic_intensity'),
     *_both('utilization', 'util %', '%', 'roofline-limited time, of that measured', _used),
     Column('used', 'util %', '%', 'utilization in both, and what it is more in b', _used_cell, _more(_used)),
+    *_field('waiting', 'waiting', 's', 'of collectives: time of waiting for another rank', 'waiting_s'),
+    *_field('moving', 'moving', 's', 'of collectives: time in which data moves', 'moving_s'),
     *_field('roof', 'roof', 's', 'time that the roof allows', 'roof_time_s'),
     *_both('over', 'above the roof', 's', 'time above the roof', _over),
     Column('over_s', 'above the roof', 's', 'time above the roof in b, less that in a', _over_cell, _more(_over)))}
 
 # %% ../../nbs/records/compare.ipynb #bda33da2
 # Columns of a table, in their order
-shown = 'name phase type time_a time_b difference_s ratio change flops_ratio bytes_ratio used over_s'.split()
+shown = '''name phase type time_a time_b waiting_a waiting_b difference_s ratio change flops_ratio bytes_ratio used
+    over_s'''.split()
 # Columns that are left out where a terminal is narrow, the first first
-_spare = 'over_s used bytes_ratio flops_ratio type change'.split()
+_spare = 'over_s used bytes_ratio flops_ratio type waiting_a waiting_b change'.split()
 
 @patch(as_prop=True)
 def said(self:Pair)->str: return in_words.get(self.change, self.change) # how it changed, as a sentence has it
@@ -344,6 +344,7 @@ def columns_of(c)->list: # of a `Comparison`: of `Column`
     def there(k):
         if k in ('used', 'over_s') and c.a is not None:   # of two estimates they are not known
             return not (c.forward_a.exact and c.forward_b.exact)
+        if k.startswith('waiting'): return any(pair_columns[k].value(p) is not None for p in c)
         return k!='phase' or any(p.phase not in (None, p.name) for p in c)
     median = replace(pair_columns['ratio'], name='median ratio') # in turns
     return [median if c.turns and k=='ratio' else pair_columns[k] for k in shown if there(k)]
@@ -405,13 +406,19 @@ def counted_rows(c)->list: # of a `Comparison`: of two `Roofline`s
     return [o.like(seen_rows(c, side)) for side,o in (('a', c.a), ('b', c.b))]
 
 # %% ../../nbs/records/compare.ipynb #dc466ffd
+def _ranks(c):
+    "The work of the rank that has most of it, and where ranks differ most, in lines"
+    if not (c.a.ranks or c.b.ranks): return []
+    most = from_to(*(max(o.flops for o in r.ranks or [r]) for r in (c.a, c.b)), 'FLOP')
+    return [f"imbalance    {'; '.join([f'most work on a rank {most}', *of_both(c.a, c.b, imbalance_said)])}"]
+
 def _sums(c):
     "What both results add up to, in lines"
     a, b, sides = c.a, c.b, counted_rows(c)
     moved = sums_from_to(sides, 'bytes_moved', 'B', counted_apart(a, b, (a.kind, b.kind)))
     lines = [f"work         {sums_from_to(sides, 'flops', 'FLOP')}, {moved}",
         *[f"roof         {sums_from_to(sides, 'needed_s', 's')}"]*bool(a.peaks or b.peaks),
-        *(f'not counted  {o}' for o in [uncounted_said(c)] if o)]
+        *_ranks(c), *(f'not counted  {o}' for o in [uncounted_said(c)] if o)]
     if not (a.totals and b.totals): return lines
     rows = [o.seconds for o in shown_tooks(*(taken(o, kind_of(o)) for o in (a, b)), c.turns)]
     rest = from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')

@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['at_boundary', 'of_kernels', 'one_by_one', 'fewest_faults', 'faults_note', 'short_ratio', 'signed', 'from_to',
            'faults_apart', 'faults_said', 'counted_apart', 'mark_notes', 'sums_from_to', 'uncounted_said',
-           'family_said', 'unequal_said', 'first_names']
+           'exchanged_said', 'others_said', 'family_said', 'unequal_said', 'first_names']
 
 # %% ../../nbs/records/sums.ipynb #d9e91c7e
 from ..operations import plural, si, sum_of
-from ..session.scope import quoted
+from ..session.scope import above, quoted, with_phase
 from .matching import even
+from .rows import most_waited
 
 # %% ../../nbs/records/sums.ipynb #0df252ae
 at_boundary, of_kernels, one_by_one = 'at the boundary of compiled code', 'of each kernel', 'one by one' # ways to count
@@ -78,6 +79,28 @@ def uncounted_said(pairs)->str: # of `Pair`; empty: there are none
     names = [quoted(p.label) for p in pairs if p.uncounted]
     more = f' and {len(names) - 2} more'*bool(names[2:])
     return f"work without an operation of torch, in {', '.join(names[:2])}{more} on both sides"*bool(names)
+
+# %% ../../nbs/records/sums.ipynb #3c7a0d81
+def exchanged_said(c)->str: # of a `Comparison`; empty: there are no collectives, or it is not known how long they wait
+    "How much longer collectives take, and what of that is waiting for another rank and what moving, as a sentence"
+    sent = [[o for o in r if o.exchanges] for r in (c.a, c.b)]
+    if not any(sent) or None in [o.moving_s for rows in sent for o in rows]: return ''
+    waits, moves = ([sum_of(rows, k) for rows in sent] for k in ('waiting_s', 'moving_s'))
+    whom = most_waited(sent[waits[1]>=waits[0]])
+    mostly = '' if whom is None else f', mostly for rank {whom}'
+    def part(a, b, what): return f"{signed(b - a, 's')} {what} ({si(a, 's')} → {si(b, 's')})"
+    whole = signed(sum_of(sent[1], 'time_s') - sum_of(sent[0], 'time_s'), 's')
+    return f" Collectives {whole}: {part(*waits, 'waiting' + mostly)}, {part(*moves, 'moving')}."
+
+# %% ../../nbs/records/sums.ipynb #5e9c2fa3
+def others_said(pairs, part:str)->str: # of `Pair`; name of a part, with its phase; empty: of no row, or of all
+    "What the sum of a part has besides the row that is called as the part is"
+    def names(p): return [o for n in (p.name, *above(p.name)) for o in (n, with_phase(n, p.phase))]
+    own = [p for p in pairs if part in (p.name, p.label)]
+    more = [p for p in pairs if part in names(p) and p not in own and p.change!='same']
+    if not own or not more: return ''
+    sent = all(o.exchanges for p in more for o in (*p.rows_a, *p.rows_b))
+    return ' with its collectives' if sent else ' with all inside'
 
 # %% ../../nbs/records/sums.ipynb #6b5e5f49
 def family_said(pairs)->list: # of `Pair`, lines; none: every row counts as its interval shows it
