@@ -269,6 +269,8 @@ def legend_said(rows:list, blocks:list, paper:bool)->str:
     said = [_legend_of_shapes(rows), f"area: share of the time{' at the roof' if paper else ''}"]
     said.append('★ a module together with its collectives, by FLOP per byte on the link'*bool(link_places(rows)))
     said += [_lines_said(blocks), 'at 0: rows without FLOPs, in B/s'*any(map(without_flops, rows))]
+    untimed = 0 if paper else sum(r.time_s is None and _without_mark(r) is None for r in rows)
+    said.append(f"on the roof: {plural(untimed, 'row')} without a time"*bool(untimed))
     return '; '.join(filter(None, [*said, *_left_out(rows, paper)]))
 
 # %% ../../nbs/views/marks.ipynb #71c6afb1
