@@ -434,7 +434,7 @@ def bar_text(block:Block, labels=(), room:float=math.inf)->str: # the longest fi
     roof = f"roof {si(sum(known), 's')}{of}" if known else 'no roof is known'
     whose = '' if block.others or not r.modules else f'; {as_text(r.name)}'
     waits = f"{si(r.waiting_s, 's')} of it waiting, "*bool(r.waiting_s)
-    if r.hidden_moving_s: waits += f"{si(r.hidden_moving_s, 's')} hidden, "
+    if r.hidden_moving_s: waits += f"{si(r.hidden_moving_s, 's')} hidden moving, "
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, {waits}"
     def free(name): return room - 1.1*text_size(f'{name} {took}{roof}')[0]
     name = next((o for o in names if free(o)>=0), names[-1])
@@ -449,7 +449,7 @@ def _bars(go, at, field, colour, wide, fill, **kw):
     return go.Bar(x=values, y=[i+0.2 for i,_ in at], width=wide, orientation='h', showlegend=False, textposition='none',
         marker=dict(color=fill, line=dict(color=colour, width=1)), **said_of_blocks([b for _,b in at]), **kw)
 
-bar_parts = {'waiting: hatched': 'waiting_s', 'hidden: dotted': 'hidden_moving_s'} # words → field of collectives' rows
+bar_parts = {'waiting: hatched': 'waiting_s', 'hidden moving: dotted': 'hidden_moving_s'} # words → field of collectives' rows
 
 # Field → pattern of that part of a bar, and where it begins: waiting is the end of the time, hidden is behind it
 _patterns = dict(waiting_s=('/', lambda r: r.time_s - r.waiting_s), hidden_moving_s=('.', lambda r: r.time_s))
