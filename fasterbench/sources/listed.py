@@ -67,7 +67,7 @@ def _tell_slow(rows):
         "bytes, times as seconds, where a column's name says no other unit")
 
 def read_operations(
-    # path of a CSV file, list or DataFrame, with a name, FLOPs, bytes and, as far as it is known, a time of each: columns such as
+    # path of a CSV file, list or DataFrame, with a name, FLOPs, bytes and, if it is known, a time of each: columns as
     # `name,flops,bytes,time_ms`, dicts such as `dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)`. Names may be
     # `layer`, `op` or `kernel`, units others: `MFLOPs`, `MB`, `time (s)`, `latency_us`. A `dtype` says in which
     # arithmetic. Or a list of `RooflinePoint`

@@ -78,8 +78,7 @@ class Names:
 # a plotly `Figure`, which is changed, or `Names`; of `colours`
 def write(fig, placer:Placer, text:str, spots:list, colour:str)->bool: # was there room?
     "Write a text at the best of its places, with a line to what it names if that is far"
-    spot = place(placer, text, spots)
-    if spot is None: return False
+    if (spot := place(placer, text, spots)) is None: return False
     kw = dict(text=as_text(text, markup=True), x=math.log10(spot.x), y=math.log10(spot.y), xref='x', yref='y',
         borderpad=0, font=dict(color=colours[colour], size=11), yanchor='middle')
     if spot.led: kw |= dict(showarrow=True, ax=spot.start(text_size(text)[0]), ay=spot.dy, xanchor=spot.hangs,

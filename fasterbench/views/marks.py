@@ -449,7 +449,7 @@ def _bars(go, at, field, colour, wide, fill, **kw):
     return go.Bar(x=values, y=[i+0.2 for i,_ in at], width=wide, orientation='h', showlegend=False, textposition='none',
         marker=dict(color=fill, line=dict(color=colour, width=1)), **said_of_blocks([b for _,b in at]), **kw)
 
-bar_parts = {'waiting: hatched': 'waiting_s', 'hidden moving: dotted': 'hidden_moving_s'} # words → field of collectives' rows
+bar_parts = {'waiting: hatched': 'waiting_s', 'hidden moving: dotted': 'hidden_moving_s'} # words → field of a row
 
 # Field → pattern of that part of a bar, and where it begins: waiting is the end of the time, hidden is behind it
 _patterns = dict(waiting_s=('/', lambda r: r.time_s - r.waiting_s), hidden_moving_s=('.', lambda r: r.time_s))
