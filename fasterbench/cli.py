@@ -344,7 +344,7 @@ def trace(
 
 # %% ../nbs/cli.ipynb #ea8fd3d2
 def operations(file, peaks=None, dtype=None, top=None, sort=None, by=None, columns=None, html=None, out=None):
-    "Put a list of operations, with FLOPs, bytes and, all or none, times, under the roof of a device"
+    "Put a list of operations, with FLOPs, bytes and, as far as they are known, times, under the roof of a device"
     check_targets([file, peaks], Roofline.formats, html=html, out=out)
     checked_view(top, sort, by, columns)
     if not peaks: raise ValueError("--peaks says whose roof: that of a device such as H100-SXM, or of a file")

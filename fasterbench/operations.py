@@ -395,8 +395,8 @@ def _float(where, key, text, comma=False): # comma: stands it for a decimal poin
 _no_time = '', '-', '–', 'nan', '<na>', 'nat', 'na', 'n/a', 'none', 'null'   # where a table has no number
 
 def _is_absent(field, value):
-    "Is nothing given there? 0 is no time"
-    if field=='time_s': return str(value).strip().lower() in _no_time or finite(value)==0
+    "Is nothing given there?"
+    if field=='time_s': return str(value).strip().lower() in _no_time
     return value is None or field in _words and not isinstance(value, str) and str(value).lower() in _no_time
 
 # %% ../nbs/operations.ipynb #3f597359
@@ -462,21 +462,6 @@ def _checked(i, record):
     _check_time(where, [*record])
     return dict(name='') | {known[k][0]: _value(where, k, v, *known[k]) for k,v in given.items()}   # some have none
 
-# %% ../nbs/operations.ipynb #9f46a420
-def _untimed(i, record, o):
-    "An operation without a time, in words, with the 0 that stands there"
-    timed = [k for k,f in zip(record, _fields_of(tuple(record))) if f and f[0]=='time_s']
-    zero = [f': {k}={record[k]}' for k in timed if finite(record[k])==0]
-    return f"{_cut(o['name'] or f'operation {i}')}{''.join(zero)}", bool(zero)
-
-def _check_times(records, found):
-    "All operations have a time, or none has; a time of 0 is refused"
-    lacks = [_untimed(i, *o) for i,o in enumerate(zip(records, found)) if 'time_s' not in o[1]]
-    if not lacks or len(lacks)==len(found) and not any(zero for _,zero in lacks): return
-    named = ', '.join(words for words,_ in lacks[:3]) + ', …'*(len(lacks)>3)
-    has = f"{len(lacks)} of {plural(len(found), 'operation')} {'has' if len(lacks)==1 else 'have'} no time"
-    raise ValueError(f"{has} ({named}): all have one or none; leave out the column, or these rows")
-
 # %% ../nbs/operations.ipynb #5f5041f9
 def _tell_unused(records):
     "Name the columns that give nothing"
@@ -489,22 +474,22 @@ def _tell_unused(records):
 def operations_in(
     operations, # as `roofline_analysis` takes them
 )->list: # of dicts: `name`, `flops`, `bytes_moved` and, as far as they are given, `time_s` (seconds) and `dtype`
-    "The operations of a list, each with what is known of it, checked; all have a time, or none has"
+    "The operations of a list, each with what is known of it, checked"
     records = [*_records(operations)]
     found = [_checked(i, record) for i,record in enumerate(records)]
-    _check_times(records, found)
     _tell_unused(records)
     return found
 
 # %% ../nbs/operations.ipynb #97300445
-def _row(o, peaks):
-    "An operation under `peaks`, FLOP/s and byte/s"
+def _row(o, peaks, timed):
+    "An operation under `peaks`, FLOP/s and byte/s; `timed`: has one of the list a time?"
     p = roofline_position(o['flops'], o['bytes_moved'], *peaks)
     at = (p.arithmetic_intensity, p.attainable_flops, p.bound) if o['bytes_moved'] else (inf, peaks[0], 'compute')
     row = dict(name=o['name'], arithmetic_intensity=at[0], attainable_flops=at[1], bound=at[2],
         efficiency=100*at[1]/peaks[0], estimated_time_s=p.roof_time_s)
-    if 'time_s' not in o: return row
-    return row | dict(time_s=o['time_s'], utilization_pct=utilization_pct(p.roof_time_s, o['time_s']))
+    if not timed: return row
+    s = o.get('time_s')
+    return row | dict(time_s=s, utilization_pct=None if s is None else utilization_pct(p.roof_time_s, s))
 
 # %% ../nbs/operations.ipynb #7b6f2f2f
 _digits = dict(arithmetic_intensity=4, attainable_flops=4, efficiency=2, estimated_time_s=8)
@@ -512,18 +497,20 @@ _digits = dict(arithmetic_intensity=4, attainable_flops=4, efficiency=2, estimat
 def roofline_analysis(
     # dicts (or objects) such as `dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)`, a DataFrame or the path of a
     # CSV file with these columns. Units may be others: `MFLOPs`, `MB`, `time (s)`, `latency_us`. `layer`, `op` and
-    # `kernel` are names, too. All have a time or none has
+    # `kernel` are names, too. Some may have no time
     operations,
     peak_compute:float,   # FLOP/s
     peak_bandwidth:float, # byte/s
     *,
     rounded:bool=False, # to the digits of a table: intensity and rate to 4, efficiency to 2, time to 8 decimals
 # of each `name`, `arithmetic_intensity`, `attainable_flops`, `bound` (`"memory"` or `"compute"`), `efficiency` (percent
-# of the peak that is attainable), `estimated_time_s` (at the roof); where times are given `time_s`, `utilization_pct`
+# of the peak that is attainable), `estimated_time_s` (at the roof); where times are given `time_s`, `utilization_pct`,
+# `None` of one without a time
 )->list[dict]:
     "Where each operation lies under a roof"
     given = dict(peak_compute=peak_compute, peak_bandwidth=peak_bandwidth)
     peaks = [_number('roofline_analysis', k, v, 5e-324) for k,v in given.items()]
-    rows = [_row(o, peaks) for o in operations_in(operations)]
+    found = operations_in(operations)
+    rows = [_row(o, peaks, any('time_s' in o for o in found)) for o in found]
     if not rounded: return rows
     return [{k: round(v, _digits[k]) if k in _digits else v for k,v in row.items()} for row in rows]

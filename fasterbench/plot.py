@@ -135,7 +135,7 @@ def _draw_roofline(fig, go, s, rows, blocks, peaks, also, group, named, total):
     marks, stars = mark_traces(go, blocks, group, named, total), link_blocks(rows)
     roofs = [o.trace(go) for o in lines] + ([strip_line(go, peaks)] if beside else [])
     fig.add_traces(roofs + [t for _,t in marks] + link_traces(go, stars, group, named, total))
-    if 'legend' in s.parts: fig.add_traces(legend_traces(go, named, marks))
+    if 'legend' in s.parts: fig.add_traces(legend_traces(go, {k: named[k] for k in s.entries['legend']}, marks))
     fig.update_layout(_axes(s, frame, peaks, beside))
     if 'button' in s.parts: add_button(fig, [k for k,_ in marks], len(roofs), s.domain('button')[1])
     draw_ridge(fig, peaks, frame); name_rate(fig, s, rate_unit(peaks.name))
@@ -173,6 +173,13 @@ def _setting(rows, peaks, paper, title):
     device = (peaks.place if run_here(rows) and not paper else '') or peaks.called
     return own or [f"{device}, {peaks.name}{', estimated'*paper}"]
 
+# %% ../nbs/plot.ipynb #72f7c22d
+def _in_legend(named, group, rows, bars):
+    "Groups with a mark or a bar, for a legend; of one colour there is nothing to tell"
+    seen = {group(r) for r in rows if drawable(r) or without_flops(r)}
+    seen |= {group(r) for b in bars if not b.others for r in b.members}
+    return [k for k in named if k in seen] if len(named)>1 else []
+
 # %% ../nbs/plot.ipynb #5a035c04
 def plot_roofline(
     rows:list, # of `RooflinePoint`
@@ -198,7 +205,7 @@ def plot_roofline(
     if size: bars = min(bars, max(size[1]//45 - 1, 1))   # as there is room for, with the others' line
     blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
-    fig, shown = go.Figure(), {} if len(named)==1 else named   # of one colour there is nothing to tell
+    fig, shown = go.Figure(), _in_legend(named, group, known, longest)
     said = '\n'.join(map(html_text, [*_setting(given, peaks, paper, title), legend_said(rows, blocks, paper)]))
     s = Sheet(title, said, *_parts(paper, len(longest), opens, shown, size), size, entries=dict(legend=shown))
     naming = _draw_roofline(fig, go, s, rows, blocks, peaks, listed_ceilings(given, peaks), group, named, total)

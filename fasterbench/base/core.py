@@ -15,7 +15,7 @@ __all__ = ['keys', 'excluded', 'DeviceError', 'resolve_device', 'walk', 'held', 
            'module_kind', 'keeping', 'replaced']
 
 # %% ../../nbs/base/core.ipynb #9df5b4e1
-import copy, platform, sys, torch
+import copy, platform, re, sys, torch
 from collections.abc import Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
 from contextlib import contextmanager, nullcontext
@@ -108,17 +108,15 @@ def model_dtype(model:nn.Module)->torch.dtype:
     return max(size, key=size.get) if size else torch.float32
 
 # %% ../../nbs/base/core.ipynb #7344c5c9
-_short_dtypes = dict(fp64='float64', fp32='float32', fp16='float16', bf16='bfloat16',
-                     half='float16', float='float32', double='float64')
-
 def resolve_dtype(
     dtype:torch.dtype|str # `torch.bfloat16`, `"bfloat16"`, `"bf16"`, …
 )->torch.dtype:
     "`dtype` as a `torch.dtype`"
-    name = str(dtype).removeprefix('torch.')
-    res = getattr(torch, _short_dtypes.get(name, name), None)
-    if not isinstance(res, torch.dtype): raise ValueError(f"dtype={dtype!r} is not a dtype that torch knows")
-    return res
+    name = re.sub(r'^(b?)fp?(?=\d)', r'\1float', str(dtype).removeprefix('torch.'))
+    if isinstance(getattr(torch, name, None), torch.dtype): return getattr(torch, name)
+    near = [k for k,v in vars(torch).items() if isinstance(v, torch.dtype) and name and name in k]
+    near = f"; names like it are {', '.join(near)}"*bool(near)
+    raise ValueError(f"dtype={dtype!r} is not a dtype that torch knows{near}")
 
 # %% ../../nbs/base/core.ipynb #9ac777ab
 def dtype_name(

@@ -248,9 +248,9 @@ described['trace'] = Command(
     **in_common('top sort by columns html out')))
 
 described['operations'] = Command(
-    "Put a list of operations, with FLOPs, bytes and, all or none, times, under the roof of a device",
-    dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_ms; all rows have '
-        'a time, or none has. A name may be layer, op or kernel, a unit another: MFLOPs, MB, latency_us, "time (s)". '
+    "Put a list of operations, with FLOPs, bytes and, as far as they are known, times, under the roof of a device",
+    dict(file=option('CSV with the columns name, flops, bytes and, if there are some, dtype and time_ms; some rows '
+        'may have no time. A name may be layer, op or kernel, a unit another: MFLOPs, MB, latency_us, "time (s)". '
         'With semicolons between the cells, decimals stand behind commas if any number has one, else behind points; '
         'separators between thousands are not read',
         a_file)), dict(

@@ -378,11 +378,9 @@ def is_complex(*xs)->bool:
 def op_dtype(func, args, out)->torch.dtype|None:
     "The dtype that an operation computes in"
     if func.namespace=='quantized' and func._opname.endswith('_dynamic'): return torch.qint8
-    first = None
-    for t in flat((args, out)):
-        if t.is_floating_point() or t.is_complex(): return t.dtype
-        first = first or t.dtype
-    return first
+    if func._opname=='_int_mm': return torch.int8   # also where its first factor is unsigned
+    found = [t.dtype for t in flat((args, out))]
+    return next((o for o in found if o.is_floating_point or o.is_complex), found[0] if found else None)
 
 # %% ../../nbs/counting/traffic.ipynb #03428640
 class Rule(NamedTuple):

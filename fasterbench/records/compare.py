@@ -24,7 +24,7 @@ from ..views.opening import imbalance_said, of_both, peaks_text, setting
 from ..session.scope import inside, phases, quoted, with_phase
 from .sums import counted_apart, mark_notes, first_names, from_to, short_ratio, signed, sums_from_to
 from .sums import exchanged_said, family_said, faults_apart, faults_said, others_said
-from .sums import uncounted_said, unequal_said
+from .sums import times_known, uncounted_said, unequal_said
 from .kept import PairPlaces, SavedComparison, check_places
 from .circumstances import difference_lines, differing as what_differs, lapse_lines, models_said
 from .grouping import Pair, match, Compared, Took, all_run, shown_tooks, taken, too_few
@@ -108,7 +108,7 @@ def __getitem__(self:Comparison, which:int|slice|str):
 def _forwards(c):
     "How long the forward passes or steps take, in words"
     a, b = c.forward_a, c.forward_b
-    def took(o): return ('at least ' if o.exact else '') + si(o.seconds, 's')
+    def took(o, r): return ('at least ' if o.exact else '') + si(o.seconds, 's') + times_known(r, o)
     exact, known = a.exact and b.exact, c.ratio_interval
     from_to = ', 95 % interval {} to {}'.format(*map(short_ratio, known)) if known and not exact else ''
     apart = ' of the whole'*any(c.counts[k] for k in differ)
@@ -119,7 +119,7 @@ def _forwards(c):
     whole = {c.a.kind, c.b.kind}<={'kernels', 'traced'}   # what ran is not told as forward passes
     each = ['in all' if whole else per_pass(o.what) for o in (c.a, c.b)]
     before = '' if each[0]==each[1] else f' {each[0]}'
-    return f'{took(a)}{before} → {took(b)} {each[1]}{ratio}{within if ratio else ""}'
+    return f'{took(a, c.a)}{before} → {took(b, c.b)} {each[1]}{ratio}{within if ratio else ""}'
 
 # %% ../../nbs/records/compare.ipynb #73be7373
 def _together(c, change):
@@ -259,7 +259,8 @@ def _class(p): return (p.a or p.b).type
 def _class_cell(p): return _two(p.a and p.a.type, p.b and p.b.type)
 
 # %% ../../nbs/records/compare.ipynb #6188a18a
-def _difference_cell(p): return '=' if p.change=='same' else signed(p.difference_s, 's')
+def _difference(p): return p.difference_s if p.known else None
+def _difference_cell(p): return '=' if p.change=='same' else signed(p.difference_s, 's') if p.known else '–'
 
 def _ratio_cell(p):
     if p.ratio is None: return '–'
@@ -307,7 +308,7 @@ pair_columns = {c.key: c for c in (
     *_both('rows', 'rows', 'calls', 'rows that it is made of', _rows),
     *_field('name', 'name', '', 'name', 'name'), *_field('type', 'type', '', 'class', 'type'),
     *_both('time', 'time', 's', 'time, or what the roof allows', _time),
-    Column('difference_s', 'difference', 's', 'time in b less that in a', _difference_cell),
+    Column('difference_s', 'difference', 's', 'time in b less that in a', _difference_cell, _difference),
     Column('ratio', 'ratio', '×', 'time in b/a, in turns the median; its interval; §: page faults differ', _ratio_cell),
     _part('ratio_from', 'ratio from', 'where that ratio lies, at least', _least),
     _part('ratio_to', 'ratio to', 'where that ratio lies, at most', _most),

@@ -73,7 +73,7 @@ def _on_device(rows, found):
     def one(r):
         b = found[arithmetic_dtype(r.dtype)] if r.matmul_flops else main
         if r.exchanges: return _within(r, r.roof_time_s, None)
-        if isinstance(b, str) or r.roof_time_s is None: return _within(r, None, None)
+        if r.roof_time_s is None: return _within(r, None, None)
         return _within(r, max(b.time_s(r.flops, r.bytes_moved), r.roof_time_s), b)
     return [*map(one, rows)]
 
@@ -102,12 +102,12 @@ def forecast(
     if not rows: return [], dict(likely='there are no rows')
     found = bases(rows, efficiency)
     refused = [f'no likely time: {b}' for b in found.values() if isinstance(b, str)]
-    known = [b.words for b in found.values() if not isinstance(b, str)]
+    if refused: return [_within(r, None, None) for r in rows], dict(likely=as_text('; '.join(refused)))
     there = _on_device(rows, found)
-    launched, about = _launched(there, rows.peaks, efficiency) if known and not refused else (None, {})
+    launched, about = _launched(there, rows.peaks, efficiency)
     sent = ["exchange as links allow it, since no run tells what of that is reached"]*any(r.exchanges for r in rows)
     own = [f"{rows.peaks.called} is taken for an accelerator whose operations a host launches"]
-    said = [*refused, *([about['likely']] if launched else known), *sent, *own*(not rows.peaks.place and bool(known))]
+    said = [*([about['likely']] if launched else [b.words for b in found.values()]), *sent, *own*(not rows.peaks.place)]
     return launched or there, about | dict(likely=as_text('; '.join(dict.fromkeys(said))))
 
 # %% ../../nbs/records/forecasts.ipynb #93c0aa10

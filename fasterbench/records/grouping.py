@@ -405,12 +405,12 @@ class Compared:
     "What took a time before, `took_a`, and takes another now, `took_b`"
     turns = False # was each sample of `took_b` taken beside the one of `took_a` at its position?
     chance = usual # that the ratio lies in the interval that decides
+    known = property(lambda self: self.took_a.whole and self.took_b.whole) # is the time of every row known?
     @property
-    def difference_s(self)->float: return (self.took_b.seconds or 0.) - (self.took_a.seconds or 0.) # below 0: faster
-    @property
-    def ratio(self)->float|None: return ratio(self.took_a, self.took_b, self.turns)
-    @property
-    def ratio_interval(self)->tuple|None: return self.ratio_within(usual)
+    def difference_s(self)->float: # below 0: faster; 0 where it is not known
+        return (self.took_b.seconds or 0.) - (self.took_a.seconds or 0.) if self.known else 0.
+    ratio = property(lambda self: ratio(self.took_a, self.took_b, self.turns)) # `None`: not known
+    ratio_interval = property(lambda self: self.ratio_within(usual)) # from and to; `None`: not known
     def ratio_within(self, chance:float)->tuple|None: # where the ratio lies with this probability
         return ratio_interval(self.took_a, self.took_b, chance, self.turns)
     @property

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['at_boundary', 'of_kernels', 'one_by_one', 'fewest_faults', 'faults_note', 'short_ratio', 'signed', 'from_to',
-           'faults_apart', 'faults_said', 'counted_apart', 'mark_notes', 'sums_from_to', 'uncounted_said',
-           'exchanged_said', 'others_said', 'family_said', 'unequal_said', 'first_names']
+           'faults_apart', 'faults_said', 'counted_apart', 'mark_notes', 'times_known', 'sums_from_to',
+           'uncounted_said', 'exchanged_said', 'others_said', 'family_said', 'unequal_said', 'first_names']
 
 # %% ../../nbs/records/sums.ipynb #d9e91c7e
 from ..operations import plural, si, sum_of
@@ -65,6 +65,11 @@ def mark_notes(pairs)->str: # of `Pair`, lines; empty: none has a mark
     return f"\n‡ {'; '.join(each)}"*bool(each) + faults_note*any(map(faults_apart, pairs))
 
 # %% ../../nbs/records/sums.ipynb #e169b4da
+def times_known(r, took)->str: # of a `Roofline`; its `Took`; empty: all are known
+    "Of how many of its rows a time is, where that of others is not known"
+    n = sum(getattr(o, 'needed_s' if took.exact else 'time_s') is not None for o in r)
+    return '' if took.whole else f' ({n} of {len(r)} rows)'
+
 def sums_from_to(sides, key, unit, counted=('', ''))->str: # of two `Roofline`s; a field of rows; as of `from_to`
     "Two sums and their ratio; a part of the rows is not compared with all of them"
     def lacks(r): return sum(getattr(o, key) is None for o in r)

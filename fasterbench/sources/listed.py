@@ -10,7 +10,7 @@ import torch
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from ..operations import operations_in, warn
+from ..operations import operations_in, sum_of, warn
 from ..base.core import dtype_name, named_dtype
 from ..counting.places import ModuleCost
 from ..machine.roof import HardwarePeaks, peaks_of
@@ -44,7 +44,7 @@ def _placed(i, r, peaks, dtype, all_s):
         f"peaks hold {', '.join(peaks.compute_peaks)}; HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, "
         "and an operation that says no dtype has that of the peaks")
     if lacks: r = replace(r, matmul_flops=r.flops)   # as products, which without a ceiling have no roof
-    share = dict(samples=[r.time_s], time_pct=100*r.time_s/all_s) if all_s else {}
+    share = {} if r.time_s is None else dict(samples=[r.time_s], time_pct=100*r.time_s/all_s)
     r = replace(r, dtype=dtype, **share)
     if None in (r.flops, r.bytes_moved): return r
     size = r.bytes_moved if r.calls==1 else r.bytes_moved/r.calls
@@ -67,7 +67,7 @@ def _tell_slow(rows):
         "bytes, times as seconds, where a column's name says no other unit")
 
 def read_operations(
-    # path of a CSV file, list or DataFrame, with a name, FLOPs, bytes and, all or none, a time of each: columns such as
+    # path of a CSV file, list or DataFrame, with a name, FLOPs, bytes and, if it is known, a time of each: columns as
     # `name,flops,bytes,time_ms`, dicts such as `dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)`. Names may be
     # `layer`, `op` or `kernel`, units others: `MFLOPs`, `MB`, `time (s)`, `latency_us`. A `dtype` says in which
     # arithmetic. Or a list of `RooflinePoint`
@@ -78,12 +78,11 @@ def read_operations(
 )->Roofline: # without times a projection
     "Operations of a list as rows under peaks"
     given, peaks = _given(operations), peaks_of(peaks, dtype or torch.float32)
-    timed = bool(given) and given[0].time_s is not None
-    all_s = sum(r.time_s for r in given) if timed else None
+    all_s = sum_of(given, 'time_s')
     rows = [_placed(i, r, peaks, dtype, all_s) for i,r in enumerate(given)]
     if rows and all(r.dtype for r in rows): peaks = in_dtype(peaks, main_dtype(rows))   # the others have the main one
     _tell_slow(rows)
     name = Path(operations).name if isinstance(operations, (str, Path)) else 'operations'
     found = Roofline(rows, 'measured', peaks, about=dict(model=name, what='list', dtype=_dtype_text(rows, peaks)))
-    if timed: warn_no_ceiling(rows, peaks)
-    return found if timed else project(found, peaks)
+    if all_s: warn_no_ceiling(rows, peaks)
+    return found if all_s else project(found, peaks)

@@ -286,14 +286,18 @@ def place(
 def spots_of_ceiling(
     frame:Frame, y:float, start:float, # of the line, in units of the data
     size:tuple, # pixels, of the text
+    others=(), # heights of other lines
 )->list[Spot]:
-    "Places for the label of a horizontal line from `start` to the right end"
+    "Places for the label of a horizontal line from `start` to the right end; none stands beside another line"
     wide, high = size
+    gaps = [frame.pixels(start, o)[0, 1] - frame.pixels(start, y)[0, 1] for o in others]
     def at(t): return 10**(math.log10(start) + t*(frame.xr[1] - math.log10(start)))
     def row(far, side): return side*(high/2 + 2 + far), 0.03*far + 0.1*(side>0), far>12
     rows = [row(far, side) for far in (0, 6, 12, *range(17, 100, 17)) for side in (-1, 1)]
     along = 1, 0.85, 0.7, 0.55, 0.4, 0.25
-    return [Spot(at(t), y, -wide/2 - 3, dy, cost + 1.5*(1 - t), led, 'right') for t in along for dy,cost,led in rows]
+    def beside(dy, led, gap): return 0<gap/dy<1 or abs(dy - gap)<(min(abs(dy), 1.5*high) if led else abs(dy))
+    own = [o for o in rows if not any(beside(o[0], o[2], gap) for gap in gaps)]
+    return [Spot(at(t), y, -wide/2 - 3, dy, cost + 1.5*(1 - t), led, 'right') for t in along for dy,cost,led in own]
 
 # %% ../../nbs/views/labels.ipynb #5672f973
 def spots_of_slope(

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import product
 from importlib.resources import files
 from string import Template
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fastcore.basics import patch
 from ..operations import as_text, si, attainable_flops, plain, plural
 from .labels import Frame, Placer, Spot, near, place, spots_around, spots_of_ceiling
@@ -76,16 +76,16 @@ class Names:
         fig.update_layout(shapes=[*l.shapes, *self.shapes], annotations=[*l.annotations, *self.annotations])
 
 # a plotly `Figure`, which is changed, or `Names`; of `colours`
-def write(fig, placer:Placer, text:str, spots:list, colour:str):
+def write(fig, placer:Placer, text:str, spots:list, colour:str)->bool: # was there room?
     "Write a text at the best of its places, with a line to what it names if that is far"
-    spot = place(placer, text, spots)
-    if spot is None: return
+    if (spot := place(placer, text, spots)) is None: return False
     kw = dict(text=as_text(text, markup=True), x=math.log10(spot.x), y=math.log10(spot.y), xref='x', yref='y',
         borderpad=0, font=dict(color=colours[colour], size=11), yanchor='middle')
     if spot.led: kw |= dict(showarrow=True, ax=spot.start(text_size(text)[0]), ay=spot.dy, xanchor=spot.hangs,
         arrowhead=0, arrowwidth=0.9, arrowcolor=colours['leader'])
     else: kw |= dict(showarrow=False, xshift=spot.dx, yshift=-spot.dy, xanchor='center')
     fig.add_annotation(**kw)
+    return True
 
 # %% ../../nbs/views/layout.ipynb #d9d161e1
 def log_range(
@@ -334,12 +334,15 @@ def peak_lines(peaks, lo:float, hi:float)->tuple: # `HardwarePeaks`; FLOP/byte; 
 
 # %% ../../nbs/views/layout.ipynb #e5000bee
 def name_lines(fig, placer, ceilings:list, slopes:list, top:float): # a plotly `Figure`; `Placer`; of `Line`; FLOP/s
-    "Label each ceiling, the highest first, then each slope up to `top`, from the right"
-    def at_ceiling(o, size): return spots_of_ceiling(placer.frame, o.value, o.xs[-2], size)
+    "Label each ceiling, those of one height together, the highest first, then each slope up to `top`, from the right"
+    def at_ceiling(o, size): return spots_of_ceiling(placer.frame, o.value, o.xs[-2], size, [c.value for c in ceilings])
     def at_slope(o, size): return spots_of_slope(placer.frame, o.value, top, size)
-    lines = [(o, at_ceiling) for o in sorted(ceilings, key=lambda o: -o.value)]
-    lines += [(o, at_slope) for o in sorted(slopes, key=lambda o: o.value)]
-    for o,spots in lines: write(fig, placer, o.label, spots(o, text_size(o.label)), o.colour)
+    alike = {}
+    for o in sorted(ceilings, key=lambda o: -o.value): alike.setdefault((o.value, o.unit), []).append(o)
+    def joined(some): return [replace(some[0], name=', '.join(o.name for o in some)), some[0]]   # the longest first
+    lines = [(joined(some), at_ceiling) for some in alike.values()]
+    lines += [([o], at_slope) for o in sorted(slopes, key=lambda o: o.value)]
+    for names,spots in lines: any(write(fig, placer, o.label, spots(o, text_size(o.label)), o.colour) for o in names)
 
 # %% ../../nbs/views/layout.ipynb #c40537bc
 def ridge_line(peaks, frame:Frame)->tuple: # `HardwarePeaks`; FLOP/byte and FLOP/s of both ends, as `Placer` has lines

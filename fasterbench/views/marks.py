@@ -269,6 +269,8 @@ def legend_said(rows:list, blocks:list, paper:bool)->str:
     said = [_legend_of_shapes(rows), f"area: share of the time{' at the roof' if paper else ''}"]
     said.append('★ a module together with its collectives, by FLOP per byte on the link'*bool(link_places(rows)))
     said += [_lines_said(blocks), 'at 0: rows without FLOPs, in B/s'*any(map(without_flops, rows))]
+    untimed = 0 if paper else sum(r.time_s is None and _without_mark(r) is None for r in rows)
+    said.append(f"on the roof: {plural(untimed, 'row')} without a time"*bool(untimed))
     return '; '.join(filter(None, [*said, *_left_out(rows, paper)]))
 
 # %% ../../nbs/views/marks.ipynb #71c6afb1
@@ -315,9 +317,9 @@ def name_strip(fig, placer:Placer, peaks): # a plotly `Figure`; `HardwarePeaks`
     text = si(peaks.peak_bandwidth, 'B/s')
     write(fig, placer, text, _right_of_strip(placer, text, peaks.peak_bandwidth), 'roof')
 
-def name_in_strip(fig, placer:Placer, block:Block, group:str): # a plotly `Figure`; as `name_shapes`
+def name_in_strip(fig, placer:Placer, block:Block, group:str, clear=False): # a plotly `Figure`; as `name_shapes`
     "The name of a mark in the strip, right of it"
-    spot = place(placer, block.label, _right_of_strip(placer, block.label, bandwidth(block.row)))
+    spot = place(placer, block.label, _right_of_strip(placer, block.label, bandwidth(block.row)), clear=clear)
     for o in name_shapes(block.label, spot, group) if spot else (): fig.add_shape(**o)
 
 # %% ../../nbs/views/marks.ipynb #2a0be535
@@ -356,12 +358,12 @@ def link_traces(go, blocks:list, group, named:dict, total:float)->list: # as of 
 
 # %% ../../nbs/views/marks.ipynb #577484ed
 def legend_traces(go, named:dict, marks=())->list: # group → colour; as of `mark_traces`; of traces
-    "The entries of the legend, in the shape of a group's marks, where all have the same"
+    "The entries of the legend, in the shape of a group's marks, where all have the same; without marks, as a bar"
     at = dict(x=[None], y=[None], mode='markers', hoverinfo='skip', showlegend=True)
-    def shape(k):
+    def look(k, c):
         found = {o for _,t in marks if t.legendgroup==k for o in t.marker.symbol}
-        return found.pop() if len(found)==1 else 'circle'
-    def look(k, c): return dict(size=10, color=c, symbol=shape(k), line=_outline)
+        if not found: return dict(size=10, color=c, symbol='line-ew', line=dict(width=5, color=c))
+        return dict(size=10, color=c, symbol=found.pop() if len(found)==1 else 'circle', line=_outline)
     return [go.Scatter(name=called(k), legendgroup=k, marker=look(k, c), **at) for k,c in named.items()]
 
 # %% ../../nbs/views/marks.ipynb #35b195fb
@@ -411,8 +413,8 @@ def name_marks(
     "Name the largest marks in any case: three, and a tenth of the time; then lines, then marks with clear room"
     def small(b): return group(b.members[0]) in grey and share(b.row, total)<2
     named, groups = 0, _at_one_place(placer.frame, largest(blocks, total)[:40])
-    for b in largest(blocks, total, lambda r: drawable(r) or without_flops(r))[:3]:
-        if without_flops(b.row): name_in_strip(fig, placer, b, group(b.members[0]))
+    top = largest(blocks, total, lambda r: drawable(r) or without_flops(r))[:3]
+    for b in largest(blocks, total, without_flops)[:3]: name_in_strip(fig, placer, b, group(b.members[0]), b not in top)
     first = max(3, sum(share(b.row, total)>=10 for b,_ in groups))
     for i,(b,texts) in enumerate([*groups[:first], (None, None), *groups[first:]]):
         if b is None: name_roofs()
@@ -432,7 +434,7 @@ def bar_text(block:Block, labels=(), room:float=math.inf)->str: # the longest fi
     roof = f"roof {si(sum(known), 's')}{of}" if known else 'no roof is known'
     whose = '' if block.others or not r.modules else f'; {as_text(r.name)}'
     waits = f"{si(r.waiting_s, 's')} of it waiting, "*bool(r.waiting_s)
-    if r.hidden_moving_s: waits += f"{si(r.hidden_moving_s, 's')} hidden, "
+    if r.hidden_moving_s: waits += f"{si(r.hidden_moving_s, 's')} hidden moving, "
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, {waits}"
     def free(name): return room - 1.1*text_size(f'{name} {took}{roof}')[0]
     name = next((o for o in names if free(o)>=0), names[-1])
@@ -447,7 +449,7 @@ def _bars(go, at, field, colour, wide, fill, **kw):
     return go.Bar(x=values, y=[i+0.2 for i,_ in at], width=wide, orientation='h', showlegend=False, textposition='none',
         marker=dict(color=fill, line=dict(color=colour, width=1)), **said_of_blocks([b for _,b in at]), **kw)
 
-bar_parts = {'waiting: hatched': 'waiting_s', 'hidden: dotted': 'hidden_moving_s'} # words → field of collectives' rows
+bar_parts = {'waiting: hatched': 'waiting_s', 'hidden moving: dotted': 'hidden_moving_s'} # words → field of a row
 
 # Field → pattern of that part of a bar, and where it begins: waiting is the end of the time, hidden is behind it
 _patterns = dict(waiting_s=('/', lambda r: r.time_s - r.waiting_s), hidden_moving_s=('.', lambda r: r.time_s))
