@@ -101,11 +101,12 @@ def _names_cell(key):
     return cell
 
 def _longest(of):
-    "The time of all, those that the profiler does not know, the two that take longest, how many more; empty: not timed"
+    "The time of all, the two that take longest, how many more, and those without a time; empty: not timed"
     if not (shares := getattr(of, 'shares', {})): return ''
-    own = [o.short(shares[o] if len(of)==len(shares) else None) for o in sorted(of, key=lambda o: -shares.get(o, 1e9))]
+    own = [o.short(shares[o]) for o in sorted(shares, key=lambda o: -shares[o])]
     n = 2 if len('; '.join(own[:2]))<=40 else 1
-    return f"{si(of.time_s, 's')}: " + '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
+    more = [f'{len(own) - n} more']*(len(own)>n) + [f'{o.short()} without a time' for o in of if o not in shares][:1]
+    return f"{si(of.time_s, 's')}: {'; '.join([*own[:n], *more])}"
 
 def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
