@@ -166,6 +166,9 @@ def noise_s(self:RooflinePoint)->float: # seconds
     return self.timing.iqr if self.samples else 0.
 
 @patch(as_prop=True)
+def median_s(self:RooflinePoint)->float|None: return self.timing.median if self.samples else None # seconds, of samples
+
+@patch(as_prop=True)
 def off_median(self:RooflinePoint)->bool:
     "Is its time more than `far_off` times the median of its samples, or less than 1/`far_off`, though it ran in all?"
     if not self.samples or self.time_s is None or self.sometimes: return False

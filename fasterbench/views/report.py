@@ -173,7 +173,8 @@ def _noisy_said(rows, t):
         return f"in {plural(len(rows), 'row')}{share}"
     mean = f"a mean over the middle half of all {passes(t.what if t else 'forward')}"
     said = [(spread, "the IQR of the samples is more than a tenth of their median"),
-        (far, f"the time, {mean}, is over {far_off} times the median of the row's samples or under 1/{far_off}")]
+        (far, f"the time, {mean}, is over {far_off} times the median of the row's samples or under 1/{far_off}; "
+            "sort 'median' puts rows in the order of that median")]
     return [f'{where(some)} {what}' for some,what in said if some]
 
 # %% ../../nbs/views/report.ipynb #5b0e2764
@@ -456,7 +457,7 @@ def _table(r, by, columns, every):
 def print_summary(
     r, # `Roofline`
     top:int|None=20, # print only the first rows; `None`: all
-    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
+    sort:str='time', # or `'median'`, `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
     # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names; `'module'`: the
     # phases of a training step side by side
     by:str|int|None=None,
