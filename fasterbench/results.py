@@ -37,6 +37,7 @@ from .records.kept import edge_record, read_edges, read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable
+from .records.circumstances import circumstances_in
 from .records.compare import Comparison, compared
 from .records import inner   # which says how operations of rows are shown and kept
 
@@ -252,9 +253,9 @@ def project(
     "Put rows under other peaks"
     if results is None: raise ValueError("results is None: there are no rows yet")
     peaks = peaks_of(peaks, dtype or main_dtype(results))
-    rows, told = projected(results, peaks, None if dtype is None else named_dtype(dtype))
+    rows, told = projected(results, peaks, dtype := None if dtype is None else named_dtype(dtype))
     warn_no_ceiling(rows, peaks)
-    return Roofline(rows, 'projected', peaks, **told)
+    return Roofline(rows, 'projected', peaks, **told | dict(about=circumstances_in(told['about'], dtype, results)))
 
 @patch
 def under(self:Roofline,

@@ -490,5 +490,5 @@ def projected(
     own = told['about'] or {}
     if own.get('what')!='list': check_ceilings([(rows, peaks)], 'project')   # which does not say what is a product
     told['about'] = {k: v for k,v in own.items() if not k.startswith('likely')}   # which are of the other machine
-    if dtype is not None: told['boundaries'] = None
+    if dtype is not None: told |= dict(boundaries=None, memory=None)   # in bytes of the old one
     return rows, told
