@@ -326,7 +326,7 @@ def facts(r)->dict: # of a `Roofline`: name → words
     return res | rank_facts(r) | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/results.ipynb #82dbd330
-_keys = """name phase type calls time_s unseen_s time_pct roof_time_s over_s utilization_pct bound roof
+_keys = """name phase type time_s time_pct utilization_pct roof_time_s bound roof over_s calls unseen_s
     likely_s likely_interval flops bytes_moved arithmetic_intensity achieved_gflops modules operations
     link_bytes link_time_s
     waiting_s moving_s hidden_s hidden_waiting_s waits_for rank_s warm_s cold_s""".split()

@@ -412,9 +412,11 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else _weight_lines(r)), *ceiling_lines(r)]
     return [*lines, *_kernel_lines(r), *_break_lines(r), *_thread_lines(r)]
 
+def _padding_lines(r): return [f"padding      {r.about.get('padding')}"]*('padding' in r.about)
+
 def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characters, and words
     "What is to be said of some of the rows, and what marks mean"
-    return [*_row_lines(r, r.totals), *_error_lines(r, r.peaks)]
+    return [*_padding_lines(r), *_row_lines(r, r.totals), *_error_lines(r, r.peaks)]
 
 # %% ../../nbs/views/report.ipynb #69cd5c0b
 def _paper_lines(r):
@@ -432,8 +434,8 @@ def summary_lines(r, shown=None)->list[str]: # of a `Roofline`: as of `fact_line
     "What a summary says below its table: what the answer, which stands above, does not"
     r, shown = r.whole, r if shown is None else shown
     lines = fact_lines(r) if whole_s(r) and not timed_list(r) else _paper_lines(r)
-    padding = [f"padding      {r.about.get('padding')}"]*('padding' in r.about) + _other_ceilings(r)
-    return [o for o in lines if o[:13].strip() not in _answered] + padding + note_lines(shown)*bool(whole_s(r))
+    notes = note_lines(shown) if whole_s(r) else _padding_lines(r)
+    return [o for o in lines if o[:13].strip() not in _answered] + _other_ceilings(r) + notes
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _grouped(r, by): return r if by is None or by=='module' and by_phase(r) else r.by(by) # rows of a table
