@@ -179,7 +179,7 @@ def _repr_html_(self:Roofline)->str: return as_output(self)
 @patch
 def summary(self:Roofline,
     top:int|None=20, # print only the first rows; `None`: all
-    sort:str='time', # or `'median'`, `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
+    sort:str='time', # `'median'`, `'over'`: above the roof, `'roof'`: at it, `'order'`: the model's, a key of `columns`
     # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names; `'module'`: the
     # phases of a training step side by side
     by:str|int|None=None,

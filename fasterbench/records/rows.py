@@ -166,9 +166,6 @@ def noise_s(self:RooflinePoint)->float: # seconds
     return self.timing.iqr if self.samples else 0.
 
 @patch(as_prop=True)
-def median_s(self:RooflinePoint)->float|None: return self.timing.median if self.samples else None # seconds, of samples
-
-@patch(as_prop=True)
 def off_median(self:RooflinePoint)->bool:
     "Is its time more than `far_off` times the median of its samples, or less than 1/`far_off`, though it ran in all?"
     if not self.samples or self.time_s is None or self.sometimes: return False
@@ -178,6 +175,10 @@ def off_median(self:RooflinePoint)->bool:
 def noisy(self:RooflinePoint)->bool:
     "Is the interquartile range of the samples more than a tenth of their median, or the time far from it?"
     return bool(self.samples and (self.timing.noisy or self.off_median))
+
+# %% ../../nbs/records/rows.ipynb #8a6d51cc
+@patch(as_prop=True)
+def median_s(self:RooflinePoint)->float|None: return self.timing.median if self.samples else None # seconds, of samples
 
 # %% ../../nbs/records/rows.ipynb #a1167cb7
 @patch(as_prop=True)

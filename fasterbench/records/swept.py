@@ -371,6 +371,7 @@ def _repr_html_(self:Sweep)->str:
     rest = [f'<p>{as_text(o, markup=True)}</p>' for o in self.said]
     return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', self.as_table().html(None), *rest)
 
+# %% ../../nbs/records/swept.ipynb #231b6050
 @patch
 def summary(self:Sweep, top:int|None=None, by=None): # lines of groups, `None`: all; which, as of `Sweep.by`
     "Print what was found at each value, and what groups of rows take there"
