@@ -37,6 +37,7 @@ from .records.kept import edge_record, read_edges, read_row, row_record
 from .machine.roof import HardwarePeaks, peaks_of
 from .counting.utilization import TokenRates, Footprint
 from .views.marks import drawable
+from .records.circumstances import circumstances_in
 from .records.compare import Comparison, compared
 from .records import inner   # which says how operations of rows are shown and kept
 
@@ -178,7 +179,7 @@ def _repr_html_(self:Roofline)->str: return as_output(self)
 @patch
 def summary(self:Roofline,
     top:int|None=20, # print only the first rows; `None`: all
-    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
+    sort:str='time', # `'median'`, `'over'`: above the roof, `'roof'`: at it, `'order'`: the model's, a key of `columns`
     # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names; `'module'`: the
     # phases of a training step side by side
     by:str|int|None=None,
@@ -252,9 +253,9 @@ def project(
     "Put rows under other peaks"
     if results is None: raise ValueError("results is None: there are no rows yet")
     peaks = peaks_of(peaks, dtype or main_dtype(results))
-    rows, told = projected(results, peaks, None if dtype is None else named_dtype(dtype))
+    rows, told = projected(results, peaks, dtype := None if dtype is None else named_dtype(dtype))
     warn_no_ceiling(rows, peaks)
-    return Roofline(rows, 'projected', peaks, **told)
+    return Roofline(rows, 'projected', peaks, **told | dict(about=circumstances_in(told['about'], dtype, results)))
 
 @patch
 def under(self:Roofline,
@@ -325,7 +326,7 @@ def facts(r)->dict: # of a `Roofline`: name → words
     return res | rank_facts(r) | (dict(undefined=', '.join(r.unknown)) if r.unknown else {})
 
 # %% ../nbs/results.ipynb #82dbd330
-_keys = """name phase type calls time_s unseen_s time_pct roof_time_s over_s utilization_pct bound roof
+_keys = """name phase type time_s time_pct utilization_pct roof_time_s bound roof over_s calls unseen_s
     likely_s likely_interval flops bytes_moved arithmetic_intensity achieved_gflops modules operations
     link_bytes link_time_s
     waiting_s moving_s hidden_s hidden_waiting_s waits_for rank_s warm_s cold_s""".split()

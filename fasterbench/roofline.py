@@ -93,7 +93,7 @@ def _made(self:RooflineAnalyzer, what)->Roofline:
 @patch
 def summary(self:RooflineAnalyzer,
     top:int|None=20, # print only the first rows; `None`: all
-    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
+    sort:str='time', # `'median'`, `'over'`: above the roof, `'roof'`: at it, `'order'`: the model's, a key of `columns`
     **shown # `by` and `columns`, as of `Roofline.summary`
 ):
     "Print the rows, slowest first, and the totals"

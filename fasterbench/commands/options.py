@@ -426,7 +426,7 @@ def _crossed(s):
 
 def print_groups(s:Sweep, view:View, out, title=None): # as of `print_sweep`
     "Print what groups take at each value, where they are asked for; write the sweep to files"
-    if view.by is not None: print(f'\n{s.over_values(view.by).table(view.top, width=terminal_width())}')
+    if view.by is not None: print(f'\n{s.over_values(view.by).told(view.top)}')
     write_out(s, out, title=title, by=view.by)
 
 def print_sweep(

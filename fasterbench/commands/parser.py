@@ -87,8 +87,8 @@ shared |= dict(   # of training, and of what is printed
     lr=option("learning rate of the optimizer (default: the optimizer's own)", float),
     clip=option('norm that gradients are clipped to (default: they are not clipped)', float),
     top=option('rows to print, or all (default: 20, of an estimate 12), and bars to draw (default: 10)'),
-    sort=option('what rows are sorted by, a column: time, over, roof, flops, name, …; or order: as in the model '
-        '(default: time)'),
+    sort=option('what rows are sorted by, a column: time, median, over, roof, flops, name, …; or order: as in the '
+        'model (default: time)'),
     by=option('rows that belong together as one: block (rows of equal work at one place of the blocks of the model), '
         'type, bound, dtype, roof, phase, module (of kernels and training steps), how many parts of names, such as 2, '
         'or both, such as block,4; .json files keep all rows, .csv and .md ones have the groups'),

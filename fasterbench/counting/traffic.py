@@ -349,9 +349,9 @@ class RowOperation(str):
     def said(self)->str: # as known
         took = '' if self.time_s is None else f" {si(self.time_s, 's')}"
         return f'{self}{took}' + f" ({' + '.join(self.kernels)})"*bool(self.kernels)
-    def short(self, pct=None)->str: # in a few letters, with its share; behind an arrow what ran
-        name, *ran = (o.removeprefix('aten::') for o in (self, *self.kernels) if o is self or self.kernels!=(self,))
-        by = ''.join(f" → {o[:20]}{', …'*bool(ran[1:])}" for o in ran[:1])
+    def short(self, pct=None)->str: # in a few letters, with its share; behind an arrow what ran, if that is another
+        name, *ran = (o.removeprefix('aten::') for o in (self, *self.kernels))
+        by = ''.join(f" → {o[:20]}{', …'*bool(ran[1:])}" for o in ran[:1] if o!=name)
         return name[:28] + '…'*(len(name)>28) + ('' if pct is None else f' {pct:.0f} %') + by
 
 # %% ../../nbs/counting/traffic.ipynb #d7f00dd5

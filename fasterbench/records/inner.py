@@ -74,8 +74,8 @@ def profiled_lines(
     said = (f"apart        in {len(some)} of {plural(len(of), 'row')} the operations' time under the profiler and the "
         f"row's time differ by more than {apart} times, as they are of other {passes(what)}, at other moments: "
         f"{each}{'; …' if some[3:] else ''}")
-    return [f"operations   behind → what ran for one; medians of {passes(what)} of their own under the profiler, "
-        f"together {ran}, in rows that take {took}", *_seen_said(seen), *[said]*bool(some)]
+    return [f"operations   behind → what ran for one, if not itself; medians of {passes(what)} of their own under the "
+        f"profiler, together {ran}, in rows that take {took}", *_seen_said(seen), *[said]*bool(some)]
 
 # %% ../../nbs/records/inner.ipynb #06197eb9
 def inner_lines(

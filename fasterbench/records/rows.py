@@ -176,6 +176,10 @@ def noisy(self:RooflinePoint)->bool:
     "Is the interquartile range of the samples more than a tenth of their median, or the time far from it?"
     return bool(self.samples and (self.timing.noisy or self.off_median))
 
+# %% ../../nbs/records/rows.ipynb #8a6d51cc
+@patch(as_prop=True)
+def median_s(self:RooflinePoint)->float|None: return self.timing.median if self.samples else None # seconds, of samples
+
 # %% ../../nbs/records/rows.ipynb #a1167cb7
 @patch(as_prop=True)
 def run_s(self:RooflinePoint)->float|None: # seconds; `None`: not run
@@ -487,5 +491,5 @@ def projected(
     own = told['about'] or {}
     if own.get('what')!='list': check_ceilings([(rows, peaks)], 'project')   # which does not say what is a product
     told['about'] = {k: v for k,v in own.items() if not k.startswith('likely')}   # which are of the other machine
-    if dtype is not None: told['boundaries'] = None
+    if dtype is not None: told |= dict(boundaries=None, memory=None)   # in bytes of the old one
     return rows, told

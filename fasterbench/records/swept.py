@@ -16,7 +16,7 @@ from ..base.console import any_console
 from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped, Likely, likely_columns
 from .forecasts import meet, table_notes, placed_rows
-from .circumstances import noise_said
+from .circumstances import noise_said, padding_said
 from .grouping import Took, grouped_alike, interval, usual
 from .rows import main_dtype, memory_pct, no_ceiling
 from ..views.sides import OverValues, swept_lines
@@ -355,13 +355,11 @@ def _rates_said(s):
 def said(self:Sweep)->list: # of texts
     "What stands below the table"
     devices = self.kind=='devices'   # what their times leave out stands below them, where it takes no room of columns
-    lacking = [f'{p.called}: left out: {p.left_out}' for p in self.points if devices and p.left_out]
-    return [*_rates_said(self), *self.noise, *lacking, *self.evidence, *table_notes(self.points, devices)]
+    notes = [f'{p.called}: left out: {p.left_out}' for p in self.points if devices and p.left_out] + self.evidence
+    return [*_rates_said(self), *self.noise, *padding_said(self), *notes, *table_notes(self.points, devices)]
 
 @patch
-def told(self:Sweep,
-    width:int|None=None, # characters at most, as far as columns can be left out; `None`: all are there
-)->str:
+def told(self:Sweep, width:int|None=None)->str: # characters at most, as far as columns can be left out; `None`: all
     "The table, and what is to be known of its times"
     return '\n'.join([self.table(width=width), *['']*bool(self.said), *self.said])
 
@@ -373,10 +371,13 @@ def _repr_html_(self:Sweep)->str:
     rest = [f'<p>{as_text(o, markup=True)}</p>' for o in self.said]
     return framed(f'<p><b>{as_text(self.where(), markup=True)}</b></p>', self.as_table().html(None), *rest)
 
+# %% ../../nbs/records/swept.ipynb #231b6050
 @patch
-def summary(self:Sweep):
-    "Print what was found at each value"
-    with any_console(): print(self.where(), self.told(terminal_width()), sep='\n\n')
+def summary(self:Sweep, top:int|None=None, by=None): # lines of groups, `None`: all; which, as of `Sweep.by`
+    "Print what was found at each value, and what groups of rows take there"
+    if by is None!=top: raise ValueError(f"top={top}: each value has its line; top is of groups, by=…")
+    groups = [] if by is None else [self.over_values(by).told(top)]
+    with any_console(): print(self.where(), self.told(terminal_width()), *groups, sep='\n\n')
 
 # %% ../../nbs/records/swept.ipynb #fe5df63f
 @patch

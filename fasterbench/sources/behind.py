@@ -6,7 +6,7 @@
 __all__ = ['python_share', 'mode_share', 'Gaps', 'empty_call_s', 'least_gaps', 'long_gaps', 'counted_s', 'long_share', 'notable',
            'beside_modules', 'called_of', 'suspicious', 'unseen_of', 'noticed', 'idle', 'marking', 'marked_part',
            'without_lines_of_profiler', 'profiling', 'marked_operations', 'traced_runs', 'around', 'place_in', 'Ran',
-           'ran_in', 'operation_times']
+           'ran_in', 'join_variants', 'operation_times']
 
 # %% ../../nbs/sources/behind.ipynb #c4f9f18e
 import os, re, sys, time, torch
@@ -350,6 +350,10 @@ def place_in(o:Span, step:bool): # a key; `None`: it is in no module
     return key_of(phase if step else None, module.path)
 
 # %% ../../nbs/sources/behind.ipynb #c6cc3910
+def _is_view(name): # as traces have it
+    packet = getattr(torch.ops.aten, name.removeprefix('aten::'), None) if name.startswith('aten::') else None
+    return any(getattr(packet, o).is_view for o in (packet.overloads() if packet else ()))
+
 class Ran:
     "What ran for an operation of a place"
     def __init__(self): self.spans, self.seconds, self.each = {}, Counter(), Counter() # each once; of names; of passes
@@ -359,11 +363,11 @@ class Ran:
         self.seconds[name] += seconds
         self.each[n] += seconds
     def time_s(self, passes:int)->float: return median(self.each[n] for n in range(passes)) # seconds, of some passes
-    def kernels(self, name:str)->list: # of names; empty: it ran by itself
+    def kernels(self, name:str)->list: # of names; empty: it ran by itself, or moves nothing
         "What took at least a tenth of its time, the longest three first"
         least = 0.1*self.seconds.total()
         names = [k for k,s in self.seconds.most_common(3) if s>=least]
-        return [] if names==[name] else names
+        return [] if names==[name] or all(map(_is_view, names)) else names
 
 # %% ../../nbs/sources/behind.ipynb #06955ca9
 def ran_in(
@@ -383,6 +387,22 @@ def ran_in(
         if own: found[key][own[-1].name].note(n, own[-1], w.name, w.time_us*1e-6)
     return found
 
+# %% ../../nbs/sources/behind.ipynb #4d900f97
+def join_variants(
+    ran:dict, # of a place: name of an operation → `Ran`
+    counted:list, # of `RowOperation`s
+    passes:int, # that were recorded
+):
+    "Under the name of a counted operation what ran as its other variant, in place or not, where calls are as counted"
+    for o in counted:
+        other = o.removesuffix('_') if o.endswith('_') else f'{o}_'
+        both = [ran[k] for k in (o, other) if k in ran]
+        if other in counted or other not in ran or sum(len(r.spans) for r in both)!=passes*o.calls: continue
+        del ran[other]
+        ran[o] = joined = Ran()
+        for part in both:
+            for k in ('spans', 'seconds', 'each'): getattr(joined, k).update(getattr(part, k))
+
 # %% ../../nbs/sources/behind.ipynb #7da113e5
 def operation_times(
     rows:list, # of `RooflinePoint`, which get them
@@ -396,6 +416,7 @@ def operation_times(
     custom = (o for names in of_names.values() for o in names if not o.startswith('aten::'))
     found = ran_in(traced_runs(run, modules, device, passes, custom), of_names, run.what=='step')
     for key,r in of.items():
+        join_variants(found[key], r.operations, passes)
         def timed(o, *known):
             ran = found[key].get(o)
             return RowOperation(o, *known, *((ran.time_s(passes), ran.kernels(o)) if ran else ()))

@@ -9,7 +9,7 @@ __all__ = ['inks', 'colours', 'label_back', 'hued', 'hues', 'rest', 'pairs', 'ra
            'headroom', 'axis_ranges', 'Line', 'roof_line', 'ceiling_line', 'slope_line', 'named_roof', 'peak_lines',
            'name_lines', 'ridge_line', 'draw_ridge', 'name_ridge', 'name_rate', 'roof_axes', 'legend_height', 'legend',
            'name_shapes', 'name_mark', 'draw_peaks', 'data_text', 'html_text', 'folded', 'first_and_folded',
-           'shortened', 'figure_html', 'figure_page']
+           'markdown_text', 'shortened', 'figure_html', 'figure_page']
 
 # %% ../../nbs/views/layout.ipynb #ae5202e3
 import math, re
@@ -477,6 +477,15 @@ def first_and_folded(
     "A table of the first lines, and one of the others behind a fold"
     rest = lines[top:]
     return table(lines[:top]) + (folded(plural(len(rest), one), table(rest)) if rest else '')
+
+# %% ../../nbs/views/layout.ipynb #9d3544f8
+_marks = re.compile(r'[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])')   # an underscore inside of a word is one
+_html = {'&': '&amp;', '<': '&lt;', '>': '&gt;'}
+
+def markdown_text(text:str)->str:
+    "`text` as Markdown that shows it, on one line"
+    plain = ''.join(_html.get(c, c) for c in as_text(text))
+    return _marks.sub(r'\\\g<0>', plain)
 
 # %% ../../nbs/views/layout.ipynb #3021cf0e
 def shortened(name:str, most:int=40)->str: # characters

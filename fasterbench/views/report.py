@@ -173,7 +173,8 @@ def _noisy_said(rows, t):
         return f"in {plural(len(rows), 'row')}{share}"
     mean = f"a mean over the middle half of all {passes(t.what if t else 'forward')}"
     said = [(spread, "the IQR of the samples is more than a tenth of their median"),
-        (far, f"the time, {mean}, is over {far_off} times the median of the row's samples or under 1/{far_off}")]
+        (far, f"the time, {mean}, is over {far_off} times the median of the row's samples or under 1/{far_off}; "
+            "sort 'median' puts rows in the order of that median")]
     return [f'{where(some)} {what}' for some,what in said if some]
 
 # %% ../../nbs/views/report.ipynb #5b0e2764
@@ -382,9 +383,11 @@ def fact_lines(r)->list[str]: # of a `Roofline`: a name in 13 characters, and wo
     lines += [*token_lines(r), *(_memory_lines(r) if r.memory else _weight_lines(r)), *ceiling_lines(r)]
     return [*lines, *_kernel_lines(r), *_break_lines(r), *_thread_lines(r)]
 
+def _padding_lines(r): return [f"padding      {r.about.get('padding')}"]*('padding' in r.about)
+
 def note_lines(r)->list[str]: # of a `Roofline`: a mark or a name in 13 characters, and words
     "What is to be said of some of the rows, and what marks mean"
-    return [*_row_lines(r, r.totals), *_error_lines(r, r.peaks)]
+    return [*_padding_lines(r), *_row_lines(r, r.totals), *_error_lines(r, r.peaks)]
 
 # %% ../../nbs/views/report.ipynb #69cd5c0b
 def _paper_lines(r):
@@ -402,8 +405,8 @@ def summary_lines(r, shown=None)->list[str]: # of a `Roofline`: as of `fact_line
     "What a summary says below its table: what the answer, which stands above, does not"
     r, shown = r.whole, r if shown is None else shown
     lines = fact_lines(r) if whole_s(r) and not timed_list(r) else _paper_lines(r)
-    padding = [f"padding      {r.about.get('padding')}"]*('padding' in r.about) + _other_ceilings(r)
-    return [o for o in lines if o[:13].strip() not in _answered] + padding + note_lines(shown)*bool(whole_s(r))
+    notes = note_lines(shown) if whole_s(r) else _padding_lines(r)
+    return [o for o in lines if o[:13].strip() not in _answered] + _other_ceilings(r) + notes
 
 # %% ../../nbs/views/report.ipynb #262f8c6c
 def _grouped(r, by): return r if by is None or by=='module' and by_phase(r) else r.by(by) # rows of a table
@@ -427,7 +430,7 @@ def _table(r, by, columns, every):
 def print_summary(
     r, # `Roofline`
     top:int|None=20, # print only the first rows; `None`: all
-    sort:str='time', # or `'over'`: above the roof, `'roof'`: at the roof, `'order'`: the model's, or a key of `columns`
+    sort:str='time', # `'median'`, `'over'`: above the roof, `'roof'`: at it, `'order'`: the model's, a key of `columns`
     # rows of a `'type'`, a `'block'`, … as one in the table, or those with so many parts of names; `'module'`: the
     # phases of a training step side by side
     by:str|int|None=None,

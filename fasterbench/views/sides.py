@@ -17,8 +17,9 @@ from statistics import median
 from fastcore.basics import groupby
 from ..session.scope import phases
 from ..operations import pass_name, value_text
+from .layout import html_text
 from .tables import Column, Lines, Table, by_column, columns, html_cell, kind_of, more_rows, row_orders
-from .tables import row_seconds, run_kinds
+from .tables import framed, row_seconds, run_kinds, terminal_width
 from ..records.grouping import as_one, common, group_key, joined
 from ..records.rows import RooflinePoint
 
@@ -195,13 +196,15 @@ class SweptRow:
         self.times = {i: row_seconds(r, self.kind) for i,r in self.rows.items()} # position → seconds
         self.most_s = max(self.times.values()) # seconds
 
+def _shown_time(kind): return columns['time_s' if kind in run_kinds else 'roof_time_s'] # what `row_seconds` gives
+
 def value_columns(
     name:str, values:list, kind:str, # of a sweep: what varies, values; of its results
 )->list: # of `Column`
     "Columns of a table of `SweptRow`s: a time for each value"
-    key, what = ('time_s', 'time') if kind in run_kinds else ('roof_time_s', 'time that the roof allows')
+    c = _shown_time(kind)
     def column(i, v):
-        return Column(f'{key}_{v}', f'{name}\n{v}', 's', f'{what} at {name} {v}', of=lambda o: o.times.get(i))
+        return Column(f'{c.key}_{v}', f'{name}\n{v}', 's', f'{c.name} at {name} {v}', of=lambda o: o.times.get(i))
     times = [column(i, value_text(v)) for i,v in enumerate(values)]
     return [name_column, Column('type', 'type', '', 'class of the module'), *times]
 
@@ -210,9 +213,14 @@ class OverValues(Lines):
     "The rows of a sweep, each once: a list of `SweptRow`"
     def __init__(self, rows=(), # of `SweptRow`
         shown:list=(), # of `Column`, as of `value_columns`
+        said:str='', # what the times are, above the table
     ):
         super().__init__(rows)
-        self.shown, self.columns = [*shown], {c.key: c for c in shown}
+        self.shown, self.columns, self.said = [*shown], {c.key: c for c in shown}, said
+    def told(self, top:int|None=30)->str: # lines, `None`: all; in words and a table
+        return f'{self.said}\n\n{self.table(top, width=terminal_width())}'
+    __str__ = told
+    def _repr_html_(self)->str: return framed(f'<p><b>{html_text(self.said)}</b></p>', self.as_table().html())
     def as_table(self)->Table:
         return Table(self, self.columns, self.shown, dict(most=_by_most), ('type',), cell=html_cell)
 
@@ -225,7 +233,8 @@ def swept_lines(
     "What each row takes at all values, a line for each row that one of them has"
     kind = kind_of(results[0]) if results else 'measured'
     found = joined_in_parts([(i, o) for i,rows in enumerate(results) for o in rows], lambda o: o.label)
-    return OverValues((SweptRow(n, of, kind) for n,of in found.items()), value_columns(name, values, kind))
+    lines = (SweptRow(n, of, kind) for n,of in found.items())
+    return OverValues(lines, value_columns(name, values, kind), f'{_shown_time(kind).name} at each {name}')
 
 # %% ../../nbs/views/sides.ipynb #0da447ff
 def text_table(

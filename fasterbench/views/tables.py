@@ -6,8 +6,8 @@
 __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'ranges', 'sorts', 'spare', 'frames', 'picture_size',
            'picture_formats', 'shown_formats', 'Column', 'roof_cell', 'of_step', 'kind_of', 'run_here', 'shown_columns',
            'row_seconds', 'sorted_by', 'by_column', 'row_orders', 'picked', 'headed', 'tabulated', 'more_lines',
-           'more_rows', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'markdown_text', 'csv_value',
-           'text_or_file', 'Lines', 'shown_page']
+           'more_rows', 'bar_cell', 'html_cell', 'framed', 'Table', 'row_table', 'csv_value', 'text_or_file', 'Lines',
+           'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
 import csv, difflib, io, re
@@ -22,7 +22,7 @@ from ..operations import as_text, plural, write_file, check_count, plain, quoted
 from ..base.codec import pictures
 from ..base.console import terminal_width
 from ..session.scope import unseen
-from .layout import data_text, figure_page, html_text, rate_of, rates, shortened
+from .layout import data_text, figure_page, html_text, markdown_text, rate_of, rates, shortened
 
 # %% ../../nbs/views/tables.ipynb #274acc68
 texts = {   # unit → text of a value; words have none
@@ -101,11 +101,12 @@ def _names_cell(key):
     return cell
 
 def _longest(of):
-    "The time of all, those that the profiler does not know, the two that take longest, how many more; empty: not timed"
+    "The time of all, the two that take longest, how many more, and those without a time; empty: not timed"
     if not (shares := getattr(of, 'shares', {})): return ''
-    own = [o.short(shares[o] if len(of)==len(shares) else None) for o in sorted(of, key=lambda o: -shares.get(o, 1e9))]
+    own = [o.short(shares[o]) for o in sorted(shares, key=lambda o: -shares[o])]
     n = 2 if len('; '.join(own[:2]))<=40 else 1
-    return f"{si(of.time_s, 's')}: " + '; '.join([*own[:n], *[f'{len(own) - n} more']*(len(own)>n)])
+    more = [f'{len(own) - n} more']*(len(own)>n) + [f'{o.short()} without a time' for o in of if o not in shares][:1]
+    return f"{si(of.time_s, 's')}: {'; '.join([*own[:n], *more])}"
 
 def _listed(key, what): return Column(key, key, '', what, _names_cell(key), _names(key))
 
@@ -154,6 +155,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('hidden_moving_s', 'hidden moving', 's', 'part of hidden in which data can have moved'),
     Column('waits_for', 'waits for', '', 'rank that was waited for most', of=_waits_for),
     Column('rank_s', 'on ranks', '', 'time per forward pass on the fastest and the slowest rank', of=_rank_s),
+    Column('median_s', 'median', 's', 'median of the times of the forward passes'),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes', of=_noise),
 )}
 
@@ -219,10 +221,10 @@ def by_column(c:Column)->Callable: # line → what `sorted` compares
     return lambda line: place(sorted_by(c, line))
 
 # %% ../../nbs/views/tables.ipynb #790d79fc
-sorts = dict(time='time_s', over='over_s', roof='roof_time_s')   # short names of keys
+sorts = dict(time='time_s', median='median_s', over='over_s', roof='roof_time_s')   # short names of keys
 
 def row_orders(kind:str)->dict: # of a result → as of `Table`
-    "The orders of rows that have a name: by time, by time above the roof, by roofline-limited time"
+    "The orders of rows that have a name: by time, by its median, by time above the roof, by roofline-limited time"
     return sorts | dict(time=lambda r: -row_seconds(r, kind))
 
 # %% ../../nbs/views/tables.ipynb #d4e84ac3
@@ -376,15 +378,6 @@ def text(self:Table,
     shown = headed(shown, lines) if style=='simple' else _on_one_line(shown, lines)
     used, room = _with_room(lines, shown, self.spare, width)
     return '\n'.join(filter(None, [tabulated(lines, used, style, write), left, room.replace('\n', ' ')]))
-
-# %% ../../nbs/views/tables.ipynb #9d3544f8
-_marks = re.compile(r'[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])')   # an underscore inside of a word is one
-_html = {'&': '&amp;', '<': '&lt;', '>': '&gt;'}
-
-def markdown_text(text:str)->str:
-    "`text` as Markdown that shows it, on one line"
-    plain = ''.join(_html.get(c, c) for c in as_text(text))
-    return _marks.sub(r'\\\g<0>', plain)
 
 # %% ../../nbs/views/tables.ipynb #13e70688
 def _on_one_line(shown, rows): return [replace(c, name=c.name.replace('\n', ' ')) for c in headed(shown, rows)]
