@@ -38,16 +38,27 @@ def called(node): return ast.unparse(node.func) if isinstance(node, ast.Call) el
 def docstring(node): return ast.get_docstring(node) or '' if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ''
 def is_property(node): return any('prop' in ast.unparse(o) for o in node.decorator_list)
 
+@lru_cache(8)
+def lines_of(source):
+    "In bytes, which places of nodes are counted in"
+    return source.encode().splitlines(keepends=True)
+
+def segment(source, node):
+    "The text of a node; `ast.get_source_segment` divides all of a source into lines for each"
+    lines = lines_of(source)[node.lineno-1:node.end_lineno]
+    lines[-1] = lines[-1][:node.end_col_offset]   # first: node may be within a line
+    return b''.join([lines[0][node.col_offset:], *lines[1:]]).decode()
+
 def comment(source, node):
     "What stands behind a statement"
-    rest = source.encode().splitlines()[node.end_lineno-1][node.end_col_offset:].decode().rstrip()
+    rest = lines_of(source)[node.end_lineno-1][node.end_col_offset:].decode().rstrip()
     return rest if rest.lstrip().startswith('#') else ''
 
 def signature(source, node):
     "A function's first lines, up to its body and without `self`; `node`: its place in the source"
     body, at = node.body[0], dict(lineno=node.lineno, col_offset=node.col_offset)
     before = ast.Pass(**at, end_lineno=body.lineno, end_col_offset=body.col_offset)
-    head = ast.get_source_segment(source, before).rstrip()
+    head = segment(source, before).rstrip()
     if body.lineno==node.lineno or source.splitlines()[body.lineno-1][:body.col_offset].strip():
         head += comment(source, node.body[-1])   # the body is on the same line, and the comment behind it
     head = re.sub(r':\s*(#[^\n]*)?$', lambda m: f' {m[1]}' if m[1] else '', head)
@@ -57,7 +68,7 @@ def as_field(source, node):
     "A property, written like a field; without a comment, its docstring stands for one"
     sig = signature(source, node)
     said = sig.rpartition(' # ')[2] if ' # ' in sig else docstring(node).split('\n')[0]
-    kind = ':' + ast.get_source_segment(source, node.returns) if node.returns else ''
+    kind = ':' + segment(source, node.returns) if node.returns else ''
     return node.name + kind + (f' # {said}' if said else '')
 
 def method(source, node):
@@ -66,7 +77,7 @@ def method(source, node):
 
 def field(source, node):
     "A field with its comment, and with its default in place of what makes it"
-    text, said, v = ast.get_source_segment(source, node), comment(source, node), node.value
+    text, said, v = segment(source, node), comment(source, node), node.value
     if not re.match(r'field$|_', called(v)): return text + said
     told, empty = {o.arg: ast.unparse(o.value) for o in v.keywords}, dict(dict='{}', list='[]')
     made = told.get('default_factory', ast.unparse(node.annotation))   # a function of this page's module makes it
@@ -99,7 +110,7 @@ def value(source, node):
     names = [o.id for t in targets for o in getattr(t, 'elts', [t]) if isinstance(o, ast.Name) and public(o.id)]
     before = reversed(source.splitlines(keepends=True)[:node.lineno-1])
     above = [*itertools.takewhile(re.compile('# (?!%%)').match, before)]
-    return ', '.join(names), ''.join(above[::-1]) + ast.get_source_segment(source, node) + comment(source, node)
+    return ', '.join(names), ''.join(above[::-1]) + segment(source, node) + comment(source, node)
 
 def defined(source, node):
     "The public name that a statement defines, its kind and how it is shown; an empty name: none"
@@ -218,7 +229,7 @@ def makers(source, module=''):
     found, lead = {}, f'from {get_config().lib_path.name}.{module} import '
     for o in statements(source):
         if isinstance(o, (ast.Import, ast.ImportFrom)): found |= imported(o); continue
-        text = ast.get_source_segment(source, o)
+        text = segment(source, o)
         found |= {k: lead + k if module else text + comment(source, o) for k in sorted(made_and_used(text)[0])}
     return found
 
