@@ -76,6 +76,7 @@ def problems(path):
     for what,found in (('a path', home.search(text)), ('where an object is', address.search(text))):
         if found: yield f'an output shows {what}: {found.group()}'
     if any(o['output_type']=='error' for o in outputs): yield 'an output is an error'
+    if 'plotly.js v' in text: yield "an output holds all of plotly.js: pio.renderers.default = 'plotly_mimetype+notebook_connected'"
 
 def kept(output):
     "Is it part of the page? Bars of progress and warnings of libraries are not"
