@@ -72,7 +72,7 @@ def get_inputs(): return [torch.rand(8, 16)]
 def get_init_inputs(): return [16]
 '''
 problems = {'1_good': problem, '2_raises': problem + 'raise ValueError("not today")\n', '3_exits': problem + 'import sys; sys.exit(3)\n',
-    '4_never_ends': problem + 'while True: pass\n', '5_by_values': problem.replace('.relu()', '.nonzero()'),
+    '4_never_ends': problem + 'import time\nwhile True: time.sleep(1)\n', '5_by_values': problem.replace('.relu()', '.nonzero()'),
     '6_dies': problem + 'import os; os._exit(1)\n'}
 
 def test_errors_are_named(script, tmp_path):

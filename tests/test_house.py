@@ -1,11 +1,13 @@
 "Which module needs which: no circles, no private names of others, views without sources; what has to stay light does"
 import ast, json, re, subprocess, sys
+from contextlib import redirect_stdout
+from io import StringIO
 
 import networkx as nx
 import pytest
 from form import overwritten, too_long
 from house import circles, code_lines, defined_twice, drawn, floors
-from notebooks import notebooks, top
+from notebooks import apart, notebooks, top
 
 def test_no_circles():
     found = [' '.join(o) for o in circles(drawn()[0])]
@@ -61,6 +63,14 @@ def fresh(code):
     "What `code` prints in a new process"
     return subprocess.run([sys.executable, '-c', code], cwd=top, check=True, capture_output=True, text=True).stdout.strip()
 
+def printed(code):
+    with redirect_stdout(StringIO()) as out: exec(code, dict(__name__='__main__'))
+    return out.getvalue().strip()
+
+def forked(code):
+    "What `code` prints in a new process that has loaded torch, and nothing of the package: loading torch takes 3 s"
+    return apart(printed, code)
+
 @pytest.mark.parametrize('imports, absent', [('fasterbench, fasterbench.operations', ['torch', 'plotly']),
     ('fasterbench.roofline, fasterbench.plot', ['plotly'])])
 def test_imports_stay_light(imports, absent):
@@ -89,18 +99,18 @@ def test_methods_are_there(kind):
     code = f"""from inspect import getdoc
 from fasterbench.{home} import {kind} as kind
 print({{*{names}}}<={{*dir(kind)}}, all(getdoc(getattr(kind, o)) for o in {names}))"""
-    assert fresh(code)=='True True'
+    assert forked(code)=='True True'
 
 def test_help_has_the_words_of_parameters():
     "Once, where names are asked of the package; the reference has them from the source"
-    said = fresh("import fasterbench, pydoc; print(pydoc.plain(pydoc.render_doc(fasterbench.RooflineAnalyzer.profile)))")
+    said = forked("import fasterbench, pydoc; print(pydoc.plain(pydoc.render_doc(fasterbench.RooflineAnalyzer.profile)))")
     assert said.count('Args:')==1 and 'steps: ' in said.partition('Args:')[2]
 
 @pytest.mark.parametrize('code, shown', [
     ('from fasterbench.results import Roofline; print(Roofline([]).table().split()[0])', 'name'),
     ("from inspect import signature; from fasterbench.roofline import RooflineAnalyzer as A; "
      "print('optimizer' in signature(A.profile_step).parameters)", 'True')])
-def test_methods_are_real(code, shown): assert fresh(code)==shown
+def test_methods_are_real(code, shown): assert forked(code)==shown
 
 def test_subclass_and_pickle(tmp_path):
     "An analyzer of one's own class has the methods, and one that another process pickled works"
@@ -111,15 +121,15 @@ class Mine(RooflineAnalyzer):
 def made(kind): return kind(torch.nn.Linear(8, 4), torch.ones(2, 8), HardwarePeaks(1e12, 1e11))
 """)
     path = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import pickle; file = {str(tmp_path/'a')!r}"
-    fresh(f"{path}; import mine; a = [mine.made(k) for k in (mine.RooflineAnalyzer, mine.Mine)]; a[0].estimate(); "
+    forked(f"{path}; import mine; a = [mine.made(k) for k in (mine.RooflineAnalyzer, mine.Mine)]; a[0].estimate(); "
         "pickle.dump(a, open(file, 'wb'))")
     loaded = f"{path}; plain, own = pickle.load(open(file, 'rb')); import torch"
-    assert fresh(f"{loaded}; print(plain.results, len(plain.estimated), plain.peaks==own.peaks, type(own).__name__)")=='None 1 True Mine'
+    assert forked(f"{loaded}; print(plain.results, len(plain.estimated), plain.peaks==own.peaks, type(own).__name__)")=='None 1 True Mine'
     flops = '[r.matmul_flops for r in plain.estimate_step(loss=torch.sum)]==[r.matmul_flops for r in own.estimate_step()]'
-    assert fresh(f"{loaded}; print({flops})")=='True'
+    assert forked(f"{loaded}; print({flops})")=='True'
 
 def test_names_of_the_top_level_are_there():
-    assert fresh('import fasterbench; print(all(getattr(fasterbench, o) for o in fasterbench.__all__))')=='True'
+    assert forked('import fasterbench; print(all(getattr(fasterbench, o) for o in fasterbench.__all__))')=='True'
 
 @pytest.mark.parametrize('path', notebooks(), ids=lambda p: p.relative_to(top/'nbs').as_posix())
 def test_lines_and_cells_are_short(path): assert not [*too_long(path), *overwritten(path)]
@@ -140,13 +150,13 @@ def test_names_that_scripts_import_are_there():
 from importlib.util import find_spec
 def there(m, o): return hasattr(import_module(m), o) or find_spec(f'{{m}}.{{o}}')
 print([o for o in {names} if not there(*o[1:])])"""
-    assert len(names)>100 and fresh(code)=='[]'
+    assert len(names)>100 and forked(code)=='[]'
 
 @pytest.fixture(scope='module')
 def files_of_two(tmp_path_factory):
     "Files of a sweep and of a comparison, by their classes, each with one pair of results"
     paths = {k: str(tmp_path_factory.mktemp('files')/f'{k}.json') for k in ('Sweep', 'Comparison')}
-    fresh(f"""import torch
+    forked(f"""import torch
 from fasterbench import HardwarePeaks, RooflineAnalyzer, Sweep
 a = RooflineAnalyzer(torch.nn.Linear(8, 4), torch.ones(2, 8), HardwarePeaks(1e12, 1e11)).estimate()
 Sweep([a, a], [1, 2]).save({paths['Sweep']!r})
@@ -157,8 +167,8 @@ a.compare(a).save({paths['Comparison']!r})""")
 def test_files_are_read_where_only_the_class_is_imported(kind, home, files_of_two):
     "From the package; the module alone, which is below what reads results, says what is missing"
     load = f"import {kind}\ntry: print(len({kind}.load({files_of_two[kind]!r})))\nexcept LookupError as e: print(e)"
-    assert int(fresh(f'from fasterbench {load}'))>0
-    assert fresh(f'from fasterbench.{home} {load}').startswith("'fasterbench roofline' is read by a module that is not imported yet; ")
+    assert int(forked(f'from fasterbench {load}'))>0
+    assert forked(f'from fasterbench.{home} {load}').startswith("'fasterbench roofline' is read by a module that is not imported yet; ")
 
 def bound(path):
     "The names that a script has at its top"
