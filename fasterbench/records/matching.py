@@ -203,7 +203,7 @@ def check_groups(
     by=None, depth:int|None=None, # as of `Roofline.by`, or a depth
 ):
     "Refuse groups of modules where one side alone has rows of kernels"
-    of_modules = by=='type' or str(by).startswith('block') or isinstance(by, int) or depth is not None
+    of_modules = by=='type' or str(by).startswith('block') or str(by).isdecimal() or depth is not None
     if of_modules and len({*kernels})>1:
         raise ValueError(f"by={depth if by is None else by!r}: one side has rows of kernels, and a kernel can do work "
             "of modules in several types and blocks; by='module' groups rows by the modules whose work they do")
