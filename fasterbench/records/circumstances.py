@@ -77,8 +77,8 @@ def busy_lines(about:dict)->list[str]: # of a trace; empty: it is of none
 def _roof(r): return r.peaks and (r.peaks.device_name, r.peaks.compute_peaks, r.peaks.peak_bandwidth)
 
 def _links_apart(a, b):
-    "Have links of the same group other rates on both sides, for the collectives that there are?"
-    kinds = {k for r in (a, b) for o in r if o.exchanges for k in (o.type, *(c.kind for c in o.collectives))}
+    "Have links of the same group other rates, for the collectives of rows or, where no row has one, their own?"
+    kinds = {k for r in (a, b) for o in r if o.exchanges for k in (o.type, *(c.kind for c in o.collectives))} or {''}
     links = [r.peaks.links if r.peaks else () for r in (a, b)]
     at, to = ({(o.group, k): o.rate(k) for o in some for k in kinds} for some in links)
     return any(at[k]!=to[k] for k in at.keys() & to.keys())
