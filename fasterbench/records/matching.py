@@ -22,7 +22,10 @@ def akin(a:str, b:str)->bool:
     a, b = a.lower(), b.lower()
     return a in b or b in a
 
-def _same_place(name, a, b): return akin(a.type, b.type) or not name.rpartition('.')[2].isdigit()
+def _same_place(name, a, b):
+    "Can two rows of a name be the same module? A number may be another one; a module's kernels have other classes"
+    of_kernels = any(o.name in o.modules for o in (a, b))
+    return akin(a.type, b.type) or of_kernels or not name.rpartition('.')[2].isdigit()
 
 def _named(a, b, keys_a, keys_b):
     "Positions of rows of the same key, of which each is taken once"
