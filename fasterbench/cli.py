@@ -43,7 +43,7 @@ from .sources.listed import read_operations
 from .sources.traced import read_trace
 from .records.compare import Comparison
 from .views.tables import picked
-from .records.gate import looked
+from .records.gate import check_before, looked
 from .machine.layouts import as_layout
 
 # %% ../nbs/cli.ipynb #27e7a21c
@@ -97,19 +97,21 @@ def _check_compiled(train, isolate, compile, kernels, beside):
 # %% ../nbs/cli.ipynb #772a7fbd
 def _asked_comparison(
     model, against, beside, save, limits, # of `roofline`; limits: name → value
-    unused, alone, columns, # options: of no comparison, not of `beside`, of its table
+    unused, alone, columns, by, # options: of no comparison, not of `beside`, of its table, of both
 ):
     "What a profile is made for, a comparison or not, its limits, what its a and b are called, and columns of rows"
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside: check_unused('with --beside', against=against, **alone | dict(kernels=None))
-    if against: check_kind(against, 'a result')
+    if against:
+        check_kind(against, 'a result')
+        check_before(Roofline.load(against), alone['kernels'], by, **asked_limits(**limits))
     other = f'{model} without --compile' if beside==uncompiled else against or beside
     if other and columns is not None: picked(columns, Comparison.columns)   # or an error
     return Comparison if other else Roofline, asked_limits(**limits), (other, model), None if other else columns
 
 # %% ../nbs/cli.ipynb #e1ef3fff
-def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, **alone):
+def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, by, **alone):
     "The comparison of two models that take turns, `beside` and then `name`, each with weights from the same numbers"
     compile, steps = compile or kernels, either(alone['steps'], None if 'slower' in limits else 40)
     kind = WithoutRoof if limits and peaks is None else RooflineAnalyzer   # what a gate decides has no roof
@@ -124,7 +126,7 @@ def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, 
     def what(e): return of_each[e.side] if hasattr(e, 'side') else f'{name} in turns with {beside}'
     def compare(n):
         announce(f'{n} turns of each')
-        how = dict(kernels=kernels, warmup=alone['warmup'], steps=n)
+        how = dict(kernels=kernels, by=by, warmup=alone['warmup'], steps=n)
         return run_model_code(what, both[0].compare_interleaved, both[1], device, **how)
     c = looked(compare, steps, **limits) if limits else compare(steps)
     named_as([c.a], before[0]); named_as([c.b], name)
@@ -143,7 +145,7 @@ def roofline(
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, sort=sort, parallel=parallel)
     fails = dict(fail_slower=fail_slower, fail_flops=fail_flops, fail_flops_changed=fail_flops_changed)
-    kind, limits, names, of_rows = _asked_comparison(model, against, beside, save, fails, unused, more, columns)
+    kind, limits, names, of_rows = _asked_comparison(model, against, beside, save, fails, unused, more, columns, by)
     dtype, view = floating(dtype), checked_view(top, sort, by, of_rows, train, timed=operations or kernels)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
     how = profile_options(device := own_device(device), warmup, steps) | more | dict(compile=compile)
@@ -152,7 +154,7 @@ def roofline(
     if own_rank()==0: announce(f"measuring {'the machine, then '*(not (peaks or beside and limits))}{told_name(model)}")
     with num_threads(threads), asked_precision(dtype, device), process_group(device) if parallel else nullcontext():
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype, threads=threads)
-        if beside: rows = _in_turns(model, beside, input, of, given, limits, **how | dict(steps=steps))
+        if beside: rows = _in_turns(model, beside, input, of, given, limits, **how | dict(steps=steps, by=view.by))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
     if against: rows = Roofline.load(against).compare(rows)
     if kind is Comparison: return print_comparison(rows, out, top, None, view.by, columns, limits, save, names, title)

@@ -23,12 +23,14 @@ def _sides(model, base):
     if isinstance(base, fasterbench.Roofline): a = base.about.get('model', 'a result')
     return f'a: {a} (base), b: {type(model).__name__}'
 
+def _check_inconclusive(value):
+    if value not in ('skip', 'fail'): raise ValueError(f"inconclusive={value!r}: it is skip or fail")
+
 class Assertions:
     "What a test says of a model and an earlier one"
     def __init__(self, config): self.config = config # of pytest's run
     def decide(self, verdict, inconclusive, sides='', rows=''): # sides: what a and b are; rows: that changed most
         "Pass, fail or skip the test"
-        if inconclusive not in ('skip', 'fail'): raise ValueError(f"inconclusive={inconclusive!r}: it is skip or fail")
         said = f"{' '.join(str(verdict).split())}; {sides}"
         if verdict.decided=='inconclusive' and inconclusive=='skip': pytest.skip(said)
         if verdict.decided!='passed': pytest.fail('\n'.join(filter(None, [said, rows])), pytrace=False)
@@ -77,9 +79,10 @@ def assert_no_slower(self:Assertions,
     **options # of `compare_interleaved`, or of `profile`: `device`, `warmup`, `grad`
 ):
     "Fail where a forward pass takes so many percent longer than that of `base`, beyond noise; skip where undecided"
-    base, of_result = _saved(base) or base, not callable(base)
-    compare = _comparing(self.config, model, base, sample, options)
-    c = fasterbench.looked(compare, 20 if of_result and steps is None else steps, slower=percent)
+    _check_inconclusive(inconclusive)
+    before = _saved(base)
+    compare = _comparing(self.config, model, base if before is None else before, sample, options)
+    c = fasterbench.looked(compare, steps if before is None or steps is not None else 20, before, slower=percent)
     verdict, = c.verdicts
     self.decide(verdict, inconclusive, _sides(model, base), c.table(3, columns='name time_a time_b ratio'))
 
@@ -97,6 +100,7 @@ def _changed(before, after, top=3):
     return '\n'.join(f'{k}: {si(a)} → {si(b)} FLOPs' for k,a,b in most[:top])
 
 def _decide_flops(self, model, base, sample, inconclusive, *limit, **how): # of `flops_verdict`
+    _check_inconclusive(inconclusive)
     saved, after = _saved(base), fasterbench.count_costs(model, sample)
     before = saved or fasterbench.count_costs(base, sample)
     verdict = fasterbench.flops_verdict(before, after, *limit, **how, model=model if saved else None)

@@ -30,7 +30,7 @@ from ..base.codec import as_json, check_ending, check_kind, drawn_endings, file_
 from ..records.compare import Comparison
 from ..records.gate import check_percent, gate
 from .models import check_model, full_name, own_object
-from .parser import count
+from .parser import by_out, count
 from ..session.program import undisturbed, optimizer_class
 from ..sources.measured import named_optimizer
 from ..results import Roofline
@@ -46,7 +46,8 @@ def check_unused(
 ):
     "Refuse options that have no effect there"
     given = [k for k,v in options.items() if v is not None and v is not False]
-    if given: raise ValueError(f"--{given[0].replace('_', '-')} does not apply {where}")
+    instead = by_out.get(given[0], '') if given and 'out' not in options else ''
+    if given: raise ValueError(f"--{given[0].replace('_', '-')} does not apply {where}{instead}")
 
 # %% ../../nbs/commands/options.ipynb #d2974f3f
 def check_threads(n:int|None): # `None`: not given
@@ -456,8 +457,7 @@ def print_comparison(c:Comparison, out, top=None, sort=None, by=None, columns=No
     if by is not None: c = c.by(checked_view(None, None, str(by)).by)
     c.names, verdicts = names or c.names, gate(c, **limits) if limits else ()
     c.summary(rows_asked(top, 20), either(sort, 'difference'), columns)
-    drawn = rows_asked(top)
-    write_out(c, out, sort=sort, title=title and html_text(title), **(dict(top=drawn) if drawn else {}))
+    write_out(c, out, sort=sort, title=title and html_text(title), **(dict(top=n) if (n := rows_asked(top)) else {}))
     if sys.stdout is None and verdicts and sys.stderr:   # as with --json: the summary was not printed
         print(*(f"fasterbench: {' '.join(str(v).split())}" for v in verdicts), sep='\n', file=sys.stderr)
     if verdicts and verdicts.status: sys.exit(verdicts.status)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['statuses', 'most_steps', 'chance', 'looks', 'Verdict', 'Verdicts', 'time_verdict', 'unseen_pairs', 'flops_verdict',
-           'check_percent', 'gate', 'looked']
+           'check_percent', 'asked_amounts', 'gate', 'check_before', 'looked']
 
 # %% ../../nbs/records/gate.ipynb #c20c4194
 import math
@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ..base.core import module_kind, visible
 from ..operations import is_number
 from ..session.scope import unseen
-from .compare import Comparison, counted_rows
+from .compare import Comparison, counted_rows, forward_of
+from .matching import check_groups
 from .sums import short_ratio, uncounted_said
 from .grouping import Pair, few_samples, seen_rows
 
@@ -122,13 +123,14 @@ def _unknown(c):
     if c.ratio is None: return 'there is no time in a'
     return few_samples(a, b, c.turns, chance)
 
+_one_measured = 'the time of one result is measured, that of the other is not'
+
 def time_verdict(
     c:Comparison,
     percent:float, # that b may take longer than a
 )->Verdict:
     "Is b slower than that?"
-    if c.forward_a.exact!=c.forward_b.exact: raise ValueError(
-        f"the time of one result is measured, that of the other is not: {c.a.kind} → {c.b.kind}")
+    if c.forward_a.exact!=c.forward_b.exact: raise ValueError(f'{_one_measured}: {c.a.kind} → {c.b.kind}')
     free = c.forward_a.exact or c.turns   # of what happened between two profiles
     v = Verdict('time', percent, c.ratio_within(chance), _unknown(c) or ('' if free else _apart(c)), c.ratio)
     if v.why or c.forward_a.exact: return v
@@ -159,6 +161,7 @@ def flops_verdict(
     model=None, # of which b is `Costs`, and a an earlier `Roofline`
 )->Verdict:
     "Does b do more FLOPs than that, or others?"
+    check_percent('percent', percent)
     pairs = [] if model is None else unseen_pairs(a, b, visible(model))
     but = f'{o}, is not counted' if (o := uncounted_said(pairs)) else ''
     if pairs: a = a.like(seen_rows(pairs, 'a'))
@@ -178,6 +181,15 @@ def check_percent(name:str, value)->float:
     if is_number(value) and math.isfinite(value) and value>-100: return float(value)
     raise ValueError(f"{name}={value!r}: {name} is the percent that b may have more than a, such as 10")
 
+def asked_amounts(slower=None, flops=None, same_flops=False)->list: # as of `gate`; of options of `flops_verdict`
+    "What is asked of FLOPs; limits that are none are refused"
+    if slower is None is flops and not same_flops:
+        raise ValueError("a gate needs a limit: slower or flops, in percent, or same_flops=True")
+    if slower is not None: check_percent('slower', slower)
+    asked = [] if flops is None else [dict(percent=check_percent('flops', flops))]
+    return asked + [dict(same=True)]*same_flops
+
+# %% ../../nbs/records/gate.ipynb #05638afd
 def gate(
     c:Comparison, # from what was to what is there now; the verdicts are kept as its `verdicts`
     slower:float|None=None, # percent that it may take longer; `None`: not asked
@@ -185,16 +197,23 @@ def gate(
     same_flops:bool=False,  # may it have neither more FLOPs nor fewer?
 )->Verdicts:
     "What is decided about a comparison"
-    if slower is None is flops and not same_flops:
-        raise ValueError("a gate needs a limit: slower or flops, in percent, or same_flops=True")
-    found = Verdicts()
-    if slower is not None: found.append(time_verdict(c, check_percent('slower', slower)))
-    asked = [] if flops is None else [dict(percent=check_percent('flops', flops))]
-    asked += [dict(same=True)]*same_flops
+    found, asked = Verdicts(), asked_amounts(slower, flops, same_flops)
+    if slower is not None: found.append(time_verdict(c, float(slower)))
     but = f'{o}, is not counted' if asked and (o := uncounted_said(c)) else ''
     found += [flops_verdict(*counted_rows(c), **o)._replace(but=but) for o in asked]
     c.verdicts = found
     return found
+
+# %% ../../nbs/records/gate.ipynb #043515f3
+def check_before(
+    r, # `Roofline`, saved, that a profile is to be compared with
+    kernels:bool=False, by=None, # is the profile by kernels? Groups, as of `Roofline.by`
+    slower=None, **limits # of `gate`
+):
+    "Refuse what can't be compared in these groups, or has no time that a limit could be of"
+    check_groups([kernels, *[any(o.modules for o in r)]*(r.kind!='traced')], by)
+    if slower is not None and forward_of(r).exact:
+        raise ValueError(f"slower={slower}: {_one_measured}: {r.kind} → {'kernels' if kernels else 'measured'}")
 
 # %% ../../nbs/records/gate.ipynb #fa017a21
 looks = 16, 40 # turns of each model: the second, where the first leave it open
@@ -202,9 +221,12 @@ looks = 16, 40 # turns of each model: the second, where the first leave it open
 def looked(
     compare,   # function: number of turns → `Comparison`
     steps:int|None=None, # of turns; `None`: `looks`
+    before=None, # `Roofline` that `compare` compares with; `None`: two models are measured
     **limits   # of `gate`
 )->Comparison: # with its `verdicts`
-    "The comparison that decides about the time, or the last one"
+    "The comparison that decides about the time, or the last one; limits are checked before the first"
+    asked_amounts(**limits)
+    if before is not None: check_before(before, **limits)
     for n in looks if steps is None else [steps]:
         c = compare(n)
         if all(v.decided!='inconclusive' for v in gate(c, **limits) if v.what=='time'): break

@@ -114,6 +114,8 @@ class SavedComparison:
     pairs:list[PairPlaces] # rows that belong together
     turns:bool=False # were they measured in turns?
     names:tuple[str, str]=('', '') # of a and b
+    by:str|None=None # rows are shown in groups: as of `Roofline.by`; `function`: they are groups, which one made
+    depth:int|None=None # as there
 
 def check_places(pairs, side, n):
     "Refuse pairs that do not have each of the `n` rows of a side once"

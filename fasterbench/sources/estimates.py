@@ -299,8 +299,8 @@ class MeshRun:
 _sharded = 'parameters', 'gradients', 'optimizer'
 
 def _rank_memory(memory, shards):
-    "What a rank holds of a step, with shards of what is divided"
-    def own(kept): return {k: n/shards if k in _sharded else n for k,n in kept.items()}
+    "What a rank holds of a step, with shards of what is divided, in whole bytes as files have them"
+    def own(kept): return {k: -(-n//shards) if k in _sharded else n for k,n in kept.items()}
     live = {phase: own(kept) for phase,kept in memory.live.items()}
     times = [(memory.peak_phase, own(memory.at_peak)), *live.items()]
     phase, most = max(times, key=lambda o: sum(o[1].values()))

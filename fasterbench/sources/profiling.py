@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Subject', 'two_subjects', 'check_request', 'padding_of', 'circumstances', 'time_alone', 'errors_placed', 'subjects',
-           'of_dtypes', 'turns_said', 'together', 'agreement', 'groups_used', 'record_waits', 'with_ranks',
-           'through_ceiling', 'Retimer', 'remeasure']
+           'of_dtypes', 'check_asked_groups', 'turns_said', 'together', 'agreement', 'groups_used', 'record_waits',
+           'with_ranks', 'through_ceiling', 'Retimer', 'remeasure']
 
 # %% ../../nbs/sources/profiling.ipynb #49a0eb38
 import torch, traceback
@@ -19,7 +19,8 @@ from torch import distributed as dist
 from ..session.scope import above, process_group_name, key_of
 from ..operations import check_count, check_seconds, utilization_pct
 from ..base.core import model_dtype, dtype_name, arithmetic_dtype, named_dtype, call_args, call_words
-from ..base.core import distributed, measurable, model_device, module_kind, resolve_device
+from ..base.core import distributed, measurable, model_device, module_kind, resolve_device, torch_compiled
+from ..base.core import visible
 from ..costs import CostMode, count_run, warn_unknown
 from ..counting.places import Costs
 from ..counting.traffic import op_dtype
@@ -33,11 +34,12 @@ from ..records.rows import ceiling_for, warn_no_ceiling
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
 from ..base.settings import one_at_a_time
-from ..records.grouping import sum_rows
+from ..records.grouping import group_key, sum_rows
 from ..session.launch import rendezvous
 from ..machine.links import waited, offsets, waits
 from ..session.packages import as_model
 from ..records.compare import Comparison, compared
+from ..records.matching import check_groups
 from .behind import operation_times
 from .isolated import time_isolated, flush_bytes
 from .isolated import call_signature
@@ -246,6 +248,12 @@ def of_dtypes(a, b): # `Subject`s
             f"{call_words(*call_args(a.sample))}: compare_interleaved(RooflineAnalyzer(a, x), RooflineAnalyzer(b, y)) "
             "takes two analyzers, each with a sample in its own dtype") from e
 
+# %% ../../nbs/sources/profiling.ipynb #b6310d0c
+def check_asked_groups(both, kernels:bool, by, depth): # `Subject`s; as of `compare_interleaved`
+    "Refuse groups that there are not, or that one side alone can be in, before anything is measured"
+    if by is not None or depth is not None: group_key(by, depth)
+    check_groups([kernels and any(map(torch_compiled, visible(o.model).values())) for o in both], by, depth)
+
 # %% ../../nbs/sources/profiling.ipynb #fa017a10
 def turns_said(f)->str: # of `Forwards` in turns
     "How a turn was measured"
@@ -267,6 +275,7 @@ def compare_interleaved(self:Subject,
     "Measure two models in turns of a few forward passes, and compare them; both are left as they were"
     check_request('device', device, 'forward passes', warmup, steps, grad=grad, kernels=kernels)
     both = subjects(self, other)
+    check_asked_groups(both, kernels, by, depth)
     with one_at_a_time, of_dtypes(*both), ExitStack() as stack:
         device, *more = (o.run_device(device) for o in both)
         if more!=[device]: raise ValueError(f"the models are on {device} and {more[0]}: device says where both run")

@@ -21,7 +21,7 @@ from ..records.grouping import fewest, joined
 from .opening import allowed_said, error_said, likely_lines, listed_ceilings, partial, run_kinds
 from .opening import timed_list, longest_said, rows_at_roof, setting, took_said, whole_s, waiting_said
 from .opening import model_said, by_phase, imbalance_said, parts_said, peaks_text
-from ..records.circumstances import disturbed, noise_of, busy_lines
+from ..records.circumstances import disturbed, noise_beside, busy_lines
 from ..records.inner import inner_lines
 from ..records.rows import beside_kernels, far_off, memory_pct, no_ceiling
 from ..records.rows import not_counted
@@ -218,10 +218,6 @@ def _side(r, bound):
     return [f"{name}: {100*spent/whole_s(r):.0f} % of the time{at}"]
 
 # %% ../../nbs/views/report.ipynb #450baf5b
-def _noise_said(t): # `Totals`, or `None`
-    "That a time was disturbed or is noisy, with the shortest"
-    return f' ({noise_of(t)}: {t.forward.spread})' if noise_of(t) else ''
-
 def _disturbed_said(r):
     "What other processes used meanwhile, if that is notable"
     fewer = '; a run with one thread is disturbed less' if r.about.get('threads', 1)>1 else ''
@@ -258,7 +254,7 @@ def _least_said(r):
 def _run_said(r, took):
     "What a run took, how disturbed that is, what of it the roof allows, and on which side of the ridge the time is"
     sides = '; '.join(o for side in ('compute', 'memory', 'link') for o in _side(r, side))
-    first = f"{took_said(r)}{_noise_said(r.totals)}{_phases_said(r)}{allowed_said(r, took)}"
+    first = f"{took_said(r)}{noise_beside(r.totals)}{_phases_said(r)}{allowed_said(r, took)}"
     sent = [f'collectives: {o}' for o in [r.totals and _exchanged(r)] if o]
     return [first, *_disturbed_said(r), *_unseen_said(r, took), *([sides] if sides else []), *sent]
 
