@@ -25,6 +25,7 @@ from .views.opening import listed_ceilings, noise_line, of_both, setting, subtit
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
 from .records.grouping import group_key, joined
+from .records.matching import places_of
 from .records.sums import faults_said, mark_notes, signed
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
@@ -32,7 +33,8 @@ from .records.rows import main_dtype
 # %% ../nbs/plot.ipynb #64537f34
 def _same_work(r):
     "What rows of one block have in common"
-    what = re.sub(r'\d+', '*', r.name), r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound, r.link_bytes
+    places = tuple(dict.fromkeys(re.sub(r'\d+', '*', n) for n in places_of(r)))
+    what = places, r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound, r.link_bytes, tuple(r.parts)
     return what + (r.time_s is None, r.roof_time_s is None)
 
 def equal_blocks(rows:list, group=lambda r: None)->list: # of `RooflinePoint`; row → its group; of `Block`
@@ -285,7 +287,8 @@ def _entries(points):
     def said(c, r):
         at_roof = '' if r.time_s is not None else ' at the roof'
         label = columns['name'].text(r) if r.parts else as_text(r.label) or '(the model)'   # of a kernel, its ends
-        name = f"{label}, {columns['modules'].text(r) if r.modules else as_text(r.type)}"
+        what = [columns['modules'].text(r)]*bool(r.modules) + [as_text(r.type)]
+        name = f"{label}, {what[-1 if label in what else 0]}"   # of rows by their modules, which are the name
         return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}"
     return [said(points[0][0], r) for *_,r in points]
 

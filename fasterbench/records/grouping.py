@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['usual', 'changes_of', 'common', 'known_sum', 'whole_sum', 'all_run', 'whole_interval', 'counts_of', 'eager_sum',
-           'samples_of', 'joined', 'as_one', 'block_name', 'block_key', 'group_key', 'grouped_rows', 'grouped_alike',
-           'by_kind', 'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval', 'shown_tooks', 'ratio',
+           'samples_of', 'joined', 'as_one', 'block_key', 'group_key', 'grouped_rows', 'grouped_alike', 'by_kind',
+           'joined_kernel', 'Totals', 'sum_rows', 'Took', 'fewest', 'interval', 'shown_tooks', 'ratio',
            'ratio_interval', 'change', 'too_few', 'few_samples', 'taken', 'Compared', 'Pair', 'seen_rows', 'as_family',
            'match']
 
@@ -21,10 +21,11 @@ from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 from ..session.scope import Place, phases, unseen, with_phase
 from ..operations import check_count, arithmetic_intensity, sum_of, utilization_pct
-from .matching import drafted
+from .matching import drafted, places_of
 from .rows import RooflinePoint, ceiling_for, fused_s, not_counted
 from ..base.system import Disturbance, Timing, mean_of, middle_half, median_interval
 from ..counting.places import operations_of
+from ..views.labels import block_name, named_modules
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
 from ..views.tables import kind_of, run_kinds
 
@@ -117,11 +118,13 @@ def as_one(name, rows)->RooflinePoint|None: # `None`: there are none
 def _star(word): return re.sub(r'\d+', '*', word)
 def _outside(words, i): return '.'.join(words[:i]), _star(words[i]) # of a word: container, and how its child is called
 
+def _placed(names): return named_modules(names) if names[1:] else names[0]
+
 def _numbered(rows):
     "Container and name of children that have a number → child → what its rows are"
     found = {}
     for r in rows:
-        words = r.name.split('.')
+        words = places_of(r)[-1].split('.')   # a kernel may begin with what the block before has left to do
         for i,w in enumerate(words):
             what = ('.'.join(words[i+1:]), r.type) + (() if w.isdecimal() else (r.flops, r.bytes_moved))
             if _star(w)!=w: found.setdefault(_outside(words, i), {}).setdefault(w, set()).add(what)
@@ -139,26 +142,21 @@ def _starred(rows):
         return '.'.join(_star(w) if _outside(words, i) in starred else w for i,w in enumerate(words))
     return star
 
-# %% ../../nbs/records/grouping.ipynb #c43d0d9e
-def block_name(names:list)->str: # that differ in numbers only
-    "What the names share, with a `*` for each number that differs"
-    parts = zip(*(re.split(r'(\d+)', n) for n in names))
-    return ''.join(p[0] if len(set(p))==1 else '*' for p in parts)
-
 # %% ../../nbs/records/grouping.ipynb #19f78856
 def block_key(
     rows:list, # of `RooflinePoint`; of several results, what is equal in all of them is together
     depth:int|None=None, # the first parts of the names that are a block; `None`: each row by itself
 )->Callable: # row → name of its block
     "A function that has one name for the same place in blocks, where the same work is done"
-    def cut(r): return '.'.join(r.name.split('.')[:depth])
-    def work(r): return r.name[len(cut(r)):], r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.link_bytes
-    star, done = _starred(rows), {n: frozenset(map(work, rs)) for n,rs in groupby(rows, cut).items()}
-    equal = [*groupby(done, lambda n: (star(n), done[n])).values()]
-    named = [block_name(ns) for ns in equal]
+    def place(r): return places_of(r, depth)
+    def inside(r): return depth and str([n.split('.')[depth:] for n in places_of(r)])
+    def work(r): return inside(r), r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.link_bytes
+    star, done = _starred(rows), {p: frozenset(map(work, rs)) for p,rs in groupby(rows, place).items()}
+    equal = [*groupby(done, lambda p: (*map(star, p), done[p])).values()]
+    named = [_placed([*map(block_name, zip(*ps))]) for ps in equal]
     taken = Counter(named)   # one name for several groups: the first row of each tells them apart
-    called = {n: k if taken[k]==1 else f'{ns[0]} +{len(ns) - 1}' for k,ns in zip(named, equal) for n in ns}
-    return lambda r: called.get(cut(r), cut(r))
+    called = {p: k if taken[k]==1 else _placed(ps[0]) + f' +{len(ps) - 1}' for k,ps in zip(named, equal) for p in ps}
+    return lambda r: called.get(place(r), _placed(place(r)))
 
 # %% ../../nbs/records/grouping.ipynb #1486e8c0
 _fields = 'type', 'bound', 'dtype', 'roof', 'phase'
@@ -178,8 +176,8 @@ def group_key(
     if callable(by): return by
     by, depth = _asked(by, depth)
     if by=='block': return block_key(rows, depth)
-    if depth is not None: return lambda r: '.'.join(r.name.split('.')[:depth])
-    if by=='module': return lambda r: ', '.join(m or '(the model)' for m in r.modules) or r.name
+    if depth is not None: return lambda r: _placed(places_of(r, depth))
+    if by=='module': return lambda r: named_modules(r.modules) or r.name
     if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
     raise ValueError(
         f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, a depth such as 2, or both such as block,2")

@@ -21,7 +21,7 @@ from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_l
 from .layout import label_back, name_mark, name_shapes, roof_line, short_name, slope_line, time_ticks
 from .layout import write, noise
 from ..operations import as_text, plain, si, plural
-from .labels import Placer, Spot, common_name, cut, place, text_size
+from .labels import Placer, Spot, common_name, cut, named_modules, place, text_size
 from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
@@ -176,7 +176,8 @@ long_name = 60 # characters of a name where there is room for all of it
 def block_labels(blocks:list, most:int=20)->list[str]: # of `Block`; as of `short_labels`
     "What blocks are called in a figure"
     names = short_labels([b.row for b in blocks], most)
-    def each(b): return not b.members[1:] or ', '.join(r.name for r in b.members)==b.row.name   # are all named?
+    def named(b): return not b.row.modules and named_modules(r.name for r in b.members)==b.row.name   # is each?
+    def each(b): return not b.members[1:] or named(b)
     return [name if each(b) else f'×{len(b.members)} {name}' for b,name in zip(blocks, names)]
 
 # %% ../../nbs/views/marks.ipynb #bf768b58

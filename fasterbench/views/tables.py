@@ -22,6 +22,7 @@ from ..operations import as_text, plural, write_file, check_count, plain, quoted
 from ..base.codec import pictures
 from ..base.console import terminal_width
 from ..session.scope import unseen
+from .labels import named_modules
 from .layout import data_text, figure_page, html_text, markdown_text, rate_of, rates, shortened
 
 # %% ../../nbs/views/tables.ipynb #274acc68
@@ -89,7 +90,9 @@ def _rank_s(r):
 
 # %% ../../nbs/views/tables.ipynb #5e1fce13
 def _told(o): return o or '(the model)' if getattr(o, 'calls', None) is None else o.said*(o.time_s is not None)
-def _names(key): return lambda r: ', '.join(filter(None, map(_told, getattr(r, key)))) or None
+def _names(key):
+    def of(r): return ', '.join(filter(None, map(_told, getattr(r, key))))
+    return (lambda r: named_modules(r.modules) or None) if key=='modules' else lambda r: of(r) or None
 
 def _names_cell(key):
     "The first names, as far as there is room"
