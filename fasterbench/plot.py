@@ -37,11 +37,13 @@ def _same_work(r):
     what = places, r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound, r.link_bytes, tuple(r.parts)
     return what + (r.time_s is None, r.roof_time_s is None)
 
-def equal_blocks(rows:list, group=lambda r: None)->list: # of `RooflinePoint`; row → its group; of `Block`
+# of `RooflinePoint`; row → its group; were they timed on the machine of the peaks?
+def equal_blocks(rows:list, group=lambda r: None, here:bool=True)->list: # of `Block`
     "Rows of equal work, in one phase of a step, whose names differ in numbers only, together"
     found = {}
     for r in rows: found.setdefault((group(r), _same_work(r)), []).append(r)
-    return [Block(rs[0] if len(rs)==1 else joined(common_name([r.name for r in rs]), rs), rs) for rs in found.values()]
+    def one(rs): return joined(common_name([r.name for r in rs]), rs) if rs[1:] else rs[0]
+    return [Block(one(rs), rs, here) for rs in found.values()]
 
 # %% ../nbs/plot.ipynb #7119f43c
 # of `RooflinePoint`; a key of `Roofline.by`, a depth, or a function of the row; colours, `None`: as many as there are
@@ -66,13 +68,13 @@ def _usual_colour(rows, paper):
 
 # %% ../nbs/plot.ipynb #4a8759dd
 # of `Roofline.summary`; as of `equal_blocks`
-def bar_blocks(rows:list, most:int=10, sort:str='time', group=lambda r: None)->list:
+def bar_blocks(rows:list, most:int=10, sort:str='time', group=lambda r: None, here:bool=True)->list:
     "The first `most` rows, equal ones together, then the others as one more `Block`"
-    found = {id(b.row): b for b in equal_blocks(rows, group)}
+    found = {id(b.row): b for b in equal_blocks(rows, group, here)}
     blocks = [found[id(r)] for r in row_table([b.row for b in found.values()]).in_order(sort) if row_seconds(r)]
     if len(blocks)<=most: return blocks
     left = [r for b in blocks[most:] for r in b.members]
-    return blocks[:most] + [Block(joined(f'{plural(len(left), "row")} without a bar', left), left)]
+    return blocks[:most] + [Block(joined(f'{plural(len(left), "row")} without a bar', left), left, here)]
 
 # %% ../nbs/plot.ipynb #9b76abe5
 def _roof_lines(rows, peaks, also, lo=1., hi=1.):
@@ -197,7 +199,7 @@ def plot_roofline(
 ): # a plotly `Figure`
     "Draw `rows` under the roof of `peaks`"
     import plotly.graph_objects as go
-    peaks, given = peaks_of(peaks, main_dtype(rows)), rows
+    peaks, given, here = peaks_of(peaks, main_dtype(rows)), rows, run_here(rows)
     if kind_of(rows)=='projected': rows = [replace(r, time_s=None) for r in rows]   # times under another roof
     known, total = [r for r in rows if drawable(r) or without_flops(r) or row_seconds(r)], sum(map(row_seconds, rows))
     paper = bool(rows) and all(r.time_s is None for r in rows)
@@ -205,7 +207,7 @@ def plot_roofline(
     group, named = colour_groups(known, colour, bars if colour is by_name and bars else None)
     together = by_name if colour is by_name else group   # groups stay as they were asked for
     if size: bars = min(bars, max(size[1]//45 - 1, 1))   # as there is room for, with the others' line
-    blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []
+    blocks, longest = equal_blocks(known, together, here), bar_blocks(known, bars, sort, together, here) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
     fig, shown = go.Figure(), _in_legend(named, group, known, longest)
     said = '\n'.join(map(html_text, [*_setting(given, peaks, paper, title), legend_said(rows, blocks, paper)]))

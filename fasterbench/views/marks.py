@@ -21,8 +21,9 @@ from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_l
 from .layout import label_back, name_mark, name_shapes, roof_line, short_name, slope_line, time_ticks
 from .layout import write, noise
 from ..operations import as_text, plain, si, plural
+from .opening import error_words
 from .labels import Placer, Spot, common_name, cut, named_modules, place, text_size
-from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
+from ..records.rows import beside_kernels, link_kinds, not_counted
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
 def rate(row)->float|None: # FLOP/s
@@ -60,18 +61,17 @@ def quartiles(row)->tuple|None: # seconds; `None`: fewer than two samples
     return (low, high) if low>0 else None
 
 # %% ../../nbs/views/marks.ipynb #8ca5e479
-def _held_against(row):
+def _held_against(row, here):
     roof = html_text(row.roof)
-    error = f'{assumed_said([row])}a measurement error'
-    if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: {error}'
+    if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: {error_words([row], here)}'
     cached = f', {row.cache_pct:.1f} % of that of {roof}' if row.above and row.roof not in (None, 'memory') else ''
     return f'{row.utilization_pct:.1f} % of the roof{cached}'
 
-def _speed(row):
+def _speed(row, here):
     "How fast, and what that is of the roof"
     speed = si(bandwidth(row), 'B/s') if without_flops(row) else si(rate(row), rate_unit(row.dtype))
     if row.time_s is None: return f'at most {speed}, not run'
-    return speed if row.utilization_pct is None else f'{speed}, {_held_against(row)}'
+    return speed if row.utilization_pct is None else f'{speed}, {_held_against(row, here)}'
 
 # %% ../../nbs/views/marks.ipynb #c927fe4e
 def _origin(row):
@@ -98,7 +98,7 @@ def _sent(row):
 def called(name:str)->str: return html_text(name) or '(the model)' # of a row or of a group of rows; HTML
 
 #| top
-def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
+def hover(row, here:bool=True)->str: # `RooflinePoint`; as of `error_words`; with markup, as plotly reads it
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return html_text(columns[key].text(row))
     times = f" ×{cell('calls')}" if row.calls>1 else ''
@@ -111,7 +111,7 @@ def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     return '<br>'.join([head, *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
         f"{cell('bytes_moved')} moved" + ('' if row.parts else f", {cell('params')} parameters"), *_sent(row),
-        f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row), took])
+        f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row, here), took])
 
 # %% ../../nbs/views/marks.ipynb #0d34320f
 def _sender(r): return r.name.rpartition('(')[0].removesuffix('.'), r.phase # of collectives: their module
@@ -150,6 +150,7 @@ class Block:
     "Rows of equal work whose names differ in numbers only, or all that have no bar"
     row:object # the `RooflinePoint` that they are together
     members:list # of `RooflinePoint`
+    here:bool=True # were they timed on the machine that the peaks are of?
     @property
     def label(self)->str: return block_labels([self])[0]
     @property
@@ -176,8 +177,8 @@ long_name = 60 # characters of a name where there is room for all of it
 def block_labels(blocks:list, most:int=20)->list[str]: # of `Block`; as of `short_labels`
     "What blocks are called in a figure"
     names = short_labels([b.row for b in blocks], most)
-    def named(b): return not b.row.modules and named_modules(r.name for r in b.members)==b.row.name   # is each?
-    def each(b): return not b.members[1:] or named(b)
+    # Is each named?
+    def each(b): return not b.members[1:] or not b.row.modules and named_modules(r.name for r in b.members)==b.row.name
     return [name if each(b) else f'×{len(b.members)} {name}' for b,name in zip(blocks, names)]
 
 # %% ../../nbs/views/marks.ipynb #bf768b58
@@ -193,15 +194,16 @@ def spread(block:Block)->tuple|None: # FLOP/s, or byte/s; `None`: one was not ru
 
 def block_hover(block:Block)->str: # with markup, as plotly reads it
     "What is known of a mark"
-    if len(block.members)==1 or block.row.time_s is None: return hover(block.row)
+    said = hover(block.row, block.here)
+    if len(block.members)==1 or block.row.time_s is None: return said
     times = sorted(r.time_s for r in block.members)
-    return hover(block.row) + f"<br>{len(times)} equal rows: {si(times[0], 's')} to {si(times[-1], 's')} each"
+    return said + f"<br>{len(times)} equal rows: {si(times[0], 's')} to {si(times[-1], 's')} each"
 
 # %% ../../nbs/views/marks.ipynb #6e7db0a0
 shapes = dict( # what a row is → plotly's name of the shape, the shape, in words
     memory=('circle', '●', 'memory bound'), compute=('square', '■', 'compute bound'),
     above=('triangle-up', '▲', "above the memory's roof"),
-    impossible=('x', '✖', 'above every roof, a measurement error'),
+    impossible=('x', '✖', 'above every roof'),
     link=('hexagon', '⬢', 'link bound'), undefined=('diamond', '◆', 'undefined'))
 
 def standing(row)->str: # key of `shapes`
@@ -231,10 +233,10 @@ def roof_lines(
     return [roof_line(peaks, lo, hi), *ceilings], [memory, *(slope_line(k, v, lo, top, dash=o) for k,v,o in slopes)]
 
 # %% ../../nbs/views/marks.ipynb #371e7c15
-def _legend_of_shapes(rows):
-    used = dict.fromkeys(standing(r) for r in rows if drawable(r))
-    text = ' '.join(f'{shapes[k][1]} {shapes[k][2]}' for k in shapes if k in used)
-    return text.replace('a measurement error', f'{assumed_said([r for r in rows if r.impossible])}a measurement error')
+def _legend_of_shapes(rows, blocks):
+    used = {standing(r) for r in rows if drawable(r)}
+    why = error_words([r for r in rows if r.impossible], all(b.here for b in blocks))
+    return ' '.join(f'{o[1]} {o[2]}' for k,o in shapes.items() if k in used).replace('every roof', f'every roof, {why}')
 
 def _without_mark(r)->str|None: # `None`: there is one
     "Why a row has no mark: it is of collectives, its cost is not known, it is beside kernels, or it has no work"
@@ -267,7 +269,7 @@ def _lines_said(blocks):
 # rows: of `RooflinePoint`; blocks: of `Block`, as they are drawn; was nothing run?
 def legend_said(rows:list, blocks:list, paper:bool)->str:
     "The shapes of marks and the lines through them, and how much of the time is in rows that have no mark"
-    said = [_legend_of_shapes(rows), f"area: share of the time{' at the roof' if paper else ''}"]
+    said = [_legend_of_shapes(rows, blocks), f"area: share of the time{' at the roof' if paper else ''}"]
     said.append('★ a module together with its collectives, by FLOP per byte on the link'*bool(link_places(rows)))
     said += [_lines_said(blocks), 'at 0: rows without FLOPs, in B/s'*any(map(without_flops, rows))]
     untimed = 0 if paper else sum(r.time_s is None and _without_mark(r) is None for r in rows)
