@@ -327,16 +327,16 @@ def name_in_strip(fig, placer:Placer, block:Block, group:str, clear=False): # a 
 
 # %% ../../nbs/views/marks.ipynb #2a0be535
 def _from_below(marks, group, named, total):
-    "Pairs of a kind and a block in runs of one kind and group, as they are drawn: grey first, large below small"
+    "Pairs of a kind and a block in runs of one kind and group, as drawn: large below small, grey below colours"
+    order = {k: (c!=rest, i) for i,(k,c) in enumerate(named.items())}   # of one size
     def own(o): return o[0], group(o[1].members[0])
-    def place(o): return -round(marker_size(share(o[1].row, total))/2), [*named].index(own(o)[1]), o[0]
-    marks = sorted(marks, key=lambda o: (named[own(o)[1]]!=rest, place(o)))
-    return [(*k, [b for _,b in some]) for k,some in groupby(marks, own)]
+    def place(o): return -round(marker_size(share(o[1].row, total))/2), order[own(o)[1]], o[0]
+    return [(*k, [b for _,b in some]) for k,some in groupby(sorted(marks, key=place), own)]
 
 def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of `colour_groups`; seconds of all rows
     "The marks, each trace of one colour, as pairs of a kind (`'one'`, `'closed'`, `'open'`) and a trace"
     each = [('closed' if b.members[1:] else 'one', b) for b in blocks]
-    each += [('open', Block(r, [r])) for kind,b in each if kind=='closed' for r in b.members]
+    each += [('open', Block(r, [r], b.here)) for kind,b in each if kind=='closed' for r in b.members]
     def some(has_place): return _from_below([o for o in each if has_place(o[1].row)], group, named, total)
     return [(kind, _marks(go, at, name, named[name], total, visible=kind!='open', **axis))
         for has_place,axis in ((drawable, {}), (without_flops, dict(xaxis='x2'))) for kind,name,at in some(has_place)]
