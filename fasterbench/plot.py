@@ -24,8 +24,7 @@ from .views.marks import long_name
 from .views.opening import listed_ceilings, noise_line, of_both, setting, subtitles, title_of, took_said
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
-from .records.grouping import group_key, joined
-from .records.matching import places_of
+from .records.grouping import group_key, joined, places_of
 from .records.sums import faults_said, mark_notes, signed
 from .machine.roof import peaks_of
 from .records.rows import main_dtype

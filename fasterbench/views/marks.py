@@ -21,9 +21,9 @@ from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_l
 from .layout import label_back, name_mark, name_shapes, roof_line, short_name, slope_line, time_ticks
 from .layout import write, noise
 from ..operations import as_text, plain, si, plural
-from .opening import error_words
+from ..records.circumstances import error_words
 from .labels import Placer, Spot, common_name, cut, named_modules, place, text_size
-from ..records.rows import beside_kernels, link_kinds, not_counted
+from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
 def rate(row)->float|None: # FLOP/s
@@ -63,7 +63,8 @@ def quartiles(row)->tuple|None: # seconds; `None`: fewer than two samples
 # %% ../../nbs/views/marks.ipynb #8ca5e479
 def _held_against(row, here):
     roof = html_text(row.roof)
-    if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: {error_words([row], here)}'
+    error = f'{assumed_said([row])}{error_words(here)}'
+    if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: {error}'
     cached = f', {row.cache_pct:.1f} % of that of {roof}' if row.above and row.roof not in (None, 'memory') else ''
     return f'{row.utilization_pct:.1f} % of the roof{cached}'
 
@@ -194,10 +195,9 @@ def spread(block:Block)->tuple|None: # FLOP/s, or byte/s; `None`: one was not ru
 
 def block_hover(block:Block)->str: # with markup, as plotly reads it
     "What is known of a mark"
-    said = hover(block.row, block.here)
-    if len(block.members)==1 or block.row.time_s is None: return said
-    times = sorted(r.time_s for r in block.members)
-    return said + f"<br>{len(times)} equal rows: {si(times[0], 's')} to {si(times[-1], 's')} each"
+    said, times = hover(block.row, block.here), [r.time_s for r in block.members]
+    if len(times)==1 or block.row.time_s is None: return said
+    return said + f"<br>{len(times)} equal rows: {si(min(times), 's')} to {si(max(times), 's')} each"
 
 # %% ../../nbs/views/marks.ipynb #6e7db0a0
 shapes = dict( # what a row is → plotly's name of the shape, the shape, in words
@@ -235,7 +235,7 @@ def roof_lines(
 # %% ../../nbs/views/marks.ipynb #371e7c15
 def _legend_of_shapes(rows, blocks):
     used = {standing(r) for r in rows if drawable(r)}
-    why = error_words([r for r in rows if r.impossible], all(b.here for b in blocks))
+    why = assumed_said([r for r in rows if r.impossible]) + error_words(all(b.here for b in blocks))
     return ' '.join(f'{o[1]} {o[2]}' for k,o in shapes.items() if k in used).replace('every roof', f'every roof, {why}')
 
 def _without_mark(r)->str|None: # `None`: there is one
@@ -435,7 +435,7 @@ def bar_text(block:Block, labels=(), room:float=math.inf)->str: # the longest fi
     known = [o.roof_time_s for o in block.members if o.roof_time_s is not None]
     of = '' if len(known)==len(block.members) else f' of {len(known)} of them, that of the others is not known'
     roof = f"roof {si(sum(known), 's')}{of}" if known else 'no roof is known'
-    whose = '' if block.others or not r.modules else f'; {as_text(r.name)}'
+    whose = '' if block.others or not r.modules or r.name in names else f'; {as_text(r.name)}'
     waits = f"{si(r.waiting_s, 's')} of it waiting, "*bool(r.waiting_s)
     if r.hidden_moving_s: waits += f"{si(r.hidden_moving_s, 's')} hidden moving, "
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, {waits}"

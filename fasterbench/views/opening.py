@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['timed_list', 'listed_ceilings', 'timed_rows', 'whole_s', 'partial', 'rows_at_roof', 'in_phases', 'by_phase',
-           'parts_said', 'took_said', 'error_words', 'error_said', 'allowed_said', 'model_said', 'phases_said',
-           'heading', 'likely_said', 'title_of', 'likely_lines', 'where_said', 'noise_line', 'waiting_said',
-           'longest_said', 'setting', 'of_both', 'subtitles', 'imbalance_said', 'peaks_text']
+           'parts_said', 'took_said', 'error_said', 'allowed_said', 'model_said', 'phases_said', 'heading',
+           'likely_said', 'title_of', 'likely_lines', 'where_said', 'noise_line', 'waiting_said', 'longest_said',
+           'setting', 'of_both', 'subtitles', 'imbalance_said', 'peaks_text']
 
 # %% ../../nbs/views/opening.ipynb #98ab6197
 from collections import defaultdict
 from ..base.core import arithmetic_dtype, dtype_name
 from ..operations import per_pass, plural, si
-from ..records.circumstances import disturbed, fastest_said, noise_of
+from ..records.circumstances import disturbed, error_words, fastest_said, noise_of
 from ..records.rows import assumed_said, least_s, link_kinds, most_waited, not_counted
 from ..session.scope import quoted
 from .labels import cut
@@ -74,16 +74,9 @@ def took_said(r)->str: # of a `Roofline`
     return f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
 
 # %% ../../nbs/views/opening.ipynb #a110e4d1
-def error_words(
-    odd:list, # of `RooflinePoint`, which are above every roof
-    here:bool=True, # were they timed on the machine that the peaks are of?
-)->str:
-    "What those are: times of a list or a trace were taken elsewhere, so what is wrong need not be a measurement"
-    return assumed_said(odd) + ('a measurement error' if here else 'counts, times and peaks that exclude each other')
-
 def error_said(r, odd:list)->str: # of a `Roofline`; its rows above every roof
-    "The same with their number"
-    return f'{error_words(odd, run_here(r))} in {len(odd)} of {plural(len(r), "row")}'
+    "What those are, and how many"
+    return f'{assumed_said(odd)}{error_words(run_here(r))} in {len(odd)} of {plural(len(r), "row")}'
 
 def allowed_said(r, took:float)->str: # of a `Roofline`; seconds
     "What of the time of a run the roof allows, in words, and in a noisy one of its fastest pass"
