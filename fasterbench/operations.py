@@ -293,6 +293,7 @@ def read_bytes(
         raise ValueError(f"{str(path)!r} is a broken gzip: {e}") from e
     return data
 
+# %% ../nbs/operations.ipynb #ff36ee90
 def read_text(
     path, # of a file in UTF-8 or UTF-16, gzipped or not
     limit:int=text_limit, # bytes, once unpacked
