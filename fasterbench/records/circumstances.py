@@ -27,7 +27,7 @@ def noise_of(t)->str: # `Totals`, or `None`; empty: neither
 
 def fastest_said(t, said)->str: # `Totals`, or `None`; from seconds to words; empty: neither
     "What is said of the fastest pass of a measurement that is disturbed or noisy, as the end of a sentence"
-    least = t.forward.min if noise_of(t) else 0.
+    least = t.forward.min_s if noise_of(t) else 0.
     return f'; the fastest {pass_name(t.what)} {said(least)}' if least else ''
 
 # %% ../../nbs/records/circumstances.ipynb #1192027b

@@ -67,7 +67,7 @@ def _longer(of):
 
 def _apart_said(word, of, some, why, what):
     "Rows whose operations took another time, the three with most between them by name, and how it can be"
-    def median(r): return f"; its median {si(r.timing.median, 's')}" if r.samples else ''
+    def median(r): return f"; its median {si(r.timing.median_s, 's')}" if r.samples else ''
     def each(r, s, t):
         return f"{quoted(r.label)} operations {si(s, 's')}, row {si(t, 's')} ({s/t:.2f}×{median(r)})"
     rows = '; '.join(each(*o) for o in some[:3]) + '; …'*bool(some[3:])

@@ -69,7 +69,7 @@ def roof_cell(r)->str:
     return f'{roof} {r.cache_pct:.0f} %' if r.above and r.roof not in (None, 'memory') else roof
 
 def _time_cell(r):
-    far = f" (median {si(r.timing.median, 's')})" if r.off_median else ''
+    far = f" (median {si(r.timing.median_s, 's')})" if r.off_median else ''
     return '~'*r.noisy + si(r.time_s, 's') + (f' in {r.ran}/{len(r.samples)}' if r.sometimes else far)
 
 def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
