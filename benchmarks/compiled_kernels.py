@@ -39,7 +39,7 @@ def measured(name, threads):
     in_kernels, others = (sum(o.time_s for o in rows) for rows in (kernels, rest))
     t, held = r.totals, [o.cache_pct if o.above else o.utilization_pct for o in kernels]
     disturbance = t.disturbance if t.disturbance and t.disturbance.notable else 'no others'
-    return dict(kernels=len(kernels), in_kernels=in_kernels, region=in_kernels + others, plain=t.plain.median,
+    return dict(kernels=len(kernels), in_kernels=in_kernels, region=in_kernels + others, plain=t.plain.median_s,
         marks=t.overhead_pct, between=t.overhead_interval, flops=r.flops, eager_flops=eager.flops,
         left=sum(o.flops for o in rest), nowhere=[o.name for o in kernels if not o.modules],
         impossible=[o.name for o in kernels if o.impossible], highest=max(held),

@@ -76,7 +76,7 @@ def busy(b, seconds):
     n = 512 if b.on_cpu else 4096
     a, c = torch.ones(n, n, device=b.device), torch.empty(n, n, device=b.device)
     def one(): torch.mm(a, a, out=c)
-    times = max(round(seconds/time_callable(one, b.device, warmup=2, steps=3).median), 1)
+    times = max(round(seconds/time_callable(one, b.device, warmup=2, steps=3).median_s), 1)
     def run():
         for _ in range(times): one()
     return run
@@ -199,7 +199,7 @@ def peaks_again(b):
 def copy_rate(b, nbytes, steps):
     "The best byte/s of a copy from one buffer of `nbytes` to another, read and written"
     a, c = (torch.zeros(nbytes//4, device=b.device) for _ in range(2))
-    return 2*nbytes/time_callable(lambda: c.copy_(a), b.device, warmup=2, steps=steps).min
+    return 2*nbytes/time_callable(lambda: c.copy_(a), b.device, warmup=2, steps=steps).min_s
 
 def tuned_copy(b):
     "The peak bandwidth against one copy, in the size of buffer that suits it best"
@@ -331,8 +331,8 @@ def under_the_roof(a):
 def line(b, a, seconds, said):
     "What one profile says"
     t, forward = a.totals, a.totals.mean_s
-    res = {'forward ms': 1e3*forward, 'plain ms': 1e3*t.plain.median, 'overhead %': t.overhead_pct,
-        'device idle %': t.device_idle_pct, 'launch ms': t.launch and 1e3*t.launch.median, 'rows': len(a.results),
+    res = {'forward ms': 1e3*forward, 'plain ms': 1e3*t.plain.median_s, 'overhead %': t.overhead_pct,
+        'device idle %': t.device_idle_pct, 'launch ms': t.launch and 1e3*t.launch.median_s, 'rows': len(a.results),
         'noisy rows': sum(r.noisy for r in a.results), 'rows %': percent(t.rows_s, forward),
         'outside %': percent(t.remainder_s, forward), 'largest gap': samples_add_up(b, a, said)}
     return res | (under_the_roof(a) if b.peaks else {}) | {'took s': seconds}
@@ -413,7 +413,7 @@ def waiting(b, model, sample):
     a = RooflineAnalyzer(model, sample, b.roof)
     a.profile(b.device)
     t = a.totals
-    return {'forward ms': 1e3*t.forward.median, 'plain ms': 1e3*t.plain.median, 'launch ms': 1e3*t.launch.median,
+    return {'forward ms': 1e3*t.forward.median_s, 'plain ms': 1e3*t.plain.median_s, 'launch ms': 1e3*t.launch.median_s,
             'idle %': t.device_idle_pct, 'overhead %': t.overhead_pct}
 
 def idle(b):
@@ -472,11 +472,11 @@ def tf32(b):
         'none')
     def forward():
         with torch.inference_mode(): model(sample)
-    own = time_callable(forward, b.device).median
-    with float32_precision(tf32=False): without = time_callable(forward, b.device).median
-    b.timing("the profiled forward, by the program's own", r.totals.plain.median/own, 0.9, 1.1)
+    own = time_callable(forward, b.device).median_s
+    with float32_precision(tf32=False): without = time_callable(forward, b.device).median_s
+    b.timing("the profiled forward, by the program's own", r.totals.plain.median_s/own, 0.9, 1.1)
     return dict(allowed=allowed._asdict(), ceilings=rates, own_ms=1e3*own, without_tf32_ms=1e3*without,
-        plain_ms=1e3*r.totals.plain.median, forward_ms=1e3*r.totals.mean_s, peaks=repr(r.peaks))
+        plain_ms=1e3*r.totals.plain.median_s, forward_ms=1e3*r.totals.mean_s, peaks=repr(r.peaks))
 
 def moved(b):
     "A model that lies on the CPU, profiled on the accelerator with peaks of its own: the notebook's cell for CUDA"
@@ -615,7 +615,7 @@ def captured_line(b, name, model, sample, rows, plain):
     b.equal(f'{name}: what is not counted', [*r.unknown], ['CUDAGraph.replay']*own)
     least = sum(o.flops for o in plain)
     if not own or not rows: b.holds(f'{name}: FLOPs', least<=t.flops<=1.1*least, t.flops, f'{least}, or a tenth more')
-    return {'captured': name, 'forward µs': 1e6*t.forward.median, 'launch µs': t.launch and 1e6*t.launch.median,
+    return {'captured': name, 'forward µs': 1e6*t.forward.median_s, 'launch µs': t.launch and 1e6*t.launch.median_s,
         'idle %': t.device_idle_pct, 'FLOP': t.flops, 'in the profile': during, 'said': plain.compare(r).answer}
 
 def graphs(b):
@@ -631,7 +631,7 @@ def graphs(b):
     b.equal('compiled code that was not captured', counters['inductor']['cudagraph_skips'], 0)
     b.timing('idle in eager code, percent', plain.totals.device_idle_pct, 30, 100)
     b.timing('idle where all is compiled, less that', table[0]['idle %'] - plain.totals.device_idle_pct, -150, -5)
-    return dict(eager_us=1e6*plain.totals.forward.median, eager_idle=plain.totals.device_idle_pct,
+    return dict(eager_us=1e6*plain.totals.forward.median_s, eager_idle=plain.totals.device_idle_pct,
         inductor=dict(counters['inductor']), table=table)
 
 # Kernels of compiled code

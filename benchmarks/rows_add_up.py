@@ -49,13 +49,13 @@ def profiled(name, rounds):
     for _ in range(rounds):
         start = time.perf_counter()
         r = RooflineAnalyzer(model, sample, peaks).profile(warmup=5, steps=20)
-        yield r, (time.perf_counter()-start)/r.totals.plain.median
+        yield r, (time.perf_counter()-start)/r.totals.plain.median_s
 
 def forward_line(name, rounds):
     got = [*profiled(name, rounds)]
     t = [r.totals for r,_ in got]
     ms, pct = lambda f: f'{1e3*median(map(f, t)):.2f}', lambda f: f'{100*median(map(f, t)):.2f}'
-    return [name, len(got[0][0]), t[0].module_calls, ms(lambda o: o.plain.median), ms(lambda o: o.forward.median), f'{median(o.overhead_pct for o in t):.1f}',
+    return [name, len(got[0][0]), t[0].module_calls, ms(lambda o: o.plain.median_s), ms(lambda o: o.forward.median_s), f'{median(o.overhead_pct for o in t):.1f}',
             f'{median(n for _,n in got):.1f}', pct(lambda o: (o.rows_s + o.remainder_s)/o.mean_s), f'{max(gap(r) for r,_ in got):.0e}']
 
 def forwards(rounds, models):
@@ -106,8 +106,8 @@ def parts(analyzer, steps):
     "Of one profile: the mean forward, rows and remainder of it, and what medians would give"
     rows = analyzer.profile(warmup=1, steps=steps)
     t = rows.totals
-    medians = sum(r.timing.median for r in rows)
-    return t.mean_s, (t.rows_s + t.remainder_s)/t.mean_s, t.rows_s/t.mean_s, t.forward.median, medians/t.forward.median
+    medians = sum(r.timing.median_s for r in rows)
+    return t.mean_s, (t.rows_s + t.remainder_s)/t.mean_s, t.rows_s/t.mean_s, t.forward.median_s, medians/t.forward.median_s
 
 def disturbed(loops, rounds, steps=12):
     torch.manual_seed(0)

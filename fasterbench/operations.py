@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['text_limit', 'arithmetic_intensity', 'ridge_point', 'attainable_flops', 'roof_time', 'bound', 'utilization_pct',
-           'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'pass_name', 'passes',
-           'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative', 'check_seconds',
-           'check_count', 'first_line', 'CostError', 'told_as', 'number_runs', 'announce', 'warn', 'write_file',
-           'worked_in', 'progress', 'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula', 'operations_in',
-           'roofline_analysis']
+           'RooflinePosition', 'roofline_position', 'si', 'plain', 'plural', 'sum_of', 'known_sum', 'pass_name',
+           'passes', 'per_pass', 'as_text', 'is_number', 'value_text', 'finite', 'positive', 'not_negative',
+           'check_seconds', 'check_count', 'first_line', 'CostError', 'told_as', 'number_runs', 'announce', 'warn',
+           'write_file', 'worked_in', 'progress', 'read_bytes', 'read_text', 'quoted_formula', 'unquoted_formula',
+           'operations_in', 'roofline_analysis']
 
 # %% ../nbs/operations.ipynb #6c760328
 import csv, gzip, html, io, math, operator, os, re, secrets, shutil, sys, warnings, zlib
@@ -133,6 +133,11 @@ def plural(
 
 # %% ../nbs/operations.ipynb #d63ec809
 def sum_of(rows, field:str): return sum(getattr(r, field) or 0 for r in rows) # of those that know it; 0: none does
+
+def known_sum(rows, field:str)->float|None: # `None`: no row knows it
+    "The sum over the rows that know it"
+    values = [v for r in rows if (v := getattr(r, field)) is not None]
+    return sum(values) if values else None
 
 # %% ../nbs/operations.ipynb #e3ce33f1
 def pass_name(what:str)->str: return f'{what} pass' if what.endswith('ward') else what # of a phase, or `'step'`
@@ -288,6 +293,7 @@ def read_bytes(
         raise ValueError(f"{str(path)!r} is a broken gzip: {e}") from e
     return data
 
+# %% ../nbs/operations.ipynb #ff36ee90
 def read_text(
     path, # of a file in UTF-8 or UTF-16, gzipped or not
     limit:int=text_limit, # bytes, once unpacked

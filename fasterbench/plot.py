@@ -24,7 +24,7 @@ from .views.marks import long_name
 from .views.opening import listed_ceilings, noise_line, of_both, setting, subtitles, title_of, took_said
 from .views.tables import columns, kind_of, row_seconds, row_table, run_here
 from .operations import as_text, attainable_flops, check_count, plain, plural, si
-from .records.grouping import group_key, joined
+from .records.grouping import group_key, joined, places_of
 from .records.sums import faults_said, mark_notes, signed
 from .machine.roof import peaks_of
 from .records.rows import main_dtype
@@ -32,14 +32,17 @@ from .records.rows import main_dtype
 # %% ../nbs/plot.ipynb #64537f34
 def _same_work(r):
     "What rows of one block have in common"
-    what = re.sub(r'\d+', '*', r.name), r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound, r.link_bytes
+    places = tuple(dict.fromkeys(re.sub(r'\d+', '*', n) for n in places_of(r)))
+    what = places, r.phase, r.type, r.flops, r.bytes_moved, r.dtype, r.bound, r.link_bytes, tuple(r.parts)
     return what + (r.time_s is None, r.roof_time_s is None)
 
-def equal_blocks(rows:list, group=lambda r: None)->list: # of `RooflinePoint`; row → its group; of `Block`
+# of `RooflinePoint`; row → its group; were they timed on the machine of the peaks?
+def equal_blocks(rows:list, group=lambda r: None, here:bool=True)->list: # of `Block`
     "Rows of equal work, in one phase of a step, whose names differ in numbers only, together"
     found = {}
     for r in rows: found.setdefault((group(r), _same_work(r)), []).append(r)
-    return [Block(rs[0] if len(rs)==1 else joined(common_name([r.name for r in rs]), rs), rs) for rs in found.values()]
+    def one(rs): return joined(common_name([r.name for r in rs]), rs) if rs[1:] else rs[0]
+    return [Block(one(rs), rs, here) for rs in found.values()]
 
 # %% ../nbs/plot.ipynb #7119f43c
 # of `RooflinePoint`; a key of `Roofline.by`, a depth, or a function of the row; colours, `None`: as many as there are
@@ -64,13 +67,13 @@ def _usual_colour(rows, paper):
 
 # %% ../nbs/plot.ipynb #4a8759dd
 # of `Roofline.summary`; as of `equal_blocks`
-def bar_blocks(rows:list, most:int=10, sort:str='time', group=lambda r: None)->list:
+def bar_blocks(rows:list, most:int=10, sort:str='time', group=lambda r: None, here:bool=True)->list:
     "The first `most` rows, equal ones together, then the others as one more `Block`"
-    found = {id(b.row): b for b in equal_blocks(rows, group)}
+    found = {id(b.row): b for b in equal_blocks(rows, group, here)}
     blocks = [found[id(r)] for r in row_table([b.row for b in found.values()]).in_order(sort) if row_seconds(r)]
     if len(blocks)<=most: return blocks
     left = [r for b in blocks[most:] for r in b.members]
-    return blocks[:most] + [Block(joined(f'{plural(len(left), "row")} without a bar', left), left)]
+    return blocks[:most] + [Block(joined(f'{plural(len(left), "row")} without a bar', left), left, here)]
 
 # %% ../nbs/plot.ipynb #9b76abe5
 def _roof_lines(rows, peaks, also, lo=1., hi=1.):
@@ -195,7 +198,7 @@ def plot_roofline(
 ): # a plotly `Figure`
     "Draw `rows` under the roof of `peaks`"
     import plotly.graph_objects as go
-    peaks, given = peaks_of(peaks, main_dtype(rows)), rows
+    peaks, given, here = peaks_of(peaks, main_dtype(rows)), rows, run_here(rows)
     if kind_of(rows)=='projected': rows = [replace(r, time_s=None) for r in rows]   # times under another roof
     known, total = [r for r in rows if drawable(r) or without_flops(r) or row_seconds(r)], sum(map(row_seconds, rows))
     paper = bool(rows) and all(r.time_s is None for r in rows)
@@ -203,7 +206,7 @@ def plot_roofline(
     group, named = colour_groups(known, colour, bars if colour is by_name and bars else None)
     together = by_name if colour is by_name else group   # groups stay as they were asked for
     if size: bars = min(bars, max(size[1]//45 - 1, 1))   # as there is room for, with the others' line
-    blocks, longest = equal_blocks(known, together), bar_blocks(known, bars, sort, together) if bars else []
+    blocks, longest = equal_blocks(known, together, here), bar_blocks(known, bars, sort, together, here) if bars else []
     opens = any(len(b.members)>1 and (drawable(b.row) or without_flops(b.row)) for b in blocks)
     fig, shown = go.Figure(), _in_legend(named, group, known, longest)
     said = '\n'.join(map(html_text, [*_setting(given, peaks, paper, title), legend_said(rows, blocks, paper)]))
@@ -285,7 +288,8 @@ def _entries(points):
     def said(c, r):
         at_roof = '' if r.time_s is not None else ' at the roof'
         label = columns['name'].text(r) if r.parts else as_text(r.label) or '(the model)'   # of a kernel, its ends
-        name = f"{label}, {columns['modules'].text(r) if r.modules else as_text(r.type)}"
+        what = [columns['modules'].text(r)]*bool(r.modules) + [as_text(r.type)]
+        name = f"{label}, {what[-1 if label in what else 0]}"   # of rows by their modules, which are the name
         return f" {c} {name}: {si(row_seconds(r), 's')}{at_roof}"
     return [said(points[0][0], r) for *_,r in points]
 

@@ -24,7 +24,7 @@ themes = dict(dark=0, light=1)   # as Blink numbers a page's preferred colours
 flags = '--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync --hide-scrollbars'.split()
 still = '<style>.modebar { display: none }</style>'   # a picture has no buttons
 
-def noise(result): return sum(p.timing.iqr for p in result)   # seconds
+def noise(result): return sum(p.timing.iqr_s for p in result)   # seconds
 
 def measure(threads, times=4):
     "The calmest profile of several, written to its file"

@@ -30,6 +30,7 @@ def refuse(where:str, value, what:str):
     "Raise a `ValueError` that names the place, restates the value and says what it is not"
     raise ValueError(f"{where or 'it'}={value!r:.60} is not {what}")
 
+# %% ../../nbs/base/codec.ipynb #2cc6a622
 _largest = 1e100 # the size of a number in a file; its inverse is the smallest above 0
 
 def _finite(v): # NaN, infinity and integers that no float can hold are compared exactly
@@ -327,6 +328,7 @@ def check_ending(
     raise ValueError(f"path={str(path)!r}: pictures are written by kaleido, which is not installed: "
         "pip install kaleido; it draws with a Chromium")
 
+# %% ../../nbs/base/codec.ipynb #60522323
 def write_as(
     o, # what a file is written of
     path:str|Path, # of the file, whose ending says the format

@@ -316,30 +316,31 @@ class Timing:
     def __post_init__(self):
         if not len(self.samples): raise ValueError("a Timing needs at least one sample")
     @property
-    def median(self)->float: return statistics.median(self.samples) # seconds
+    def median_s(self)->float: return statistics.median(self.samples) # seconds
     @property
-    def iqr(self)->float: # seconds
+    def iqr_s(self)->float: # seconds
         q = statistics.quantiles(self.samples, method='inclusive') if len(self.samples)>1 else [0., 0., 0.]
         return q[2] - q[0]
     @property
-    def min(self)->float: return min(self.samples)                  # seconds
+    def min_s(self)->float: return min(self.samples)                  # seconds
+    median, iqr, min = median_s, iqr_s, min_s   # as they were called
 
 # %% ../../nbs/base/system.ipynb #dc2fe571
 @patch(as_prop=True)
 def noisy(self:Timing)->bool:
     "Is the interquartile range more than a tenth of the median?"
-    return len(self.samples)>1 and self.iqr > 0.1*self.median
+    return len(self.samples)>1 and self.iqr_s > 0.1*self.median_s
 
 @patch(as_prop=True)
 def spread(self:Timing)->str:
     "The interquartile range, as a part of the median where there is one, and the minimum, in words"
-    iqr = f'{100*self.iqr/self.median:.0f} %' if self.median else si(self.iqr, 's')
-    return f"interquartile range {iqr}, minimum {si(self.min, 's')}"
+    iqr = f'{100*self.iqr_s/self.median_s:.0f} %' if self.median_s else si(self.iqr_s, 's')
+    return f"interquartile range {iqr}, minimum {si(self.min_s, 's')}"
 
 @patch
 def __repr__(self:Timing):
-    s = f"{si(self.median, 's')} median of {len(self.samples)}, IQR {si(self.iqr, 's')}, min {si(self.min, 's')}"
-    share = f"{100*self.iqr/self.median:.0f} % of the median" if self.median else 'above a median of 0'
+    s = f"{si(self.median_s, 's')} median of {len(self.samples)}, IQR {si(self.iqr_s, 's')}, min {si(self.min_s, 's')}"
+    share = f"{100*self.iqr_s/self.median_s:.0f} % of the median" if self.median_s else 'above a median of 0'
     return s + (f" (noisy: the IQR is {share})" if self.noisy else '')
 
 # %% ../../nbs/base/system.ipynb #d8d86875
@@ -430,7 +431,7 @@ class Feeder:
     "Keeps an accelerator busy while its host queues work"
     def __init__(self, device:torch.device, n:int=4096): # n: side of the matrices
         self.a, self.c = (torch.ones(n, n, dtype=torch.float32, device=device) for _ in range(2))
-        self.one = time_callable(self.product, device, warmup=2, steps=3).median   # seconds
+        self.one = time_callable(self.product, device, warmup=2, steps=3).median_s   # seconds
     def product(self): torch.mm(self.a, self.a, out=self.c)
     def feed(self, seconds:float):
         "Queue work for at least about `seconds`"
@@ -447,7 +448,7 @@ def time_for(
 )->Timing: # seconds a call
     "Time `f()` on the clock of `device`, again and again for about `seconds`"
     device = resolve_device(device)
-    one = max(time_callable(f, device, warmup=warmup, steps=1).min, 1e-9)
+    one = max(time_callable(f, device, warmup=warmup, steps=1).min_s, 1e-9)
     calls = max(round(min(device_clock(device).span, seconds)/one), 1)
     return time_callable(f, device, warmup=0, steps=max(least, min(round(seconds/(one*calls)), 1000)), calls=calls)
 

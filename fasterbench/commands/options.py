@@ -121,6 +121,7 @@ def rows_asked(
     if top in (None, 'all'): return None if top else usual
     return check_count('top', int(top) if isinstance(top, str) and top.isdecimal() else top, 1)
 
+# %% ../../nbs/commands/options.ipynb #7e089b4c
 def checked_view(
     top:str|int|None, sort:str|None, # of `View`, or `'all'`; `None`: not given
     by:str|None=None, # `block`, `type`, `bound`, `dtype`, `roof` or a number
@@ -425,6 +426,7 @@ def _crossed(s):
     told = [_affine]*any(c.at is not None for c in whole)
     return [f'Where the bound of the whole changes:\n\n{whole}', *told]
 
+# %% ../../nbs/commands/options.ipynb #d7dc6d0e
 def print_groups(s:Sweep, view:View, out, title=None): # as of `print_sweep`
     "Print what groups take at each value, where they are asked for; write the sweep to files"
     if view.by is not None: print(f'\n{s.over_values(view.by).told(view.top)}')

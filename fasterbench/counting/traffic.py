@@ -345,6 +345,7 @@ class RowOperation(str):
         self.calls, self.flops, self.bytes_moved = calls, flops, bytes_moved # in a forward pass: a number, FLOP, bytes
         self.time_s, self.kernels = time_s, tuple(kernels) # seconds of a forward pass; names, what took longest first
         return self
+    name = property(str.__str__) # as torch spells it; it is a text itself
     @property
     def said(self)->str: # as known
         took = '' if self.time_s is None else f" {si(self.time_s, 's')}"

@@ -409,9 +409,8 @@ def _sums(c):
         *_ranks(c), *(f'not counted  {o}' for o in [uncounted_said(c)] if o)]
     if not (a.totals and b.totals): return lines
     rows = [o.seconds for o in shown_tooks(*(taken(o, kind_of(o)) for o in (a, b)), c.turns)]
-    rest = from_to(*(o.totals.outside.median if c.turns else o.totals.remainder_s for o in (a, b)), 's')
+    rest = from_to(*(o.totals.outside.median_s if c.turns else o.totals.remainder_s for o in (a, b)), 's')
     return [f"rows         {from_to(*rows, 's')}", *_phase_sums(c), f'remainder    {rest} outside of the rows', *lines]
-
 
 # %% ../../nbs/records/compare.ipynb #eacd4102
 def _joined(pairs):

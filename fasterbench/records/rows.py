@@ -163,13 +163,13 @@ def sometimes(self:RooflinePoint)->bool:
 @patch(as_prop=True)
 def noise_s(self:RooflinePoint)->float: # seconds
     "The interquartile range of the samples"
-    return self.timing.iqr if self.samples else 0.
+    return self.timing.iqr_s if self.samples else 0.
 
 @patch(as_prop=True)
 def off_median(self:RooflinePoint)->bool:
     "Is its time more than `far_off` times the median of its samples, or less than 1/`far_off`, though it ran in all?"
     if not self.samples or self.time_s is None or self.sometimes: return False
-    return not self.timing.median/far_off<=self.time_s<=far_off*self.timing.median
+    return not self.timing.median_s/far_off<=self.time_s<=far_off*self.timing.median_s
 
 @patch(as_prop=True)
 def noisy(self:RooflinePoint)->bool:
@@ -178,7 +178,7 @@ def noisy(self:RooflinePoint)->bool:
 
 # %% ../../nbs/records/rows.ipynb #8a6d51cc
 @patch(as_prop=True)
-def median_s(self:RooflinePoint)->float|None: return self.timing.median if self.samples else None # seconds, of samples
+def median_s(self:RooflinePoint)->float|None: return self.timing.median_s if self.samples else None # seconds
 
 # %% ../../nbs/records/rows.ipynb #a1167cb7
 @patch(as_prop=True)

@@ -50,7 +50,7 @@ def time_s(self:Swept)->float|None: # seconds; `None`: not run
 @patch(as_prop=True)
 def noise_s(self:Swept)->float|None: # seconds; `None`: not run
     "The interquartile range of the forward passes' times"
-    return self.result.totals and self.result.totals.forward.iqr
+    return self.result.totals and self.result.totals.forward.iqr_s
 
 # %% ../../nbs/records/swept.ipynb #ad4ecd7c
 @patch(as_prop=True)

@@ -153,6 +153,7 @@ def least_gaps(
     "Each gap as long as in the shortest of all passes with as many; of such passes those where they are least together"
     return min(([min(o) for o in zip(*some)] for some in groupby(of, len).values()), key=sum)
 
+# %% ../../nbs/sources/behind.ipynb #4335db15
 def long_gaps(
     key, passes:list, # of a place; of `Gaps`
 )->dict: # position among its gaps → seconds
@@ -198,6 +199,7 @@ def called_of(costs, names)->set: # as of `suspicious`
     "The modules that the counted run called, in a step in any phase"
     return {phase_and_name(k)[1] for k in costs.calls}.intersection(names)
 
+# %% ../../nbs/sources/behind.ipynb #b135f975
 def suspicious(
     costs, # `Costs` of the counted run
     forwards, # `Forwards` that were timed

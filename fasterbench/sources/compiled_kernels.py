@@ -203,6 +203,7 @@ class MeasuredKernels(Measured):
     ):
         super().__init__(*args)
         self.everything, self.names = rec.modules, row_names(rec.kernels)   # also what is inside of regions
+        self.ordered = [*dict.fromkeys(map(bare, self.everything))]         # as the model has them
         self.launches, self.regions, self.breaks = launches, regions, rec.breaks
         self.kernels = [(k, l) for k in rec.kernels for l in launches if l.number==k.number]
         self.calls = {k.number: rec.in_calls(k) for k in rec.kernels}
@@ -249,7 +250,8 @@ def of_kernel(self:MeasuredKernels, k, launch, peaks)->RooflinePoint:
         tf32_flops=done['tf32_flops'] if known else None)
     row = roofline_point(self.names[k.number], k.kind, cost, peaks, self.forwards.of(launch))
     row.phase, row.recomputed = launch.phase, done['recomputed']
-    row.modules = tuple(dict.fromkeys(bare(module) for c in calls for module,_ in c.sources))
+    named = {bare(module) for c in calls for module,_ in c.sources}
+    row.modules = tuple(n for n in self.ordered if n in named)
     row.operations = Operations(dict.fromkeys(operation for _,operation in k.sources))
     return row
 

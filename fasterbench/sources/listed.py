@@ -34,7 +34,6 @@ def _given(operations):
         raise ValueError(f"row {r.name!r:.60} is under a roof, {r.bound}-bound: project(rows, peaks)")
     return own
 
-
 # %% ../../nbs/sources/listed.ipynb #a1f91dde
 def _placed(i, r, peaks, dtype, all_s):
     "A row under the peaks of the machine that it ran on; its calls move equally many bytes"
@@ -57,7 +56,6 @@ def _dtype_text(rows, peaks):
     "In which arithmetic the rows are, in words"
     main = f'{dtype_name(peaks.dtype)} where no dtype is given'
     return ', '.join(main if o is None else dtype_name(o) for o in dict.fromkeys(r.dtype for r in rows))
-
 
 # %% ../../nbs/sources/listed.ipynb #7d66b45e
 def _tell_slow(rows):

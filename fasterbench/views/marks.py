@@ -21,7 +21,8 @@ from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_l
 from .layout import label_back, name_mark, name_shapes, roof_line, short_name, slope_line, time_ticks
 from .layout import write, noise
 from ..operations import as_text, plain, si, plural
-from .labels import Placer, Spot, common_name, cut, place, text_size
+from ..records.circumstances import error_words
+from .labels import Placer, Spot, common_name, cut, named_modules, place, text_size
 from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
 
 # %% ../../nbs/views/marks.ipynb #3b18e634
@@ -60,18 +61,18 @@ def quartiles(row)->tuple|None: # seconds; `None`: fewer than two samples
     return (low, high) if low>0 else None
 
 # %% ../../nbs/views/marks.ipynb #8ca5e479
-def _held_against(row):
+def _held_against(row, here):
     roof = html_text(row.roof)
-    error = f'{assumed_said([row])}a measurement error'
+    error = f'{assumed_said([row])}{error_words(here)}'
     if row.impossible: return f'{row.cache_pct:.1f} % of {roof}, above every roof: {error}'
     cached = f', {row.cache_pct:.1f} % of that of {roof}' if row.above and row.roof not in (None, 'memory') else ''
     return f'{row.utilization_pct:.1f} % of the roof{cached}'
 
-def _speed(row):
+def _speed(row, here):
     "How fast, and what that is of the roof"
     speed = si(bandwidth(row), 'B/s') if without_flops(row) else si(rate(row), rate_unit(row.dtype))
     if row.time_s is None: return f'at most {speed}, not run'
-    return speed if row.utilization_pct is None else f'{speed}, {_held_against(row)}'
+    return speed if row.utilization_pct is None else f'{speed}, {_held_against(row, here)}'
 
 # %% ../../nbs/views/marks.ipynb #c927fe4e
 def _origin(row):
@@ -98,7 +99,7 @@ def _sent(row):
 def called(name:str)->str: return html_text(name) or '(the model)' # of a row or of a group of rows; HTML
 
 #| top
-def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
+def hover(row, here:bool=True)->str: # `RooflinePoint`; as of `error_words`; with markup, as plotly reads it
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return html_text(columns[key].text(row))
     times = f" ×{cell('calls')}" if row.calls>1 else ''
@@ -111,7 +112,7 @@ def hover(row)->str: # `RooflinePoint`; with markup, as plotly reads it
     return '<br>'.join([head, *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",
         f"{cell('bytes_moved')} moved" + ('' if row.parts else f", {cell('params')} parameters"), *_sent(row),
-        f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row), took])
+        f"{cell('arithmetic_intensity')} FLOP/B: {cell('bound')} bound", _speed(row, here), took])
 
 # %% ../../nbs/views/marks.ipynb #0d34320f
 def _sender(r): return r.name.rpartition('(')[0].removesuffix('.'), r.phase # of collectives: their module
@@ -150,6 +151,7 @@ class Block:
     "Rows of equal work whose names differ in numbers only, or all that have no bar"
     row:object # the `RooflinePoint` that they are together
     members:list # of `RooflinePoint`
+    here:bool=True # were they timed on the machine that the peaks are of?
     @property
     def label(self)->str: return block_labels([self])[0]
     @property
@@ -176,7 +178,8 @@ long_name = 60 # characters of a name where there is room for all of it
 def block_labels(blocks:list, most:int=20)->list[str]: # of `Block`; as of `short_labels`
     "What blocks are called in a figure"
     names = short_labels([b.row for b in blocks], most)
-    def each(b): return not b.members[1:] or ', '.join(r.name for r in b.members)==b.row.name   # are all named?
+    # Is each named?
+    def each(b): return not b.members[1:] or not b.row.modules and named_modules(r.name for r in b.members)==b.row.name
     return [name if each(b) else f'×{len(b.members)} {name}' for b,name in zip(blocks, names)]
 
 # %% ../../nbs/views/marks.ipynb #bf768b58
@@ -192,15 +195,15 @@ def spread(block:Block)->tuple|None: # FLOP/s, or byte/s; `None`: one was not ru
 
 def block_hover(block:Block)->str: # with markup, as plotly reads it
     "What is known of a mark"
-    if len(block.members)==1 or block.row.time_s is None: return hover(block.row)
-    times = sorted(r.time_s for r in block.members)
-    return hover(block.row) + f"<br>{len(times)} equal rows: {si(times[0], 's')} to {si(times[-1], 's')} each"
+    said, times = hover(block.row, block.here), [r.time_s for r in block.members]
+    if len(times)==1 or block.row.time_s is None: return said
+    return said + f"<br>{len(times)} equal rows: {si(min(times), 's')} to {si(max(times), 's')} each"
 
 # %% ../../nbs/views/marks.ipynb #6e7db0a0
 shapes = dict( # what a row is → plotly's name of the shape, the shape, in words
     memory=('circle', '●', 'memory bound'), compute=('square', '■', 'compute bound'),
     above=('triangle-up', '▲', "above the memory's roof"),
-    impossible=('x', '✖', 'above every roof, a measurement error'),
+    impossible=('x', '✖', 'above every roof'),
     link=('hexagon', '⬢', 'link bound'), undefined=('diamond', '◆', 'undefined'))
 
 def standing(row)->str: # key of `shapes`
@@ -230,10 +233,10 @@ def roof_lines(
     return [roof_line(peaks, lo, hi), *ceilings], [memory, *(slope_line(k, v, lo, top, dash=o) for k,v,o in slopes)]
 
 # %% ../../nbs/views/marks.ipynb #371e7c15
-def _legend_of_shapes(rows):
-    used = dict.fromkeys(standing(r) for r in rows if drawable(r))
-    text = ' '.join(f'{shapes[k][1]} {shapes[k][2]}' for k in shapes if k in used)
-    return text.replace('a measurement error', f'{assumed_said([r for r in rows if r.impossible])}a measurement error')
+def _legend_of_shapes(rows, blocks):
+    used = {standing(r) for r in rows if drawable(r)}
+    why = assumed_said([r for r in rows if r.impossible]) + error_words(all(b.here for b in blocks))
+    return ' '.join(f'{o[1]} {o[2]}' for k,o in shapes.items() if k in used).replace('every roof', f'every roof, {why}')
 
 def _without_mark(r)->str|None: # `None`: there is one
     "Why a row has no mark: it is of collectives, its cost is not known, it is beside kernels, or it has no work"
@@ -266,7 +269,7 @@ def _lines_said(blocks):
 # rows: of `RooflinePoint`; blocks: of `Block`, as they are drawn; was nothing run?
 def legend_said(rows:list, blocks:list, paper:bool)->str:
     "The shapes of marks and the lines through them, and how much of the time is in rows that have no mark"
-    said = [_legend_of_shapes(rows), f"area: share of the time{' at the roof' if paper else ''}"]
+    said = [_legend_of_shapes(rows, blocks), f"area: share of the time{' at the roof' if paper else ''}"]
     said.append('★ a module together with its collectives, by FLOP per byte on the link'*bool(link_places(rows)))
     said += [_lines_said(blocks), 'at 0: rows without FLOPs, in B/s'*any(map(without_flops, rows))]
     untimed = 0 if paper else sum(r.time_s is None and _without_mark(r) is None for r in rows)
@@ -324,16 +327,16 @@ def name_in_strip(fig, placer:Placer, block:Block, group:str, clear=False): # a 
 
 # %% ../../nbs/views/marks.ipynb #2a0be535
 def _from_below(marks, group, named, total):
-    "Pairs of a kind and a block in runs of one kind and group, as they are drawn: grey first, large below small"
+    "Pairs of a kind and a block in runs of one kind and group, as drawn: large below small, grey below colours"
+    order = {k: (c!=rest, i) for i,(k,c) in enumerate(named.items())}   # of one size
     def own(o): return o[0], group(o[1].members[0])
-    def place(o): return -round(marker_size(share(o[1].row, total))/2), [*named].index(own(o)[1]), o[0]
-    marks = sorted(marks, key=lambda o: (named[own(o)[1]]!=rest, place(o)))
-    return [(*k, [b for _,b in some]) for k,some in groupby(marks, own)]
+    def place(o): return -round(marker_size(share(o[1].row, total))/2), order[own(o)[1]], o[0]
+    return [(*k, [b for _,b in some]) for k,some in groupby(sorted(marks, key=place), own)]
 
 def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of `colour_groups`; seconds of all rows
     "The marks, each trace of one colour, as pairs of a kind (`'one'`, `'closed'`, `'open'`) and a trace"
     each = [('closed' if b.members[1:] else 'one', b) for b in blocks]
-    each += [('open', Block(r, [r])) for kind,b in each if kind=='closed' for r in b.members]
+    each += [('open', Block(r, [r], b.here)) for kind,b in each if kind=='closed' for r in b.members]
     def some(has_place): return _from_below([o for o in each if has_place(o[1].row)], group, named, total)
     return [(kind, _marks(go, at, name, named[name], total, visible=kind!='open', **axis))
         for has_place,axis in ((drawable, {}), (without_flops, dict(xaxis='x2'))) for kind,name,at in some(has_place)]
@@ -432,7 +435,7 @@ def bar_text(block:Block, labels=(), room:float=math.inf)->str: # the longest fi
     known = [o.roof_time_s for o in block.members if o.roof_time_s is not None]
     of = '' if len(known)==len(block.members) else f' of {len(known)} of them, that of the others is not known'
     roof = f"roof {si(sum(known), 's')}{of}" if known else 'no roof is known'
-    whose = '' if block.others or not r.modules else f'; {as_text(r.name)}'
+    whose = '' if block.others or not r.modules or r.name in names else f'; {as_text(r.name)}'
     waits = f"{si(r.waiting_s, 's')} of it waiting, "*bool(r.waiting_s)
     if r.hidden_moving_s: waits += f"{si(r.hidden_moving_s, 's')} hidden moving, "
     took = '' if r.time_s is None else f"{si(r.time_s, 's')}, {waits}"

@@ -12,7 +12,7 @@ __all__ = ['timed_list', 'listed_ceilings', 'timed_rows', 'whole_s', 'partial', 
 from collections import defaultdict
 from ..base.core import arithmetic_dtype, dtype_name
 from ..operations import per_pass, plural, si
-from ..records.circumstances import disturbed, fastest_said, noise_of
+from ..records.circumstances import disturbed, error_words, fastest_said, noise_of
 from ..records.rows import assumed_said, least_s, link_kinds, most_waited, not_counted
 from ..session.scope import quoted
 from .labels import cut
@@ -75,9 +75,8 @@ def took_said(r)->str: # of a `Roofline`
 
 # %% ../../nbs/views/opening.ipynb #a110e4d1
 def error_said(r, odd:list)->str: # of a `Roofline`; its rows above every roof
-    "What those are: times of a list or a trace were taken elsewhere, so what is wrong need not be a measurement"
-    what = 'a measurement error' if run_here(r) else 'counts, times and peaks that exclude each other'
-    return f'{assumed_said(odd)}{what} in {len(odd)} of {plural(len(r), "row")}'
+    "What those are, and how many"
+    return f'{assumed_said(odd)}{error_words(run_here(r))} in {len(odd)} of {plural(len(r), "row")}'
 
 def allowed_said(r, took:float)->str: # of a `Roofline`; seconds
     "What of the time of a run the roof allows, in words, and in a noisy one of its fastest pass"

@@ -97,7 +97,7 @@ def _overhead_line(t):
     "What the timestamps add to a forward pass, or that the noise hides it"
     lo, hi = t.overhead_interval or (t.overhead_pct, t.overhead_pct)
     n = len(t.plain.samples)
-    beside = f"{plural(n, pass_name(t.what))} without instrumentation, median {si(t.plain.median, 's')}"
+    beside = f"{plural(n, pass_name(t.what))} without instrumentation, median {si(t.plain.median_s, 's')}"
     pct = f'{lo:.1f} %' if lo==hi else f'{lo:.1f} to {hi:.1f} %'
     why = f"{'within noise' if hi>=0 else 'below 0, which is noise of too few'}, {pct}"*(lo<=0)
     if n<fewest(of_overhead): why = 'too few for an interval'
@@ -105,8 +105,8 @@ def _overhead_line(t):
     if lo==hi: return f"overhead     of the instrumentation {pct}, of unknown noise ({beside})"
     known = f"overhead     of the instrumentation {t.overhead_pct:.1f} %, {pct}"
     # no timestamp takes a tenth of a millisecond
-    if t.overhead_pct<=5 or t.plain.median>1e-4*t.module_calls: return f'{known} ({beside})'
-    each = si(t.plain.median/t.module_calls, 's')
+    if t.overhead_pct<=5 or t.plain.median_s>1e-4*t.module_calls: return f'{known} ({beside})'
+    each = si(t.plain.median_s/t.module_calls, 's')
     return f'{known} ({beside}): much, since {t.module_calls} module calls take {each} each'
 
 # %% ../../nbs/views/report.ipynb #1baa5bc4
@@ -127,7 +127,7 @@ def _time_lines(t, unknown, idle=None):
     lines = [whole, f"rows         {_timed(t, t.rows_s)}"]
     lines += [undefined]*(not t.complete) + [remainder, _overhead_line(t)]
     if t.launch: lines.append(f"device       idle for {t.device_idle_pct:.1f} % of a {pass_name(t.what)}; "
-        f"the host takes {si(t.launch.median, 's')} to launch one")
+        f"the host takes {si(t.launch.median_s, 's')} to launch one")
     return lines
 
 # %% ../../nbs/views/report.ipynb #197037fb

@@ -22,6 +22,7 @@ from ..operations import as_text, plural, write_file, check_count, plain, quoted
 from ..base.codec import pictures
 from ..base.console import terminal_width
 from ..session.scope import unseen
+from .labels import named_modules
 from .layout import data_text, figure_page, html_text, markdown_text, rate_of, rates, shortened
 
 # %% ../../nbs/views/tables.ipynb #274acc68
@@ -68,7 +69,7 @@ def roof_cell(r)->str:
     return f'{roof} {r.cache_pct:.0f} %' if r.above and r.roof not in (None, 'memory') else roof
 
 def _time_cell(r):
-    far = f" (median {si(r.timing.median, 's')})" if r.off_median else ''
+    far = f" (median {si(r.timing.median_s, 's')})" if r.off_median else ''
     return '~'*r.noisy + si(r.time_s, 's') + (f' in {r.ran}/{len(r.samples)}' if r.sometimes else far)
 
 def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
@@ -89,7 +90,9 @@ def _rank_s(r):
 
 # %% ../../nbs/views/tables.ipynb #5e1fce13
 def _told(o): return o or '(the model)' if getattr(o, 'calls', None) is None else o.said*(o.time_s is not None)
-def _names(key): return lambda r: ', '.join(filter(None, map(_told, getattr(r, key)))) or None
+def _names(key):
+    def of(r): return ', '.join(filter(None, map(_told, getattr(r, key))))
+    return (lambda r: named_modules(r.modules) or None) if key=='modules' else lambda r: of(r) or None
 
 def _names_cell(key):
     "The first names, as far as there is room"
