@@ -294,8 +294,9 @@ def basis(self:Efficiency,
     b = basis_of(self.lines, table_name(device), dtype, (peak_flops, peak_bandwidth), alike)
     miss = next((o for o in self.misses if (o.dtype, o.held_out)==(dtype, b.held_out)), None)
     if miss is None: return b._replace(words=f'{b.words}; too few for an interval')
-    tested = f'of {plural(miss.runs, "run")} left out with their {miss.held_out} 80 % took {miss.low:.2f} to {miss.high:.2f}'
-    return b._replace(low=miss.low, high=miss.high, words=f'{b.words}; {tested} times what was forecast')
+    tested = f"of {plural(miss.runs, 'run')} left out with their {miss.held_out} 80 % took"
+    words = f'{b.words}; {tested} {miss.low:.2f} to {miss.high:.2f} times what was forecast'
+    return b._replace(low=miss.low, high=miss.high, words=words)
 
 # %% ../../nbs/machine/efficiency.ipynb #1c104ca7
 @patch
