@@ -15,8 +15,8 @@ from .base.core import torch_compiled, visible
 from .base.console import any_console, terminal_width
 from .operations import announce, as_text, write_file
 from .records.grouping import by_kind
-from .language import estimate_language, estimate_languages, mesh_lines, mesh_table, phase_table, unfit_lines
-from .language import unfit_ranks, MeshEstimate, asked_text, attention_said, head_lines, over_devices
+from .language import asked_text, attention_said, estimate_language, estimate_languages, estimate_lines
+from .language import MeshEstimate, over_devices, phase_rows
 from .session.launch import divided, ending, launched, one_voice, own_device, own_rank, process_group
 from .session.launch import processes, plan_lines, plan_named
 from .sources.estimates import MeshRun, run_lines
@@ -181,12 +181,10 @@ def peaks(
     if save: print(f'saved        {write_file(save, fields_json(p))}')   # a pipe has any name
 
 # %% ../nbs/cli.ipynb #788d84d8
-def _language_rows(e, view, phase):
-    "Print what is estimated for a language model, and the rows of a phase"
-    rows, other = getattr(e, phase).least_rows, 'prefill' if phase=='decode' else 'decode'
+def _language_rows(rows, view, phase, others=dict(decode='prefill', prefill='decode')):
+    "Print the rows of a phase of a language model"
     kinds, kind = (rows.like(by_kind(rows)), 'kind of layer') if view.by is None else (rows.by(view.by), view.by)
-    print(*head_lines(e, unfit_lines(e)), '', phase_table(e), '', sep='\n')
-    print(f"{rows.about['phase']}, by {kind} (--phase {other} has the other phase)")
+    print(f"\n{rows.about['phase']}, by {kind} (--phase {others[phase]} has the other phase)")
     print(kinds.table(view.top, view.sort, columns=view.columns))
     return kinds if view.by is None else rows
 
@@ -194,7 +192,7 @@ def _language_rows(e, view, phase):
 def _print_devices(s, prices, view, out, *said):
     "Print a line for each device; with prices, or that there are none, what it is likely to take and why"
     if prices: s = s.forecast(prices=prices)
-    print(s.told(terminal_width()), *said, sep='\n')
+    print(s.told(terminal_width(), columns=view.columns), *said, sep='\n')
     print_groups(s, view, out)
 
 def _language_devices(found, names, model, phase, view, out, prices):
@@ -202,24 +200,24 @@ def _language_devices(found, names, model, phase, view, out, prices):
     s = over_devices(found, names, phase)
     named_as(s, model)
     print(asked_text(found[0]) + (f'; {found[0].layout}' if isinstance(found[0], MeshEstimate) else ''), '\n')
-    _print_devices(s, [*prices]*(len(s)//len(found)), view, out, attention_said(found[0]))
+    _print_devices(s, [*prices]*(len(s)//len(found)), view, out, *[attention_said(found[0])]*(phase!='decode'))
 
 # %% ../nbs/cli.ipynb #a8b16fb6
 def _estimate_language(
-    model, names, dtype, view, html, out, batch, context, weights, cache, prices, phase, **options
+    model, names, dtype, view, html, out, batch, context, weights, cache, prices, phase, logits, layers, **options
 ):
     model = model[:model.rindex('.json') + len('.json')]   # without the name of a class behind it
     options |= dict(batch=either(batch, 1), context=either(context, 4096), dtype=dtype)
-    options |= dict(weights=number_or_name(weights), cache=number_or_name(cache))
+    options |= dict(weights=number_or_name(weights), cache=number_or_name(cache), logits=either(logits, 'all'))
     if names[1:] or prices:
         return _language_devices(estimate_languages(model, names, **options), names, model, phase, view, out, prices)
     found = estimate_language(model, named_peaks(names[0], dtype), **options)
-    if options['mesh'] is None:
-        phase = either(phase, 'decode')
-        named_as([getattr(found, phase).least_rows], model)
-        return print_figure(_language_rows(found, view, phase), view, None, html, out)
-    print(*head_lines(found, unfit_ranks(found), f'; {found.layout}, each '), sep='\n')
-    print('', mesh_table(found), '', *mesh_lines(found), sep='\n')
+    phase = either(phase, 'decode')
+    rows = phase_rows(found, phase) if layers or options['mesh'] is None else None   # of a mesh, if asked for
+    print(*estimate_lines(found), sep='\n')
+    if rows is None: return
+    named_as([rows], model)
+    print_figure(_language_rows(rows, view, phase), view, None, html, out)
 
 # %% ../nbs/cli.ipynb #a231befa
 def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh, links, input, prices, **o):
@@ -240,29 +238,36 @@ def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh,
     named_as([rows], model)
     print_result(rows.forecast() if prices else rows, view, None, html, out, lines)
 
+# %% ../nbs/cli.ipynb #759f2d11
+def _check_devices(model, names, price, columns, **unused):
+    "Refuse what a line for each device has no use for, and columns that its table does not have"
+    where = f'to {len(names)} devices' if names[1:] else 'with --likely of this model'
+    check_unused('with --price' if price else where, **unused)
+    Sweep(name='device', items='tokens' if is_language(model) else 'samples').table(columns=columns)   # or an error
+
 # %% ../nbs/cli.ipynb #fe6115fb
 def estimate(
     model, peaks=None, dtype=None, weights=None, batch=None, tokens=None, size=None, input=None, counts=None,
-    prompt=None, context=None, cache=None, phase=None, likely=False, price=None, mesh=None, links=None,
+    prompt=None, context=None, cache=None, phase=None, logits=None, likely=False, price=None, mesh=None, links=None,
     microbatches=None, train=False, loss=None, optimizer=None, lr=None, clip=None,
     top=None, sort=None, by=None, columns=None, html=None, out=None,
 ):
     "Work out the roofline of a model for a machine that is not present; nothing is run"
     check_model(model)
-    view, layout = checked_view(top, sort, by, columns, train, usual=12), mesh_options(mesh, links)
     names, dtype, recipe = roofs(peaks), floating(dtype), check_recipe(train, loss, optimizer, lr, clip)
-    check_targets([*names, model, counts], (Sweep if names[1:] or price else Roofline).formats, html=html, out=out)
+    several, layout = names[1:] or price or likely and is_language(model), mesh_options(mesh, links)   # a line for each
+    view = checked_view(top, sort, by, None if several else columns, train, usual=12)._replace(columns=columns)
+    check_targets([*names, model, counts], (Sweep if several else Roofline).formats, html=html, out=out)
     if mesh is None: check_unused('without --mesh', links=links, microbatches=microbatches)
-    asked = dict(html=html, sort=sort, top=None if by else top, columns=columns, train=train)
-    if names[1:] or price: check_unused('with --price' if price else f'to {len(names)} devices', **asked)
+    if several: _check_devices(model, names, price, columns, html=html, sort=sort, top=None if by else top, train=train)
     shown = dict(view=view, html=html, out=out, prices=asked_prices(likely, price, names))
     sample = dict(size=size, input=input, tokens=tokens, counts=counts)
-    mine = dict(prompt=prompt, context=context, cache=cache, phase=phase, microbatches=microbatches)
+    mine = dict(prompt=prompt, context=context, cache=cache, phase=phase, microbatches=microbatches, logits=logits)
     if recipe: check_unused('with --train', weights=weights, **mine)
     elif is_language(model):
         check_unused('to a language model, whose lengths are --context and --prompt', **sample)
-        if mesh and not names[1:]: check_unused('with --mesh of a language model', **asked, by=by, out=out, phase=phase)
-        mine |= layout | dict(weights=weights, batch=batch)
+        layers = any(o is not None for o in (by, top, sort, columns, html, out, phase))
+        mine |= layout | dict(weights=weights, batch=batch, layers=layers)
         return _estimate_language(model, names, dtype or torch.bfloat16, **shown, **mine)
     else: check_unused(f'to {model}, no config of a language model', **mine)
     _estimate_model(model, names, dtype, weights, recipe, **shown, **layout, batch=batch, **sample)
@@ -387,7 +392,6 @@ def show(file, ranks=False, top=None, sort=None, by=None, columns=None, title=No
 # %% ../nbs/cli.ipynb #a0c5a564
 commands = dict(roofline=roofline, peaks=peaks, estimate=estimate, sweep=sweep_command, compare=compare,
     show=show, trace=trace, operations=operations, ncu=ncu)   # the functions behind the commands, by name
-
 
 # %% ../nbs/cli.ipynb #b02f0bb2
 def failure(

@@ -168,7 +168,8 @@ _language = dict(   # of a language model
     context=option('tokens of a sequence in the cache, while decoding, such as 32k (default: 4096)', count),
     cache=option('format of the cache, such as int8 (default: dtype)'),
     phase=option('the phase whose layers are shown and written to files (default: decode); with several devices the '
-        'one that has lines (default: both)', choices=('prefill', 'decode')))
+        'one that has lines (default: both)', choices=('prefill', 'decode')),
+    logits=option('of which positions prefill computes logits (default: all)', choices=('all', 'last')))
 
 # %% ../../nbs/commands/parser.ipynb #6df23ac6
 def dtypes_run()->tuple: # of names
@@ -200,7 +201,9 @@ described['estimate'] = Command(
     price=option('dollars an hour of each device, such as 2.5,3,0.7, or 2.5,,0.7 where one is not known: what these '
         f'are likely to buy, in {_run_in}, else at most by the roof'), **_placed,
     train=flag("estimate a training step: forward, loss, backward and the optimizer's step"),
-    **in_common('loss optimizer lr clip top sort by columns html out')))
+    **in_common('loss optimizer lr clip top sort by'),
+    columns=option('columns to print, such as name,flops,roof_time_s, or of several devices value,likely_s,fits '
+        '(default: the usual ones)'), **in_common('html out')))
 
 # %% ../../nbs/commands/parser.ipynb #90e9cce8
 described['sweep'] = Command(

@@ -293,7 +293,10 @@ def basis(self:Efficiency,
     alike = next(o for o in self.alike if o.dtype==dtype)
     b = basis_of(self.lines, table_name(device), dtype, (peak_flops, peak_bandwidth), alike)
     miss = next((o for o in self.misses if (o.dtype, o.held_out)==(dtype, b.held_out)), None)
-    return b._replace(low=miss.low, high=miss.high) if miss else b
+    if miss is None: return b._replace(words=f'{b.words}; too few for an interval')
+    tested = f"of {plural(miss.runs, 'run')} left out with their {miss.held_out} 80 % took"
+    words = f'{b.words}; {tested} {miss.low:.2f} to {miss.high:.2f} times what was forecast'
+    return b._replace(low=miss.low, high=miss.high, words=words)
 
 # %% ../../nbs/machine/efficiency.ipynb #1c104ca7
 @patch
@@ -306,8 +309,9 @@ def launch(self:Efficiency,
     own = [o for o in lines if o.device==(name := table_name(device))] or lines
     another = '' if own[0].device==name else f', not the {name}'
     n, models = sum(o.runs for o in own), len({m for o in own for m in o.models})
-    return 1/median(o.rate for o in own), (f"from {plural(n, 'run')} of {plural(models, 'model')} that waited for "
-        f"launches on the {', '.join(dict.fromkeys(o.device for o in own))}{another}")
+    ends = f" ({si(1/max(o.high for o in own), 's')} to {si(1/min(o.low for o in own), 's')})"*(n>1)
+    of = f"from {plural(n, 'run')} of {plural(models, 'model')}{ends} that waited for launches"
+    return 1/median(o.rate for o in own), f"{of} on the {', '.join(dict.fromkeys(o.device for o in own))}{another}"
 
 # %% ../../nbs/machine/efficiency.ipynb #8d64db5d
 field_types[Reached] = dict(rate=Amount, spread=Amount|None, low=Amount, high=Amount, peaks=tuple[Amount, Amount],

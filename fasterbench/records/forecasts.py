@@ -4,18 +4,20 @@
 
 # %% auto #0
 __all__ = ['likely_columns', 'stated', 'run_of', 'bases', 'forecast', 'device_names', 'in_dtype', 'checked_prices', 'Likely',
-           'meet', 'overlapped', 'table_notes', 'known_rows', 'balance', 'Placed', 'placed_rows', 'check_values']
+           'meet', 'overlapped', 'evidence_of', 'table_notes', 'known_rows', 'balance', 'Placed', 'placed_rows',
+           'check_values']
 
 # %% ../../nbs/records/forecasts.ipynb #ebf1599c
 import torch
 from dataclasses import replace
-from fastcore.basics import patch
+from fastcore.basics import groupby, patch
 from typing import NamedTuple
 from ..operations import as_text, positive, si, value_text
 from ..views.tables import Column
 from ..base.core import arithmetic_dtype, dtype_name, named_dtype
 from ..base.precision import cudnn_default, in_tf32
 from ..machine.datasheets import below_cudnn_default
+from .circumstances import fit_notes
 from .rows import ceiling_for, main_dtype
 from ..machine.efficiency import Efficiency, Run, shipped_efficiency
 from ..machine.roof import HardwarePeaks
@@ -237,6 +239,15 @@ likely_columns = (   # of a sweep: key, heading, unit, what it means
         'values whose likely interval overlaps this one: per dollar where there are prices, else in time',
         of=_overlaps))
 
+# %% ../../nbs/records/forecasts.ipynb #eebdfe9d
+def evidence_of(points:list)->list: # of `Swept`; of texts
+    "What their forecasts rest on, or why there is none, in a line for the values of which the same is said"
+    points = [p for p in points if 'likely' in p.result.about]
+    of = groupby(points, 'value', lambda p: p.result.about['likely'])   # one, or those of two phases
+    def name(p): return p.called if len({*of[p.value]})>1 else value_text(p.value)
+    told = groupby(points, lambda p: p.result.about['likely'], name)
+    return [f"{', '.join(dict.fromkeys(some))}: {words}" for words,some in told.items()]
+
 # %% ../../nbs/records/forecasts.ipynb #2ad4c7fa
 def _overlap_notes(points, what):
     "Which intervals the column of overlaps holds against each other"
@@ -266,10 +277,9 @@ def table_notes(
     "What intervals, overlaps, `bound` and `fits` mean, what is in TF32, and which datasheets were not checked"
     known = [p for p in points if p.likely_s is not None and p.result.likely_interval]
     unchecked = dict.fromkeys(value_text(p.value) for p in points if p.result.peaks.source.endswith('(unverified)'))
-    fits = devices and any(p.fits for p in points)
     return ["likely: in brackets, between what 80 % of the runs lay that were left out as a test"]*bool(known) + \
         _overlap_notes(points, 'devices' if devices else 'values') + devices*_tf32_notes(points) + \
-        _bound_notes(points) + ["fits: weights, and the cache of a language model, without activations"]*fits + \
+        _bound_notes(points) + (fit_notes([p.result for p in points]) if devices else []) + \
         [f"unverified: the numbers of {', '.join(unchecked)} were not read in the vendor's own text"]*(
             devices and bool(unchecked))
 

@@ -15,8 +15,8 @@ from ..views.tables import Column, of_step, shown_formats, framed, terminal_widt
 from ..base.console import any_console
 from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped, Likely, likely_columns
-from .forecasts import meet, table_notes, placed_rows
-from .circumstances import noise_said, padding_said
+from .forecasts import evidence_of, meet, table_notes, placed_rows
+from .circumstances import noise_said, padding_said, room_said, Room
 from .grouping import Took, grouped_alike, interval, usual
 from .rows import main_dtype, memory_pct, no_ceiling
 from ..views.sides import OverValues, swept_lines
@@ -27,7 +27,7 @@ from ..base.functions import check_options
 
 # %% ../../nbs/records/swept.ipynb #48c7a390
 @dataclass(frozen=True)
-class Swept(Likely):
+class Swept(Likely, Room):
     "A value of what varies, and what was found there"
     value:object               # of what varies: a number, a name or a dtype
     result:list                # at that value: a `Roofline`
@@ -116,13 +116,6 @@ def device_ridge(self:Swept)->float|None: # FLOP/byte; `None`: the device has no
     peaks = self.result.peaks
     top = peaks.ceiling(main_dtype(self.result))
     return top/peaks.peak_bandwidth if top else None
-
-@patch(as_prop=True)
-def fits(self:Swept)->str|None: # yes or no; `None`: not known
-    "Does the device's memory hold the weights, and the cache of a language model? Activations are not asked about"
-    weights, cache = (self.result.about.get(k) for k in ('weight_bytes', 'cache_bytes'))
-    held = None if weights is None else self.result.peaks.holds(weights + (cache or 0))
-    return None if held is None else 'yes' if held else 'no'
 
 @patch(as_prop=True)
 def left_out(self:Swept)->str: # empty: nothing
@@ -229,6 +222,7 @@ def _time(p): return ('~' if p.time_s is not None and p.result.totals.forward.no
 def _flops(p): return ('' if p.result.complete else '≥') + si(p.flops)
 def _rate(p): return ('' if p.time_s is not None or p.throughput is None else '≤ ') + si(p.throughput)
 def _ratio(p): return '–' if p.ratio is None else f'{p.ratio:.3g}×'
+def _room(p): return room_said(p.needed_bytes, p.memory_bytes)
 
 # %% ../../nbs/records/swept.ipynb #8d8bcb3e
 trends = {c.key: c for c in (   # key, heading, unit, what it means
@@ -249,7 +243,9 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('bound', 'bound', '', 'side of the ridge of the whole: which of its arithmetic and its bytes takes longer'),
     Column('memory_pct', 'memory %', '%', 'part of the roofline-limited time in rows each memory-bound'),
     Column('utilization_pct', 'util %', '%', 'roofline-limited time, of that measured; not clipped'),
-    Column('fits', 'fits', '', "are weights and cache less than the device's memory? activations are not in it"),
+    Column('fits', 'fits', '', "is what is needed of the device's memory less than it has? in files yes or no", _room),
+    Column('needed_bytes', 'needs', 'B', 'of memory: weights and cache; of a training step all at its peak'),
+    Column('memory_bytes', "device's memory", 'B', 'that it has'),
     Column('left_out', 'left out', '', 'of the roofline-limited time'),
 )}
 
@@ -284,15 +280,16 @@ def columns(self:Sweep)->list: # of `Column`
     return [_headed(self, k) for k in shown_trends[self.kind] if there(k)]
 
 # %% ../../nbs/records/swept.ipynb #7cd92b3e
-# Columns that are left out where a terminal is narrow, the first first
-_spare = 'noise_s memory_pct bytes_moved flops device_ridge ratio bound throughput likely_rate device_per_price'.split()
-_spare += 'likely_device_s overlaps roof_time_s fits'.split()
+# Columns that are left out where a terminal is narrow, the first first; last, what was asked for
+_spare = 'noise_s memory_pct bytes_moved flops arithmetic_intensity device_ridge ratio bound likely_device_s'.split()
+_spare += 'overlaps roof_time_s throughput device_per_price fits likely_rate likely_s'.split()
 
 @patch
 def as_table(self:Sweep)->Table:
     "A line for each value"
     timed = self.measured or any(p.likely_s is not None for p in self.points)   # else the roof's time is the only one
-    spare = [k for k in _spare if timed or k!='roof_time_s']
+    stays = ['roof_time_s']*(not timed) + ['likely_s']*all(p.per_price is None for p in self.points)
+    spare = [k for k in _spare if k not in stays]
     return Table(self.points, {k: _headed(self, k) for k in trends}, self.columns, spare=spare)
 
 # %% ../../nbs/records/swept.ipynb #334be8d6
@@ -313,8 +310,7 @@ def forecast(self:Sweep,
 @patch(as_prop=True)
 def evidence(self:Sweep)->list: # of texts
     "What forecasts rest on, or why there is none; a line for the values of which the same is said"
-    told = groupby([o for o in zip(self.values, self) if 'likely' in o[1].about], lambda o: o[1].about['likely'])
-    return [f"{', '.join(dict.fromkeys(value_text(v) for v,_ in some))}: {words}" for words,some in told.items()]
+    return evidence_of(self.points)
 
 # %% ../../nbs/records/swept.ipynb #1cc5ac5e
 @patch
@@ -359,9 +355,9 @@ def said(self:Sweep)->list: # of texts
     return [*_rates_said(self), *self.noise, *padding_said(self), *notes, *table_notes(self.points, devices)]
 
 @patch
-def told(self:Sweep, width:int|None=None)->str: # characters at most, as far as columns can be left out; `None`: all
-    "The table, and what is to be known of its times"
-    return '\n'.join([self.table(width=width), *['']*bool(self.said), *self.said])
+def told(self:Sweep, width:int|None=None, columns=None)->str: # characters at most, `None`: all; as of `table`
+    "The table, as far as columns can be left out, and what is to be known of its times"
+    return '\n'.join([self.table(width=width, columns=columns), *['']*bool(self.said), *self.said])
 
 @patch
 def __str__(self:Sweep): return f'{self!r}\n\n{self.told(terminal_width())}'
