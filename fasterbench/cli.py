@@ -23,12 +23,11 @@ from .sources.estimates import MeshRun, run_lines
 from .commands.models import check_model, is_language, load_parts, load_varied, told_name, full_name, on_meta
 from .commands.others import ModelError, contained, run_model_code, warnings_as_lines
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
-from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating
+from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating, rows_asked
 from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
 from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
-from .commands.options import devices_text, print_sweep, check_divided, profile_options, saved_in
+from .commands.options import devices_text, print_sweep, check_divided, profile_options, saved_in, print_groups
 from .commands.options import show_result, asked_prices, either, asked_limits, print_comparison, named_as
-from .commands.options import print_groups, rows_asked
 from .commands.parser import parsed, though_unread
 from .session.packages import Package
 from .machine.roof import HardwarePeaks
@@ -223,8 +222,8 @@ def _estimate_language(
 def _estimate_model(model, names, dtype, weights, recipe, view, html, out, mesh, links, input, prices, **o):
     built, sample, *made = load_parts(model, input or (), **on_meta(model), **o)
     if recipe: sample = with_labels(built, sample)
-    what, of, how = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built), dict(dtype=dtype)
-    if not recipe: how['weights'] = number_or_name(weights)
+    what, of = forward_text(model, sample, bool(recipe)), dtype or model_dtype(built)
+    how = dict(dtype=dtype) | ({} if recipe else dict(weights=number_or_name(weights)))
     if (said := told_name(model))!=full_name(model): announce(f'estimating {said}')
     if names[1:] or any(p is not None for p in prices):
         s = run_model_code(what, estimates, built, sample, names, per=o['batch'], mesh=mesh, links=links, **how)
@@ -342,8 +341,7 @@ def trace(
     top=None, sort=None, by=None, columns=None, html=None, out=None,
 ):
     "Put a run that torch.profiler recorded under the roof of its device, layer by layer"
-    check_targets([file, peaks, capture], Roofline.formats, html=html, out=out)
-    checked_view(top, sort, by, columns)
+    check_targets([file, peaks, capture], Roofline.formats, html=html, out=out); checked_view(top, sort, by, columns)
     if peaks: named_peaks(peaks, torch.float32)
     if model is None: check_unused('without --model', input=input)
     built, sample, *_ = load_parts(model, input or (), **on_meta(model)) if model else (None, None)
