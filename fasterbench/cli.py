@@ -24,9 +24,9 @@ from .commands.models import check_model, is_language, load_parts, load_varied, 
 from .commands.others import ModelError, contained, run_model_code, warnings_as_lines
 from .ncu import by_kernel, read_ncu, kernel_rows, kernel_table, ncu_command
 from .commands.options import check_recipe, check_targets, check_threads, check_unused, floating, rows_asked
-from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, mesh_options
-from .commands.options import number_or_name, swept_values, print_figure, print_peaks, print_result
-from .commands.options import devices_text, print_sweep, check_divided, profile_options, saved_in, print_groups
+from .commands.options import forward_text, named_peaks, roofs, with_labels, checked_view, print_groups
+from .commands.options import number_or_name, swept_values, print_figure, print_peaks, saved_in, mesh_options
+from .commands.options import devices_text, print_sweep, profile_options, print_result, check_divided
 from .commands.options import show_result, asked_prices, either, asked_limits, print_comparison, named_as
 from .commands.parser import parsed, though_unread
 from .session.packages import Package
