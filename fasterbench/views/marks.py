@@ -103,7 +103,7 @@ def hover(row, here:bool=True)->str: # `RooflinePoint`; as of `error_words`; wit
     "Everything known of `row`, as the text of its label; where a table shows the same, as its cell reads"
     def cell(key): return html_text(columns[key].text(row))
     times = f" ×{cell('calls')}" if row.calls>1 else ''
-    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the {'step' if row.phase else 'forward pass'})"
+    share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the time)"
     over = '' if row.over_s is None else f", above it by {cell('over_s')}"
     head = f"<b>{called(row.label)}</b> {cell('type')}{times}"
     idle = '' if row.unseen_s is None else f", {cell('unseen_s')} without an operation"
