@@ -70,7 +70,7 @@ class RooflinePoint:
     likely_s:float|None = field(default=None, repr=False) # seconds that it is likely to take; `None`: no forecast
     weight_bytes:float|None = field(default=None, repr=False) # bytes of its own weights, as stored; `None`: not known
     likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
-    faults:int|None = field(default=None, repr=False) # page faults of a forward pass in turns; `None`: not counted
+    faults:int|None = field(default=None, repr=False) # page faults per forward pass; `None`: not counted
     def __post_init__(self):
         self.operations = Operations(self.operations)
         if UNSET not in (self.arithmetic_intensity, self.achieved_gflops): return

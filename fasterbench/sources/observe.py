@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['own_times', 'Observer', 'PlaceWithoutCall', 'without_call', 'Used', 'used_by', 'without_ranks', 'Forwards', 'warm_up',
-           'time_marked', 'time_plain', 'time_block', 'in_a_turn', 'FaultClock', 'counted_pass', 'time_turns',
-           'time_in_turns', 'time_forwards', 'other_paths', 'warn_other_path', 'timed_as_part']
+           'time_marked', 'time_plain', 'time_block', 'in_a_turn', 'FaultClock', 'counted_pass', 'time_of_one',
+           'time_turns', 'time_in_turns', 'time_forwards', 'other_paths', 'warn_other_path', 'timed_as_part']
 
 # %% ../../nbs/sources/observe.ipynb #6e54cd90
 import time, numpy as np, torch
@@ -328,6 +328,14 @@ def counted_pass(o, res)->Callable: # of an `Observer`; `res`: `Forwards`
         with own.marks, own.backward(): res.faults.append(own_times(own.calls, own.forward()))
     return counted
 
+# %% ../../nbs/sources/observe.ipynb #b159c4fd
+def time_of_one(o, res, blocks, feeder):
+    "Blocks of forward passes of one model; before the first three its page faults are counted, in a pass more"
+    again = counted_pass(o, res)
+    for i,b in enumerate(progress(blocks, 'measuring the model')):
+        if i<3 and again!=o.forward: again()
+        time_block(o, res, len(b), feeder)
+
 # %% ../../nbs/sources/observe.ipynb #5f0a1c04
 def time_turns(sides, blocks, feeder):
     "Blocks of turns of each model with marks, in the middle of each one without"
@@ -361,8 +369,7 @@ def time_in_turns(
         for _,res in found: res.each = each
         blocks = np.array_split(range(steps), max(steps//block, 1))
         if found[1:]: time_turns(found, blocks, feeder)
-        else:
-            for b in progress(blocks, 'measuring the model'): time_block(*found[0], len(b), feeder)
+        else: time_of_one(*found[0], blocks, feeder)
     for _,res in found if device.type=='cpu' else ():
         res.disturbance, res.used = others.disturbance, used_by(others)
     return [res for _,res in found]

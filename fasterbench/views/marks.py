@@ -20,7 +20,7 @@ from .tables import columns, row_seconds
 from .layout import html_text, colours, in_css, rate_unit, rest, Line, ceiling_line, clear, grid
 from .layout import label_back, name_mark, name_shapes, roof_line, short_name, slope_line, time_ticks
 from .layout import write, noise
-from ..operations import as_text, plain, si, plural
+from ..operations import as_text, often_faults, plain, si, plural
 from ..records.circumstances import error_words
 from .labels import Placer, Spot, common_name, cut, named_modules, place, text_size
 from ..records.rows import assumed_said, beside_kernels, link_kinds, not_counted
@@ -105,9 +105,9 @@ def hover(row, here:bool=True)->str: # `RooflinePoint`; as of `error_words`; wit
     times = f" ×{cell('calls')}" if row.calls>1 else ''
     share = '' if row.time_pct is None else f" ({cell('time_pct')} % of the time)"
     over = '' if row.over_s is None else f", above it by {cell('over_s')}"
-    head = f"<b>{called(row.label)}</b> {cell('type')}{times}"
+    head, new = f"<b>{called(row.label)}</b> {cell('type')}{times}", f", {cell('faults')} page faults"*often_faults(row)
     idle = '' if row.unseen_s is None else f", {cell('unseen_s')} without an operation"
-    took = f"{cell('time_s')}{share}{idle}, roofline-limited time {cell('roof_time_s')}{over}"
+    took = f"{cell('time_s')}{share}{idle}{new}, roofline-limited time {cell('roof_time_s')}{over}"
     if row.exchanges: return '<br>'.join([head, *_sent(row), took])
     return '<br>'.join([head, *_origin(row),
         f"{si(row.flops, 'FLOP')}, of which {si(row.matmul_flops, 'FLOP')} in products ({cell('dtype')})",

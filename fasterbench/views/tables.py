@@ -10,15 +10,13 @@ __all__ = ['texts', 'columns', 'shown', 'kinds', 'run_kinds', 'optional', 'range
            'shown_page']
 
 # %% ../../nbs/views/tables.ipynb #d9e4226a
-import csv, difflib, io, re
+import csv, difflib, importlib.util, io, re
 from collections.abc import Callable
 from dataclasses import dataclass, replace, field
 from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
-from importlib import import_module
-from importlib.util import find_spec
-from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
+from ..operations import as_text, often_faults, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
 from ..base.console import terminal_width
 from ..session.scope import unseen
@@ -59,7 +57,7 @@ def _name_cell(r):
 
 def _flops_cell(r): return ('≥' if r.unknown and r.flops is not None else '') + si(r.flops)
 def _bytes_cell(r): return ('≥' if unseen in r.unknown and r.bytes_moved is not None else '') + si(r.bytes_moved, 'B')
-def _util_marks(r): return '†'*bool(r.unseen_s) + '↑'*r.above
+def _util_marks(r): return '†'*bool(r.unseen_s) + '§'*often_faults(r) + '↑'*r.above
 def _util_cell(r): return '–' if r.utilization_pct is None else f'{_util_marks(r)}{r.utilization_pct:.1f}'
 
 def roof_cell(r)->str:
@@ -76,6 +74,7 @@ def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('to
 def _noise(r): return r.noise_s if r.samples else None
 def _likely_within(r): return r.likely_interval and ' to '.join(si(s, 's') for s in r.likely_interval)
 def _recomputed(r): return r.recomputed if r.phase=='backward' else None
+
 
 # %% ../../nbs/views/tables.ipynb #3b4800f6
 def _link_bytes(r): return r.link_bytes or None
@@ -137,6 +136,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('likely_interval', 'likely within', '', 'interval with 80 % of runs it was tested on', of=_likely_within),
     Column('time_s', 'time', 's', 'time per forward pass, interquartile mean over the forward passes', _time_cell),
     Column('unseen_s', 'no operation', 's', 'part of the time, in traces beside it, in which none runs: NumPy, …'),
+    Column('faults', 'page faults', 'calls', 'pages of memory that the system had to give per forward pass'),
     Column('time_pct', 'time %', '%', 'share of the time of a forward pass'),
     Column('over_s', 'above the roof', 's', 'time less what the roof allows: util % of it, of collectives of moving'),
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
@@ -426,7 +426,7 @@ def as_frame(self:Table): # a pandas or polars `DataFrame`
     data = {k: [c.value(o) for o in self.lines] for k,c in self.known.items()}
     empty = [k for k,values in data.items() if self.known[k].unit and all(v is None for v in values)]
     for name,make in frames.items():
-        if find_spec(name): return make(import_module(name), data, empty)
+        if importlib.util.find_spec(name): return make(importlib.import_module(name), data, empty)
     raise RuntimeError(f"a data frame is made by {' or '.join(frames)}, and neither is installed: pip install pandas")
 
 # %% ../../nbs/views/tables.ipynb #06733499
