@@ -245,7 +245,7 @@ def _least_said(r):
     "What the roof allows at least; of rows that were run what they took"
     some = f'; {parts_said(r)}' if partial(r) else ''
     share = f", {memory_pct(r):.0f} % of it in memory-bound rows" if r.roof_time_s and not some else ''
-    how = ', operation by operation as eager PyTorch runs it'*(r.kind=='estimated' and r.what!='list')
+    how = ', rows one after the other, with the operations of eager PyTorch'*(r.kind=='estimated' and r.what!='list')
     took = [] if r.time_s is None or r.kind=='estimated' else [f"measured, the rows took {si(r.time_s, 's')}"]
     least = f"at least {si(r.least_s, 's')} {per_pass(r.what)}"
     return [f'{least} under this roof{how}{share}{_phases_said(r)}{some}', *took]
