@@ -327,10 +327,10 @@ def name_in_strip(fig, placer:Placer, block:Block, group:str, clear=False): # a 
 
 # %% ../../nbs/views/marks.ipynb #2a0be535
 def _from_below(marks, group, named, total):
-    "Pairs of a kind and a block in runs of one kind and group, as drawn: large below small, grey below colours"
-    order = {k: (c!=rest, i) for i,(k,c) in enumerate(named.items())}   # of one size
+    "Pairs of a kind and a block in runs of one kind and group, as drawn: large below small, grey as if twice as large"
+    order = {k: (-1 - (c==rest), i) for i,(k,c) in enumerate(named.items())}   # at a place; of one size
     def own(o): return o[0], group(o[1].members[0])
-    def place(o): return -round(marker_size(share(o[1].row, total))/2), order[own(o)[1]], o[0]
+    def place(o): return (at := order[own(o)[1]])[0]*round(marker_size(share(o[1].row, total))/2), at, o[0]
     return [(*k, [b for _,b in some]) for k,some in groupby(sorted(marks, key=place), own)]
 
 def mark_traces(go, blocks:list, group, named:dict, total:float)->list: # as of `colour_groups`; seconds of all rows
