@@ -259,7 +259,7 @@ described['operations'] = Command(
         a_file)), dict(
     peaks=option(f'whose roof: a device such as H100-SXM {_roof_file}',
         some_roofs),
-    dtype=option('dtype of operations that say none (default: that of the peaks; of a device float32)'),
+    dtype=option('dtype of operations that say none, or tf32 (default: that of the peaks; of a device float32)'),
     **in_common('top sort by columns html out')))
 
 described['ncu'] = Command("Read Nsight Compute's speed of light, and draw kernels whose FLOPs were counted",

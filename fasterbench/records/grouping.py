@@ -27,7 +27,7 @@ from ..base.system import Disturbance, Timing, mean_of, middle_half, median_inte
 from ..counting.places import operations_of
 from ..views.labels import block_name, named_modules
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
-from ..views.tables import kind_of, run_kinds
+from ..views.tables import columns, kind_of, run_kinds
 
 # %% ../../nbs/records/grouping.ipynb #dfb9f7c9
 def common(values):
@@ -178,7 +178,7 @@ def group_key(
     if by=='block': return block_key(rows, depth)
     if depth is not None: return lambda r: _placed(places_of(r, depth))
     if by=='module': return lambda r: named_modules(r.modules) or r.name
-    if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
+    if by in _fields: return lambda r: str(columns[by].value(r))
     raise ValueError(
         f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, a depth such as 2, or both such as block,2")
 

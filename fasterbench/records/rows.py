@@ -229,9 +229,9 @@ def assumed_said(rows:list)->str: # of `RooflinePoint`; empty: none is under the
 # %% ../../nbs/records/rows.ipynb #658bb32d
 def _in_tf32(work, peaks):
     "FLOP that run in TF32 on the machine of the peaks: none where it has none; `None`: these say"
+    if 'tf32' in peaks.compute_peaks: return work.tf32_flops
     stated = peaks.source not in ('given', 'measured') or not peaks.place   # by its datasheet, or by numbers alone
-    none = stated and 'tf32' not in peaks.compute_peaks
-    lacks = peaks.device=='cpu' or 'tf32' in peaks.unsupported or none
+    lacks = stated or peaks.device=='cpu' or 'tf32' in peaks.unsupported
     return 0 if lacks and work.tf32_flops else work.tf32_flops
 
 def _done(work, peaks):

@@ -20,6 +20,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
 from ..base.codec import pictures
+from ..base.precision import row_dtype
 from ..base.console import terminal_width
 from ..session.scope import unseen
 from .labels import named_modules
@@ -72,7 +73,6 @@ def _time_cell(r):
     far = f" (median {si(r.timing.median_s, 's')})" if r.off_median else ''
     return '~'*r.noisy + si(r.time_s, 's') + (f' in {r.ran}/{len(r.samples)}' if r.sometimes else far)
 
-def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
 def _noise(r): return r.noise_s if r.samples else None
 def _likely_within(r): return r.likely_interval and ' to '.join(si(s, 's') for s in r.likely_interval)
 def _recomputed(r): return r.recomputed if r.phase=='backward' else None
@@ -142,7 +142,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
     Column('weight_bytes', 'weights', 'B', 'its own parameters, buffers and packed weights, as they are stored'),
-    Column('dtype', 'dtype', '', 'number format that most of the arithmetic ran in', of=_dtype),
+    Column('dtype', 'dtype', '', 'number format that most of the arithmetic ran in', of=row_dtype),
     Column('warm_s', 'warm', 's', 'time of the layer alone, right after the same call'),
     Column('cold_s', 'cold', 's', 'time of the layer alone, after other data went through the caches'),
     Column('working_set', 'working set', 'B', 'bytes that the largest operation of a row moves'),
