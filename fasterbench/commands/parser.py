@@ -16,7 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 from .. import __version__
-from ..base.codec import config_in, pictures
+from ..base.codec import config_in
+from ..base.pictures import pictures
 from ..base.console import any_console
 
 # %% ../../nbs/commands/parser.ipynb #ca043343

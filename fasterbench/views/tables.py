@@ -19,7 +19,7 @@ from tabulate import tabulate
 from importlib import import_module
 from importlib.util import find_spec
 from ..operations import as_text, plural, write_file, check_count, plain, quoted_formula, si
-from ..base.codec import pictures
+from ..base.pictures import picture_of, pictures
 from ..base.precision import row_dtype
 from ..base.console import terminal_width
 from ..session.scope import unseen
@@ -489,8 +489,8 @@ def shown_page(o, below:str='', **shown)->str:
     return figure_page(o.plot(**shown), repr(o), o._repr_html_() + below)
 
 def _picture(kind):
-    "A function that gives a figure in plotly's own export, with twice the pixels"
-    return lambda o, size=picture_size, **shown: o.plot(size=size, **shown).to_image(format=kind, scale=2)
+    "A function that gives a figure as a picture"
+    return lambda o, size=picture_size, **shown: picture_of(o.plot(size=size, **shown), kind)
 
 picture_formats = {end: _picture(end[1:]) for end in pictures} # ending → function of what has a figure
 shown_formats = {'.html': shown_page, **picture_formats} # ending → function of what has a figure and a table in HTML
