@@ -140,7 +140,7 @@ def roofline(
     html=None, out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
-    check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
+    check_divided(model, parallel, train, against or beside, isolate=isolate, compile=compile, kernels=kernels)
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, sort=sort, parallel=parallel)
     fails = dict(fail_slower=fail_slower, fail_flops=fail_flops, fail_flops_changed=fail_flops_changed)

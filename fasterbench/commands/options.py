@@ -89,21 +89,22 @@ def check_targets(
 
 # %% ../../nbs/commands/options.ipynb #24212bc9
 def check_divided(
-    model:str, parallel:str|None, train:bool, # of a command
+    model:str, parallel:str|None, train:bool, other:str|None=None, # of a command; what MODEL is compared with
     **options # name → value, that do not go with `parallel`
 ):
     "Refuse what does not go with a divided model"
-    check_model(model); check_parallel(parallel)
-    if train and parallel and plan_named(parallel).staged:
-        raise ValueError(f"parallel={parallel!r} divides forward passes alone: "
-            "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
-    if parallel: check_unused('with --parallel', **options)
-    if parallel and model.endswith('.pt2'): check_unused(f'to {model}, which has no modules', parallel=parallel)
+    check_model(model)
+    if parallel and other: raise ValueError(f"--parallel does not apply to a comparison with {other}: one command for "
+        "each model, with --out FILE.json, and `fasterbench compare` of the two files")
+    check_parallel(parallel)
+    if not parallel: return
+    if train and plan_named(parallel).staged: raise ValueError(f"parallel={parallel!r} divides forward passes alone: "
+        "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
+    check_unused('with --parallel', **options)
+    if model.endswith('.pt2'): check_unused(f'to {model}, which has no modules', parallel=parallel)
 
 # %% ../../nbs/commands/options.ipynb #c90d8cd5
-def either(value, default):
-    "What was asked for, or else the default"
-    return default if value is None else value
+def either(value, default): return default if value is None else value # what was asked for, or else the default
 
 # %% ../../nbs/commands/options.ipynb #f8f2b98d
 class View(NamedTuple):
@@ -153,9 +154,7 @@ def named_peaks(
     return peaks_of(name, dtype)
 
 # %% ../../nbs/commands/options.ipynb #fc042cc5
-def roofs(
-    names:str|None, # of devices or files, with commas between
-)->list[str]:
+def roofs(names:str|None)->list[str]: # names: of devices or files, with commas between
     "The machines whose roofs are asked for, each of which is known"
     found = [names] if names and Path(names).exists() else (names or '').split(',')
     for name in found:

@@ -134,7 +134,8 @@ described['roofline'] = Command(
     columns=option('columns to print, such as name,time_s,bound, of a comparison name,time_a,time_b,ratio (default: by '
         'the kind of result)'),
     isolate=flag('time each layer by itself, too'), operations=flag('time the operations of each row, too'),
-    parallel=option('how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp'),
+    parallel=option('how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp; in the '
+        'place of --against and --beside, --out FILE.json of each model and `fasterbench compare`'),
     **in_common('threads'),
     peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured; '
         'with --beside and a --fail-… none, since times and FLOPs are compared without a roof)', some_roofs),
