@@ -71,6 +71,7 @@ class RooflinePoint:
     weight_bytes:float|None = field(default=None, repr=False) # bytes of its own weights, as stored; `None`: not known
     likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
     faults:int|None = field(default=None, repr=False) # page faults of a forward pass in turns; `None`: not counted
+    part_s:float|None = field(default=None, repr=False) # of a group with rows without a time: seconds of the others
     def __post_init__(self):
         self.operations = Operations(self.operations)
         if UNSET not in (self.arithmetic_intensity, self.achieved_gflops): return

@@ -71,7 +71,8 @@ def roof_cell(r)->str:
 
 def _time_cell(r):
     far = f" (median {si(r.timing.median_s, 's')})" if r.off_median else ''
-    return '~'*r.noisy + si(r.time_s, 's') + (f' in {r.ran}/{len(r.samples)}' if r.sometimes else far)
+    more = f' in {r.ran}/{len(r.samples)}' if r.sometimes else far
+    return '~'*r.noisy + '≥'*bool(r.part_s) + si(r.part_s or r.time_s, 's') + more
 
 def _noise(r): return r.noise_s if r.samples else None
 def _likely_within(r): return r.likely_interval and ' to '.join(si(s, 's') for s in r.likely_interval)
@@ -488,9 +489,7 @@ def shown_page(o, below:str='', **shown)->str:
     "Its figure and what a notebook shows of it, as a page of its own, without network"
     return figure_page(o.plot(**shown), repr(o), o._repr_html_() + below)
 
-def _picture(kind):
-    "A function that gives a figure as a picture"
-    return lambda o, size=picture_size, **shown: picture_of(o.plot(size=size, **shown), kind)
+def _picture(kind): return lambda o, size=picture_size, **shown: picture_of(o.plot(size=size, **shown), kind)
 
 picture_formats = {end: _picture(end[1:]) for end in pictures} # ending → function of what has a figure
 shown_formats = {'.html': shown_page, **picture_formats} # ending → function of what has a figure and a table in HTML
