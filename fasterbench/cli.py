@@ -140,7 +140,7 @@ def roofline(
     html=None, out=None,
 ):
     "Measure how close each layer of a model comes to the roof of this machine"
-    check_divided(model, parallel, train, isolate=isolate, compile=compile, kernels=kernels)
+    check_divided(model, parallel, train, against or beside, isolate=isolate, compile=compile, kernels=kernels)
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, sort=sort, parallel=parallel)
     fails = dict(fail_slower=fail_slower, fail_flops=fail_flops, fail_flops_changed=fail_flops_changed)
@@ -397,7 +397,7 @@ def failure(
 )->tuple[int, str]: # exit code, text
     "The exit code and the text for an error: 2, for an interrupt 130; 1 is a limit's alone, of `statuses`"
     if isinstance(e, KeyboardInterrupt): return 130, 'fasterbench: interrupted\n'
-    said = f'{e.filename!r}: {e.strerror}' if isinstance(e, OSError) and e.filename and e.strerror else str(e)
+    said = f'{e.filename!r}: {e.strerror}' if isinstance(e, OSError) and e.filename and e.strerror else str(e).strip()
     text = '\n'.join(map(as_text, said.split('\n')))
     if isinstance(e, (ModelError, SweepError)): return 2, f'fasterbench: {text}; --traceback shows the rest\n'
     if isinstance(e, (ValueError, DeviceError, OSError, ModuleNotFoundError)): return 2, f'fasterbench: {text}\n'

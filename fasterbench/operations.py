@@ -509,7 +509,7 @@ _digits = dict(arithmetic_intensity=4, attainable_flops=4, efficiency=2, estimat
 def roofline_analysis(
     # dicts (or objects) such as `dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)`, a DataFrame or the path of a
     # CSV file with these columns. Units may be others: `MFLOPs`, `MB`, `time (s)`, `latency_us`. `layer`, `op` and
-    # `kernel` are names, too. Some may have no time
+    # `kernel` are names, too. Some may have no time. Whatever `dtype` they say, all have the same peaks
     operations,
     peak_compute:float,   # FLOP/s
     peak_bandwidth:float, # byte/s

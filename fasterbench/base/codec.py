@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Amount', 'Rate', 'Ratio', 'Quotient', 'Data', 'ways', 'field_types', 'optional_fields', 'readers', 'size_limit',
-           'many', 'pictures', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
+           'many', 'drawn_endings', 'file_kinds', 'as_stated', 'refuse', 'Way', 'reader', 'needed_fields',
            'typed_fields', 'decoded', 'check_fields', 'encoded', 'plain_number', 'check_format', 'part', 'kept_as',
            'paired', 'json_line', 'json_lines', 'fitting', 'read_json', 'load_json', 'check_ending', 'write_as',
            'as_json', 'fields_json', 'Saved', 'saved_kind', 'check_kind', 'config_in', 'as_number', 'as_count',
@@ -17,13 +17,13 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 from ..operations import as_text, is_number, positive, write_file
 from .functions import check_options
+from .pictures import check_picture, pictures
 
 # %% ../../nbs/base/codec.ipynb #be5ece99
 def refuse(where:str, value, what:str):
@@ -314,8 +314,7 @@ def load_json(
     raise ValueError(as_text(f"{str(path)!r} holds no {what}: {said}")) from cause
 
 # %% ../../nbs/base/codec.ipynb #903ae315
-pictures = '.png', '.svg', '.pdf' # endings of files that hold a picture
-drawn_endings = *pictures, '.html', '.htm' # and of those that show a part, as it is asked for
+drawn_endings = *pictures, '.html', '.htm' # endings of files that show a part, as it is asked for
 
 def check_ending(
     path:str|Path, # of a file that is to be written
@@ -324,9 +323,8 @@ def check_ending(
     "The ending of a file's name, if there is a format for it that can be written here"
     end = Path(path).suffix.lower()
     if end not in known: raise ValueError(f"path={str(path)!r}: known endings are {', '.join(filter(None, known))}")
-    if end not in pictures or find_spec('kaleido'): return end
-    raise ValueError(f"path={str(path)!r}: pictures are written by kaleido, which is not installed: "
-        "pip install kaleido; it draws with a Chromium")
+    if end in pictures: check_picture(path)
+    return end
 
 # %% ../../nbs/base/codec.ipynb #60522323
 def write_as(

@@ -134,8 +134,8 @@ def ceiling_name(
     dtype:torch.dtype|str, # that is asked for; `"tf32"` is one
     tf32:bool=False, # does TF32 stand in for float32?
 )->str:
-    "The name of the ceiling that is asked for"
-    return 'tf32' if dtype=='tf32' else dtype_name(resolve_dtype(dtype), tf32)
+    "The name of the ceiling that is asked for: of `qint8` that of int8"
+    return 'tf32' if dtype=='tf32' else dtype_name(arithmetic_dtype(resolve_dtype(dtype)), tf32)
 
 # %% ../../nbs/base/core.ipynb #639a5e53
 _stands_for = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64,

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['of_float32', 'cudnn_default', 'Tf32', 'tf32_switches', 'has_tf32', 'tf32_on', 'check_tf32', 'float32_products',
-           'tf32_switch', 'tf32_flops', 'in_tf32', 'multiplies_float32', 'convolves_float32', 'float32_roof']
+           'tf32_switch', 'tf32_flops', 'in_tf32', 'mostly_tf32', 'row_dtype', 'multiplies_float32',
+           'convolves_float32', 'float32_roof']
 
 # %% ../../nbs/base/precision.ipynb #2ec4adf3
 import os, torch
@@ -96,6 +97,19 @@ def in_tf32(
     why = peaks.unsupported.get('tf32', f"the peaks hold {', '.join(peaks.compute_peaks)}")
     if top is None: raise ValueError(f"dtype='tf32': there is no ceiling of TF32 for {peaks.called}, {why}")
     return replace(peaks, peak_flops=top, ridge_point=None, dtype=torch.float32, tf32_enabled=True)
+
+# %% ../../nbs/base/precision.ipynb #45509513
+def mostly_tf32(
+    row, # `RooflinePoint`
+    otherwise:bool=False, # where the row doesn't know it
+)->bool:
+    "Does most of a row's arithmetic run in TF32?"
+    return otherwise if row.tf32_flops is None else 2*row.tf32_flops>(row.flops or 0)
+
+def row_dtype(row)->str|None: # of a `RooflinePoint`; `"tf32"` is one; `None`: not known
+    "The name of the dtype that most of a row's arithmetic runs in"
+    name = str(row.dtype).removeprefix('torch.')
+    return None if row.dtype is None else 'tf32' if mostly_tf32(row) else name
 
 # %% ../../nbs/base/precision.ipynb #ff1c217e
 def multiplies_float32(

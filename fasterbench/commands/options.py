@@ -27,6 +27,7 @@ from ..views.sides import text_table
 from ..machine.roof import HardwarePeaks, check_machine, peaks_of
 from ..records.grouping import group_key
 from ..base.codec import as_json, check_ending, check_kind, drawn_endings, file_kinds, saved_kind
+from ..base.pictures import pictures_last
 from ..records.compare import Comparison
 from ..records.gate import check_percent, gate
 from .models import check_model, full_name, own_object
@@ -88,21 +89,22 @@ def check_targets(
 
 # %% ../../nbs/commands/options.ipynb #24212bc9
 def check_divided(
-    model:str, parallel:str|None, train:bool, # of a command
+    model:str, parallel:str|None, train:bool, other:str|None=None, # of a command; what MODEL is compared with
     **options # name → value, that do not go with `parallel`
 ):
     "Refuse what does not go with a divided model"
-    check_model(model); check_parallel(parallel)
-    if train and parallel and plan_named(parallel).staged:
-        raise ValueError(f"parallel={parallel!r} divides forward passes alone: "
-            "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
-    if parallel: check_unused('with --parallel', **options)
-    if parallel and model.endswith('.pt2'): check_unused(f'to {model}, which has no modules', parallel=parallel)
+    check_model(model)
+    if parallel and other: raise ValueError(f"--parallel does not apply to a comparison with {other}: one command for "
+        "each model, with --out FILE.json, and `fasterbench compare` of the two files")
+    check_parallel(parallel)
+    if not parallel: return
+    if train and plan_named(parallel).staged: raise ValueError(f"parallel={parallel!r} divides forward passes alone: "
+        "in a training step the schedule of a pipeline would have to call the loss, microbatch by microbatch")
+    check_unused('with --parallel', **options)
+    if model.endswith('.pt2'): check_unused(f'to {model}, which has no modules', parallel=parallel)
 
 # %% ../../nbs/commands/options.ipynb #c90d8cd5
-def either(value, default):
-    "What was asked for, or else the default"
-    return default if value is None else value
+def either(value, default): return default if value is None else value # what was asked for, or else the default
 
 # %% ../../nbs/commands/options.ipynb #f8f2b98d
 class View(NamedTuple):
@@ -152,9 +154,7 @@ def named_peaks(
     return peaks_of(name, dtype)
 
 # %% ../../nbs/commands/options.ipynb #fc042cc5
-def roofs(
-    names:str|None, # of devices or files, with commas between
-)->list[str]:
+def roofs(names:str|None)->list[str]: # names: of devices or files, with commas between
     "The machines whose roofs are asked for, each of which is known"
     found = [names] if names and Path(names).exists() else (names or '').split(',')
     for name in found:
@@ -357,7 +357,7 @@ def write_page(fig, path, of=''): # a plotly `Figure`; of the file; what of it i
 # %% ../../nbs/commands/options.ipynb #7d5f8f21
 def write_out(o, paths:list|None, **shown): # what has a `save`: a result, peaks, a sweep or a comparison; of files
     "Write to each file, in the format of its ending; `shown`: of pictures and pages"
-    for path in paths or ():
+    for path in pictures_last(paths):
         o.save(path, **(shown if check_ending(path, o.formats) in drawn_endings else {}))
         print(f'saved        {path}{phases_said(*(o if isinstance(o, Sweep) else [o]))}')
 
@@ -373,7 +373,7 @@ def print_figure(
     by, shown = rows if view.by is None else rows.by(view.by), dict(by=view.by, top=view.drawn, sort=view.sort)
     if rows.peaks: print(f'\n{text_roofline(by, rows.peaks)}')
     if html: write_page(rows.plot(title and html_text(title), **shown), html, phases_said(rows))
-    for o in out or ():
+    for o in pictures_last(out):
         end = check_ending(o, rows.formats)
         named = title if end=='.html' else title and html_text(title)   # a figure's title is markup
         write_out(by if end in ('.csv', '.md') else rows, [o], title=named, **shown)
@@ -402,8 +402,7 @@ def devices_text()->str:
         rates, bandwidth = o.limits()
         tops = [si(rates.get(k), 'FLOP/s') for k in _listed]
         return [o.name, *tops, si(bandwidth, 'B/s'), si(o.nbytes, 'B'), o.status]
-    heads = ['device', *_listed, 'bandwidth', 'memory', 'numbers']
-    spare = 'numbers', 'tf32', 'memory', 'float16'
+    heads, spare = ['device', *_listed, 'bandwidth', 'memory', 'numbers'], ('numbers', 'tf32', 'memory', 'float16')
     return text_table(heads, [line(o) for o in (sheets | processors).values()], spare, terminal_width())
 
 def print_peaks(

@@ -16,7 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 from .. import __version__
-from ..base.codec import config_in, pictures
+from ..base.codec import config_in
+from ..base.pictures import pictures
 from ..base.console import any_console
 
 # %% ../../nbs/commands/parser.ipynb #ca043343
@@ -133,7 +134,8 @@ described['roofline'] = Command(
     columns=option('columns to print, such as name,time_s,bound, of a comparison name,time_a,time_b,ratio (default: by '
         'the kind of result)'),
     isolate=flag('time each layer by itself, too'), operations=flag('time the operations of each row, too'),
-    parallel=option('how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp'),
+    parallel=option('how the model is divided among the processes that torchrun started: ddp, fsdp, tp or pp; in the '
+        'place of --against and --beside, --out FILE.json of each model and `fasterbench compare`'),
     **in_common('threads'),
     peaks=option('a device of the datasheets such as EPYC-9654, or a file from `fasterbench peaks` (default: measured; '
         'with --beside and a --fail-… none, since times and FLOPs are compared without a roof)', some_roofs),
@@ -259,7 +261,7 @@ described['operations'] = Command(
         a_file)), dict(
     peaks=option(f'whose roof: a device such as H100-SXM {_roof_file}',
         some_roofs),
-    dtype=option('dtype of operations that say none (default: that of the peaks; of a device float32)'),
+    dtype=option('dtype of operations that say none, or tf32 (default: that of the peaks; of a device float32)'),
     **in_common('top sort by columns html out')))
 
 described['ncu'] = Command("Read Nsight Compute's speed of light, and draw kernels whose FLOPs were counted",

@@ -27,7 +27,7 @@ from ..base.system import Disturbance, Timing, mean_of, middle_half, median_inte
 from ..counting.places import operations_of
 from ..views.labels import block_name, named_modules
 from ..base.codec import Amount, Ratio, Way, decoded, encoded, field_types, optional_fields, refuse, ways
-from ..views.tables import kind_of, run_kinds
+from ..views.tables import columns, kind_of, run_kinds
 
 # %% ../../nbs/records/grouping.ipynb #dfb9f7c9
 def common(values):
@@ -61,8 +61,8 @@ def _largest(rows, field):
 
 # What is made of a field of several rows → fields
 _joins = {sum_of: 'calls params recomputed link_bytes', _listed: 'modules', operations_of: 'operations',
-    known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s hidden_waiting_s tf32_flops unseen_s',
-    whole_sum: '''time_s time_pct roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
+    known_sum: 'flops bytes_moved matmul_flops waiting_s hidden_s hidden_waiting_s tf32_flops unseen_s time_pct',
+    whole_sum: '''time_s roof_time_s cache_time_s warm_s cold_s boundary_bytes fused_roof_time_s launches
         likely_s weight_bytes faults''', whole_interval: 'likely_interval',
     counts_of: 'unknown collectives', _alike: 'dtype phase', _largest: 'bound roof'}
 
@@ -89,10 +89,7 @@ def _on_ranks(rows):
     return tuple(sum(o) if o else None for o in found)
 
 # %% ../../nbs/records/grouping.ipynb #f39553c1
-def joined(
-    name:str,
-    rows:list, # of `RooflinePoint`, not empty
-)->RooflinePoint:
+def joined(name:str, rows:list)->RooflinePoint: # rows: of `RooflinePoint`, not empty
     "Rows as one"
     f = {k: join(rows, k) for join,fields in _joins.items() for k in fields.split()}
     flops, nbytes, time_s, roof_s = (f[k] for k in ('flops', 'bytes_moved', 'time_s', 'roof_time_s'))
@@ -103,7 +100,8 @@ def joined(
         achieved_gflops=flops/time_s/1e9 if known and time_s else None,
         utilization_pct=utilization_pct(roof_s, ran_s) if roof_s is not None and ran_s else None,
         samples=samples_of(rows), rank_s=_on_ranks(rows), working_set=max(r.working_set or 0 for r in rows),
-        link_time_s=_link_s(rows), waits_for=dict(counts_of(rows, 'waits_for')))
+        link_time_s=_link_s(rows), waits_for=dict(counts_of(rows, 'waits_for')),
+        part_s=known_sum(rows, 'time_s') if time_s is None else None)
 
 def as_one(name, rows)->RooflinePoint|None: # `None`: there are none
     "Some rows as one; a single one stays as it is"
@@ -178,7 +176,7 @@ def group_key(
     if by=='block': return block_key(rows, depth)
     if depth is not None: return lambda r: _placed(places_of(r, depth))
     if by=='module': return lambda r: named_modules(r.modules) or r.name
-    if by in _fields: return lambda r: str(getattr(r, by)).removeprefix('torch.')
+    if by in _fields: return lambda r: str(columns[by].value(r))
     raise ValueError(
         f"by={by!r:.60}: known are {', '.join(_fields)}, module, block, a depth such as 2, or both such as block,2")
 

@@ -39,14 +39,14 @@ field_types[RooflinePoint] = dict(
     **dict.fromkeys('arithmetic_intensity achieved_gflops utilization_pct time_pct'.split(), Quotient|None),
     **dict.fromkeys('roof_time_s cache_time_s fused_roof_time_s link_time_s waiting_s'.split(), Amount|None),
     **dict.fromkeys('boundary_bytes eager_bytes tf32_flops unseen_s likely_s weight_bytes'.split(), Amount|None),
-    hidden_waiting_s=Amount|None,
+    hidden_waiting_s=Amount|None, part_s=Amount|None,
     bound=_bound, samples=list[float], unknown=Counter[str], phase=Literal[phases]|None, modules=tuple[str, ...],
     operations=Operations, waits_for=dict[int, Amount], rank_s=tuple[float|None, ...],
     likely_interval=tuple[Amount, Amount]|None, collectives=Annotated[Counter, _collectives, list[Sent]])
 # What earlier versions did not write
 optional_fields[RooflinePoint] = '''phase recomputed boundary_bytes fused_roof_time_s eager_bytes modules operations
     link_bytes link_time_s waiting_s waits_for hidden_s hidden_waiting_s rank_s collectives tf32_flops launches
-    likely_s likely_interval unseen_s weight_bytes faults'''.split()
+    likely_s likely_interval unseen_s weight_bytes faults part_s'''.split()
 
 field_types[Projection] = dict(was_bound=_bound|None, was_roof_time_s=Amount|None)
 

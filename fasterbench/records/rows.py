@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['beside_kernels', 'not_counted', 'far_off', 'RooflinePoint', 'remaining', 'most_waited', 'assumed_said', 'arithmetic',
            'ceiling_for', 'cache_times', 'roof_name', 'link_of', 'link_s', 'under_link', 'fused_s', 'under_roof',
-           'roofline_point', 'no_ceiling', 'least_s', 'least_sum', 'warn_no_ceiling', 'memory_pct', 'main_dtype',
-           'check_ceilings', 'Projection', 'link_kinds', 'projected']
+           'roofline_point', 'no_ceiling', 'least_s', 'least_sum', 'why_no_ceiling', 'warn_no_ceiling', 'memory_pct',
+           'main_dtype', 'check_ceilings', 'Projection', 'link_kinds', 'projected']
 
 # %% ../../nbs/records/rows.ipynb #cce7f1e9
 import math, re, torch
@@ -71,6 +71,7 @@ class RooflinePoint:
     weight_bytes:float|None = field(default=None, repr=False) # bytes of its own weights, as stored; `None`: not known
     likely_interval:tuple|None = field(default=None, repr=False) # seconds, from and to, for 80 % of runs
     faults:int|None = field(default=None, repr=False) # page faults per forward pass; `None`: not counted
+    part_s:float|None = field(default=None, repr=False) # of a group with rows without a time: seconds of the others
     def __post_init__(self):
         self.operations = Operations(self.operations)
         if UNSET not in (self.arithmetic_intensity, self.achieved_gflops): return
@@ -84,7 +85,6 @@ def _rates(work, run_s): # seconds; `None`: not run
     known = None not in (flops, work.bytes_moved)
     return dict(arithmetic_intensity=arithmetic_intensity(flops, work.bytes_moved) if known else None,
         achieved_gflops=flops/run_s/1e9 if run_s and flops is not None else None)
-
 
 # %% ../../nbs/records/rows.ipynb #14381520
 beside_kernels = 'compiled code' # the type of such a row
@@ -229,10 +229,9 @@ def assumed_said(rows:list)->str: # of `RooflinePoint`; empty: none is under the
 # %% ../../nbs/records/rows.ipynb #658bb32d
 def _in_tf32(work, peaks):
     "FLOP that run in TF32 on the machine of the peaks: none where it has none; `None`: these say"
+    if 'tf32' in peaks.compute_peaks or not work.tf32_flops: return work.tf32_flops
     stated = peaks.source not in ('given', 'measured') or not peaks.place   # by its datasheet, or by numbers alone
-    none = stated and 'tf32' not in peaks.compute_peaks
-    lacks = peaks.device=='cpu' or 'tf32' in peaks.unsupported or none
-    return 0 if lacks and work.tf32_flops else work.tf32_flops
+    return 0 if stated or peaks.device=='cpu' or 'tf32' in peaks.unsupported else work.tf32_flops
 
 def _done(work, peaks):
     "Name of a ceiling → FLOP that are compared with it, and those of them in products"
@@ -385,23 +384,25 @@ def least_sum(rows:list, peaks)->float|None: # of `RooflinePoint`; seconds, `Non
     return sum(known) if known else None
 
 # %% ../../nbs/records/rows.ipynb #111c9bc1
+def why_no_ceiling(k:str, rows:list, peaks)->str: # one of `no_ceiling`: a name and its rows; `HardwarePeaks`
+    "Why the peaks hold no ceiling for products, and what measures one where those were measured"
+    own, held = arithmetic_dtype(rows[-1].dtype), ','.join(peaks.compute_peaks)
+    asked = k if k=='tf32' or own is None else dtype_name(own)
+    more = f"; measure_peaks(dtype=[…, {asked!r}]) or `fasterbench peaks --dtype {held},{asked}` measures it too"
+    more = more if own and measurable(own) and peaks.source=='measured' else ''
+    return peaks.unsupported.get(asked, f"the peaks hold {held.replace(',', ', ')}{more}")
+
 def warn_no_ceiling(
     rows:list, # of `RooflinePoint`
     peaks, # `HardwarePeaks`; `None`: they are under no roof
 ):
     "One warning if there are products in dtypes of which the peaks know no ceiling"
     for k,lacking in no_ceiling(rows).items() if peaks else ():
-        name, own = lacking[-1].name, arithmetic_dtype(lacking[-1].dtype)
-        asked = k if k=='tf32' else own and dtype_name(own)
-        more = f"; measure_peaks(dtype=[…, {asked!r}]) measures it too" if own and measurable(own) else ''
-        why = peaks.unsupported.get(k, f"the peaks hold {', '.join(peaks.compute_peaks)}{more}")
-        where = as_text(name) or 'the model'
-        warn(f"products in {k} ({where}, …) have no ceiling, so their rows are undefined: {why}")
+        of, why = as_text(lacking[-1].name) or 'the model', why_no_ceiling(k, lacking, peaks)
+        warn(f"products in {k} ({of}, …) have no ceiling, so their rows are undefined: {why}")
 
 # %% ../../nbs/records/rows.ipynb #8fcfe78e
-def memory_pct(
-    rows:list, # of `RooflinePoint`
-)->float: # percent
+def memory_pct(rows:list)->float: # of `RooflinePoint`; percent
     "How much of the roofline-limited time is in memory-bound rows"
     times = [(r.roof_time_s, r.bound) for r in rows if r.roof_time_s is not None]
     return 100*sum(s for s,bound in times if bound=='memory')/sum(s for s,_ in times)

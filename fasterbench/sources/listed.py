@@ -11,18 +11,18 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from ..operations import operations_in, sum_of, warn
-from ..base.core import dtype_name, named_dtype
+from ..base.core import arithmetic_dtype, dtype_name, named_dtype
+from ..base.precision import in_tf32, mostly_tf32, of_float32, row_dtype
 from ..counting.places import ModuleCost
 from ..machine.roof import HardwarePeaks, peaks_of
-from ..records.forecasts import in_dtype
-from ..records.rows import RooflinePoint, main_dtype, under_roof, warn_no_ceiling
+from ..records.rows import RooflinePoint, under_roof, warn_no_ceiling
 from ..results import Roofline, project
 
 # %% ../../nbs/sources/listed.ipynb #0c009415
 def _as_row(i, o):
     "An operation of a list, under no roof yet"
     return RooflinePoint(str(o['name']) or f'operation {i}', flops=o['flops'], bytes_moved=o['bytes_moved'],
-        time_s=o.get('time_s'), dtype=named_dtype(o['dtype']) if o.get('dtype') else None)
+        time_s=o.get('time_s'), dtype=str(o['dtype']) if o.get('dtype') else None)   # which `_in_arithmetic` reads
 
 def _given(operations):
     "Operations as rows, their numbers checked"
@@ -35,27 +35,61 @@ def _given(operations):
     return own
 
 # %% ../../nbs/sources/listed.ipynb #a1f91dde
-def _placed(i, r, peaks, dtype, all_s):
+def _in_arithmetic(r, dtype, where, peaks):
+    "A row with the dtype that is said of it, if it is said in words; `tf32`: float32, and all of its products in TF32"
+    if not isinstance(dtype, str): return replace(r, dtype=dtype)
+    name, held = dtype.strip().lower(), f"the peaks hold {', '.join(peaks.compute_peaks)}"
+    try: own = named_dtype(name)
+    except ValueError as e: raise ValueError(f"{where}: {e}; {held}") from e
+    if name=='tf32' and name not in peaks.compute_peaks:
+        raise ValueError(f"{where}: dtype={dtype!r}, and {peaks.unsupported.get(name, held)}")
+    return replace(r, dtype=own, tf32_flops=r.flops if name=='tf32' else 0 if own in of_float32 else r.tf32_flops)
+
+def _with_dtype(r, dtype, where, peaks):
+    "A row with its own dtype, or else with the one that is asked for"
+    if r.dtype is None or isinstance(r.dtype, str): return _in_arithmetic(r, r.dtype or dtype, where, peaks)
+    if r.dtype not in of_float32 or r.tf32_flops is not None: return r
+    return replace(r, tf32_flops=r.flops if peaks.tf32_enabled and dtype!='tf32' else 0)   # as the peaks say
+
+
+# %% ../../nbs/sources/listed.ipynb #63263337
+def _unmatched(r, where, peaks):
+    "Is there no ceiling for the dtype of a row? An error, unless the peaks say why"
+    if r.dtype is None: return False
+    tf32 = mostly_tf32(r) and 'tf32' in peaks.compute_peaks
+    k, name = dtype_name(r.dtype, tf32), dtype_name(arithmetic_dtype(r.dtype), tf32)
+    if name in peaks.compute_peaks: return False
+    if k in peaks.unsupported: return True
+    raise ValueError(f"{where}: dtype={k!r}, and the peaks hold {', '.join(peaks.compute_peaks)}; HardwarePeaks(…, "
+        f"compute_peaks=dict({k}=…)) holds given ones, and an operation that says no dtype has that of the peaks")
+
+# %% ../../nbs/sources/listed.ipynb #983abefa
+def _placed(where, r, peaks, dtype, all_s):
     "A row under the peaks of the machine that it ran on; its calls move equally many bytes"
-    dtype = named_dtype(dtype) if r.dtype is None and dtype is not None else r.dtype
-    k, lacks = dtype and dtype_name(dtype), dtype is not None and peaks.ceiling(dtype) is None
-    if lacks and k not in peaks.unsupported: raise ValueError(f"operation {i} ({r.name:.60}): dtype={k!r}, and the "
-        f"peaks hold {', '.join(peaks.compute_peaks)}; HardwarePeaks(…, compute_peaks=dict({k}=…)) holds given ones, "
-        "and an operation that says no dtype has that of the peaks")
-    if lacks: r = replace(r, matmul_flops=r.flops)   # as products, which without a ceiling have no roof
-    share = {} if r.time_s is None else dict(samples=[r.time_s], time_pct=100*r.time_s/all_s)
-    r = replace(r, dtype=dtype, **share)
+    r = _with_dtype(r, dtype, where, peaks)
+    if _unmatched(r, where, peaks): r = replace(r, matmul_flops=r.flops)   # as products: without a ceiling no roof
+    if r.time_s is not None: r = replace(r, samples=[r.time_s], time_pct=100*r.time_s/all_s)
     if None in (r.flops, r.bytes_moved): return r
     size = r.bytes_moved if r.calls==1 else r.bytes_moved/r.calls
     work = ModuleCost(r.flops, r.matmul_flops, r.bytes_moved, unknown=r.unknown, sizes=Counter({size: r.calls}),
-        work={} if dtype is None else {dtype: [r.flops, r.bytes_moved]}, tf32_flops=r.tf32_flops)
+        work={} if r.dtype is None else {r.dtype: [r.flops, r.bytes_moved]}, tf32_flops=r.tf32_flops)
     return replace(r, working_set=size, launches=r.calls, **under_roof(work, peaks, r.run_s))
 
-
+# %% ../../nbs/sources/listed.ipynb #5aa71d05
 def _dtype_text(rows, peaks):
     "In which arithmetic the rows are, in words"
-    main = f'{dtype_name(peaks.dtype)} where no dtype is given'
-    return ', '.join(main if o is None else dtype_name(o) for o in dict.fromkeys(r.dtype for r in rows))
+    main = f'{peaks.name} where no dtype is given'
+    return ', '.join(dict.fromkeys(row_dtype(r) or main for r in rows))
+
+def _under_main(rows, peaks):
+    "The same peaks, with the ceiling of most of the FLOPs as the main one, where every row says a dtype"
+    flops = Counter()
+    for r in rows: flops[dtype_name(arithmetic_dtype(r.dtype), mostly_tf32(r)) if r.dtype else None] += r.flops or 0
+    k = max(flops, key=flops.get, default=None)
+    if None in flops or k not in peaks.compute_peaks or k==peaks.name: return peaks
+    if k=='tf32': return in_tf32(peaks)
+    top = peaks.compute_peaks[k]
+    return replace(peaks, peak_flops=top, ridge_point=None, dtype=named_dtype(k), tf32_enabled=False)
 
 # %% ../../nbs/sources/listed.ipynb #7d66b45e
 def _tell_slow(rows):
@@ -67,8 +101,8 @@ def _tell_slow(rows):
 def read_operations(
     # path of a CSV file, list or DataFrame, with a name, FLOPs, bytes and, if it is known, a time of each: columns as
     # `name,flops,bytes,time_ms`, dicts such as `dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)`. Names may be
-    # `layer`, `op` or `kernel`, units others: `MFLOPs`, `MB`, `time (s)`, `latency_us`. A `dtype` says in which
-    # arithmetic. Or a list of `RooflinePoint`
+    # `layer`, `op` or `kernel`, units others: `MFLOPs`, `MB`, `time (s)`, `latency_us`. A `dtype`, or `tf32`, says in
+    # which arithmetic. Or a list of `RooflinePoint`
     operations,
     peaks:HardwarePeaks|str|Path, # or a datasheet's name, or a file's path
     *,
@@ -76,11 +110,12 @@ def read_operations(
 )->Roofline: # without times a projection
     "Operations of a list as rows under peaks"
     given, peaks = _given(operations), peaks_of(peaks, dtype or torch.float32)
-    all_s = sum_of(given, 'time_s')
-    rows = [_placed(i, r, peaks, dtype, all_s) for i,r in enumerate(given)]
-    if rows and all(r.dtype for r in rows): peaks = in_dtype(peaks, main_dtype(rows))   # the others have the main one
+    all_s, is_file = sum_of(given, 'time_s'), isinstance(operations, (str, Path))
+    of = f'{str(operations)!r}, '*is_file
+    rows = [_placed(f'{of}operation {i} ({r.name:.60})', r, peaks, dtype, all_s) for i,r in enumerate(given)]
+    peaks = _under_main(rows, peaks)
     _tell_slow(rows)
-    name = Path(operations).name if isinstance(operations, (str, Path)) else 'operations'
+    name = Path(operations).name if is_file else 'operations'
     found = Roofline(rows, 'measured', peaks, about=dict(model=name, what='list', dtype=_dtype_text(rows, peaks)))
     if all_s: warn_no_ceiling(rows, peaks)
     return found if all_s else project(found, peaks)

@@ -11,6 +11,7 @@ __all__ = ['timed_list', 'listed_ceilings', 'timed_rows', 'whole_s', 'partial', 
 # %% ../../nbs/views/opening.ipynb #98ab6197
 from collections import defaultdict
 from ..base.core import arithmetic_dtype, dtype_name
+from ..base.precision import mostly_tf32
 from ..operations import per_pass, plural, si
 from ..records.circumstances import disturbed, error_words, fastest_said, noise_of
 from ..records.rows import assumed_said, least_s, link_kinds, most_waited, not_counted
@@ -24,7 +25,7 @@ def timed_list(r)->bool: return r.what=='list' and r.kind in run_kinds # a list 
 def listed_ceilings(rows, peaks)->list: # of a `Roofline`; `HardwarePeaks`: of names; empty: it is of no list
     "The ceilings of the dtypes that the rows of a list have, one for each row that says its own"
     if getattr(rows, 'what', '')!='list' or not peaks: return []
-    named = [dtype_name(arithmetic_dtype(o.dtype), peaks.tf32_enabled) for o in rows if o.dtype]
+    named = [dtype_name(arithmetic_dtype(o.dtype), mostly_tf32(o, peaks.tf32_enabled)) for o in rows if o.dtype]
     return [o for o in named if o in peaks.compute_peaks]
 
 def timed_rows(r): # of a `Roofline`; a `Roofline`

@@ -23,7 +23,7 @@ from .opening import timed_list, longest_said, rows_at_roof, setting, took_said,
 from .opening import model_said, by_phase, imbalance_said, parts_said, peaks_text
 from ..records.circumstances import disturbed, noise_beside, busy_lines
 from ..records.inner import inner_lines
-from ..records.rows import beside_kernels, far_off, memory_pct, no_ceiling
+from ..records.rows import beside_kernels, far_off, memory_pct, no_ceiling, why_no_ceiling
 from ..records.rows import not_counted
 from ..counting.allocators import other_said
 from ..counting.utilization import float32_lines, token_lines
@@ -35,9 +35,10 @@ def ceiling_lines(
     "What a sum of roofline-limited times leaves out, since products have no ceiling"
     total = sum(r.flops or 0 for r in rows)
     def line(dtype, odd):
-        share = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs'
-        why = getattr(getattr(rows, 'peaks', None), 'unsupported', {}).get(dtype)
-        return f"no ceiling   in {dtype}{f' ({why})'*bool(why)}: {len(odd)} of {len(rows)} rows, with {share}, {left}"
+        share, peaks = f'{100*sum(r.flops for r in odd)/total:.1f} % of the FLOPs', getattr(rows, 'peaks', None)
+        told = peaks and (peaks.unsupported or peaks.source=='measured')
+        why = f' ({why_no_ceiling(dtype, odd, peaks)})' if told else ''
+        return f"no ceiling   in {dtype}{why}: {len(odd)} of {len(rows)} rows, with {share}, {left}"
     ran = getattr(rows, 'kind', 'measured') in run_kinds
     left = "are left out of the roof's time" if ran else "are in the roof's time by their bytes alone"
     return [line(*o) for o in no_ceiling(rows).items()]

@@ -17,7 +17,8 @@ from pathlib import Path
 from fastcore.basics import patch
 from tabulate import tabulate
 from ..operations import as_text, often_faults, plural, write_file, check_count, plain, quoted_formula, si
-from ..base.codec import pictures
+from ..base.pictures import picture_of, pictures
+from ..base.precision import row_dtype
 from ..base.console import terminal_width
 from ..session.scope import unseen
 from .labels import named_modules
@@ -68,13 +69,12 @@ def roof_cell(r)->str:
 
 def _time_cell(r):
     far = f" (median {si(r.timing.median_s, 's')})" if r.off_median else ''
-    return '~'*r.noisy + si(r.time_s, 's') + (f' in {r.ran}/{len(r.samples)}' if r.sometimes else far)
+    more = f' in {r.ran}/{len(r.samples)}' if r.sometimes else far
+    return '~'*r.noisy + '≥'*bool(r.part_s) + si(r.part_s or r.time_s, 's') + more
 
-def _dtype(r): return None if r.dtype is None else str(r.dtype).removeprefix('torch.')
 def _noise(r): return r.noise_s if r.samples else None
 def _likely_within(r): return r.likely_interval and ' to '.join(si(s, 's') for s in r.likely_interval)
 def _recomputed(r): return r.recomputed if r.phase=='backward' else None
-
 
 # %% ../../nbs/views/tables.ipynb #3b4800f6
 def _link_bytes(r): return r.link_bytes or None
@@ -142,7 +142,7 @@ columns = {c.key: c for c in (   # key, heading, unit, what it means
     Column('cache_pct', 'cache %', '%', 'utilization of the roof with data from the caches that hold it'),
     Column('params', 'params', 'elements', "elements of the module's own parameters"),
     Column('weight_bytes', 'weights', 'B', 'its own parameters, buffers and packed weights, as they are stored'),
-    Column('dtype', 'dtype', '', 'number format that most of the arithmetic ran in', of=_dtype),
+    Column('dtype', 'dtype', '', 'number format that most of the arithmetic ran in', of=row_dtype),
     Column('warm_s', 'warm', 's', 'time of the layer alone, right after the same call'),
     Column('cold_s', 'cold', 's', 'time of the layer alone, after other data went through the caches'),
     Column('working_set', 'working set', 'B', 'bytes that the largest operation of a row moves'),
@@ -488,9 +488,7 @@ def shown_page(o, below:str='', **shown)->str:
     "Its figure and what a notebook shows of it, as a page of its own, without network"
     return figure_page(o.plot(**shown), repr(o), o._repr_html_() + below)
 
-def _picture(kind):
-    "A function that gives a figure in plotly's own export, with twice the pixels"
-    return lambda o, size=picture_size, **shown: o.plot(size=size, **shown).to_image(format=kind, scale=2)
+def _picture(kind): return lambda o, size=picture_size, **shown: picture_of(o.plot(size=size, **shown), kind)
 
 picture_formats = {end: _picture(end[1:]) for end in pictures} # ending → function of what has a figure
 shown_formats = {'.html': shown_page, **picture_formats} # ending → function of what has a figure and a table in HTML
