@@ -20,6 +20,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from .operations import announce, as_text, check_count, si, warn
 from .base.core import before_graphs, device_name, eager, model_device, tensors
+from .base.system import device_clock, synchronize
 from .costs import CostMode, warn_unknown
 from .counting.places import Costs, ModuleCost
 from .counting.utilization import tokens_of
@@ -126,6 +127,7 @@ class TrainingMeter:
     ):
         self.model, self.every, self.most = model, check_count('every', every, 1), check_count('shapes', shapes, 1)
         self.device, self.of_batch, self.clock = model_device(model, ()), (tokens, samples), clock
+        self.events = None if self.device.type=='cpu' else device_clock(self.device) # `None`: the host is the device
         self.peaks = own_peaks(peaks, self.device)
         self.known, self.counted = {}, None # shapes → `CountedStep`; that of the last step
         self.peak, self.rates, self.stack = None, None, None # FLOP/s and its words; `TrainingRates` of the last steps
@@ -143,31 +145,31 @@ def restart(self:TrainingMeter):
 @patch
 def now(self:TrainingMeter)->float: # seconds
     "The time when the device has done what it was given"
-    if self.device.type!='cpu': torch.get_device_module(self.device).synchronize(self.device)
+    synchronize(self.device)
     return self.clock()
 
 # %% ../nbs/callbacks.ipynb #2454bcf2
 @patch
 def mark(self:TrainingMeter): # seconds, or an event of the device
     "This moment, for `at`; the host does not wait for the device"
-    if self.device.type=='cpu': return self.clock()
-    of = torch.get_device_module(self.device)
-    event = of.Event(enable_timing=True)
-    event.record(*([of.current_stream(self.device)] if hasattr(of, 'current_stream') else ()))
-    return event
+    if self.events is None: return self.clock()
+    if self.events.used>1: self.events.used = 0   # an earlier one is not asked for any more
+    return self.events.mark()
 
 @patch
 def at(self:TrainingMeter, mark)->float: # seconds
-    "When the device came to a mark"
-    if not hasattr(mark, 'elapsed_time'): return mark
-    here = self.mark()
-    return self.now() - mark.elapsed_time(here)/1e3
+    "When the device came to a mark, which is then given up"
+    if self.events is None or isinstance(mark, float): return mark
+    ago = self.events.seconds([mark, self.events.mark()])[-1]   # when all is done
+    return self.clock() - ago
 
 # %% ../nbs/callbacks.ipynb #fe64d44d
 @patch
 def pause(self:TrainingMeter):
     "What follows the last step is not timed, until the next one begins; nor is a step in which this is called"
-    if self.since is not None: self.spent, self.since = self.spent + self.at(self.last) - self.since, None
+    if self.since is not None:
+        self.last = self.at(self.last)
+        self.spent, self.since = self.spent + self.last - self.since, None
     if self.entered is not None: self.parts[-1].untimed, self.entered = 'paused', None
 
 @dataclass
@@ -249,7 +251,7 @@ def end(self:TrainingMeter):
     self.steps += len(timed)/max(len(self.parts), 1)
     self.compiled += any(o.untimed=='compiled' for o in self.parts)
     self.last = self.mark()
-    if self.since is None: self.since = self.at(self.last)   # after a step that is not timed: what follows it is
+    if self.since is None: self.since = self.last = self.at(self.last)   # after a step that is not timed
     if self.steps>=self.every: self.rates = self.take()
 
 def _sum(ns):
@@ -261,7 +263,8 @@ def _sum(ns):
 @patch
 def take(self:TrainingMeter)->TrainingRates|None: # `None`: no step was timed
     "The rates of the steps since this was last called, up to the end of the last one; the next begins a new series"
-    last = None if self.since is None else self.at(self.last)
+    if self.since is not None: self.last = self.at(self.last)
+    last = None if self.since is None else self.last
     entered, inside, steps, done = self.entered, self.within, self.steps, self.done
     seconds = self.spent + (0. if last is None else last - self.since)
     self.restart()
