@@ -20,7 +20,7 @@ from ..views.layout import figure_page, html_text
 from ..views.tables import picked, row_table, terminal_width
 from ..views.report import print_summary
 from ..views.opening import phases_said
-from ..base.core import call_args, call_words, named_dtype, resolve_device
+from ..base.core import call_args, call_words, eager, named_dtype, resolve_device
 from ..operations import as_text, check_count, is_number, si, write_file
 from ..machine.datasheets import processors, sheet_named, sheets
 from ..views.sides import text_table
@@ -318,7 +318,7 @@ def _named_loss(name):
 def _loss_for(model, sample, device):
     "The loss that goes with a model's kind; `None`: the output holds one, as it does where the model takes labels"
     if 'labels' in call_args(sample)[1] and _takes_labels(model): return None
-    with training(model, sample, device=device) as step, torch.no_grad():
+    with training(model, sample, device=device) as step, eager(model), torch.no_grad():
         args, kwargs = step.call()
         out = step.model(*args, **kwargs)
     return None if held_loss(out) is not None else cross_entropy_of(out)

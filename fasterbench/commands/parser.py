@@ -126,8 +126,9 @@ described['roofline'] = Command(
     tokens=option("tokens of a sequence (default: 128, or as many as there are positions, "
         "or as in one's own sample)", count),
     **in_common('input counts warmup steps'),
-    compile=flag('compile the model with torch.compile: one row for all of it'),
-    kernels=flag("compile the model with torch.compile: a row for each of Inductor's kernels"),
+    compile=flag('compile the model with torch.compile: one row for all of it, with --train one for each phase'),
+    kernels=flag("compile the model with torch.compile: a row for each of Inductor's kernels, with --train of both "
+        "passes"),
     train=flag("measure training steps: forward, loss, backward and the optimizer's step"),
     **in_common('loss optimizer lr clip top sort by'),
     columns=option('columns to print, such as name,time_s,bound, of a comparison name,time_a,time_b,ratio (default: by '
