@@ -76,8 +76,8 @@ def _profiled(name, input, of, recipe, peaks, plan, device, compile, isolate, ke
     if recipe: model, made = run_model_code(what, recipe, model.to(device), sample, device, divide)
     elif divide: model = divide(model)
     a = RooflineAnalyzer(model, sample, peaks)
-    if recipe: rows = run_model_code(what, a.profile_step, **made, device=device, **how)
-    else: rows = run_model_code(what, a.profile, device=device, isolate=isolate, kernels=kernels, **how)
+    run, more = (a.profile_step, made) if recipe else (a.profile, dict(isolate=isolate))
+    rows = run_model_code(what, run, **more, device=device, kernels=kernels, **how)
     for o in rows.ranks if plan else (): o.about['parallel'] = plan
     named_as([rows], name)
     return rows
@@ -90,7 +90,7 @@ def _check_compiled(train, isolate, compile, kernels, beside):
     if beside: check_unused('with --beside', train=train)
     if beside==uncompiled and not (compile or kernels): raise ValueError(f"--beside {uncompiled} is the model itself, "
         "not compiled: with --compile or --kernels the two are measured in turns")
-    if train: check_unused('with --train', isolate=isolate, compile=compile, kernels=kernels)
+    if train: check_unused('with --train', isolate=isolate)
     if kernels: check_unused('with --kernels', isolate=isolate)
 
 # %% ../nbs/cli.ipynb #772a7fbd

@@ -153,7 +153,7 @@ class Input(NamedTuple):
 # %% ../../nbs/commands/models.ipynb #6e21be30
 def _filled(o, dtype, below):
     "The tensor of an `Input`"
-    if o.ones is None: return drawn(o.shape, dtype, below)
+    if o.ones is None: return drawn(o.shape, dtype, below, o.name or '')
     return (torch.arange(o.shape[-1])<round(o.ones*o.shape[-1])).to(dtype).expand(o.shape).clone()
 
 def sample_of(

@@ -20,7 +20,7 @@ from ..views.layout import figure_page, html_text
 from ..views.tables import picked, row_table, terminal_width
 from ..views.report import print_summary
 from ..views.opening import phases_said
-from ..base.core import call_args, call_words, named_dtype, resolve_device
+from ..base.core import call_args, call_words, eager, named_dtype, resolve_device
 from ..operations import as_text, check_count, is_number, si, write_file
 from ..machine.datasheets import processors, sheet_named, sheets
 from ..views.sides import text_table
@@ -32,7 +32,7 @@ from ..records.compare import Comparison
 from ..records.gate import check_percent, gate
 from .models import check_model, full_name, own_object
 from .parser import by_out, count
-from ..session.program import undisturbed, optimizer_class
+from ..session.program import held_loss, optimizer_class, training
 from ..sources.measured import named_optimizer
 from ..results import Roofline
 from ..records.forecasts import checked_prices
@@ -257,7 +257,7 @@ def cross_entropy_of(
     def check(o):
         if isinstance(o, torch.Tensor) and o.dim()==2 and o.is_floating_point(): return o
         kind = f'tensor {[*o.shape]}' if isinstance(o, torch.Tensor) else type(o).__name__
-        raise ValueError(f"the output is a {kind}, not samples and classes: "
+        raise ValueError(f"the output is a {kind}, not samples and classes, and holds no loss: "
             'name a function of the output that gives a scalar, as in --loss file.py:function')
     labels = torch.randint(check(out).shape[1], (len(out),), device=out.device)
     def cross_entropy(o): return nn.functional.cross_entropy(check(o), labels)
@@ -316,12 +316,12 @@ def _named_loss(name):
 
 # %% ../../nbs/commands/options.ipynb #2e364e8a
 def _loss_for(model, sample, device):
-    "The loss that goes with a model's kind; `None`: the output has a loss of its own"
+    "The loss that goes with a model's kind; `None`: the output holds one, as it does where the model takes labels"
     if 'labels' in call_args(sample)[1] and _takes_labels(model): return None
-    with undisturbed(model, sample, device) as run:
-        args, kwargs = run.call()
-        out = run.model(*args, **kwargs)
-    return cross_entropy_of(out)
+    with training(model, sample, device=device) as step, eager(model), torch.no_grad():
+        args, kwargs = step.call()
+        out = step.model(*args, **kwargs)
+    return None if held_loss(out) is not None else cross_entropy_of(out)
 
 # %% ../../nbs/commands/options.ipynb #1467cc74
 @patch

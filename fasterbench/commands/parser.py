@@ -70,8 +70,9 @@ shared = dict(   # option → what argparse is told of it
     device=option('cpu, cuda, cuda:1, … (default: the accelerator, else the CPU)'),
     size=option("pixels a side (default: as in the published weights, the config or one's own sample)", count),
     input=option("a tensor of the input in the place of the model's own: 1,3,224,224, or with a name and a dtype "
-        'ids=1,128:int64; once for each tensor. Whole numbers are drawn as indices, Booleans are all true; behind '
-        'the dtype the part of the last dimension that is 1, the rest 0: mask=8,512:bool:0.5', action='append'),
+        'ids=1,128:int64; once for each tensor. Whole numbers are drawn as indices, but all 1 where the name ends in '
+        'mask; Booleans are all true; behind the dtype the part of the last dimension that is 1, the rest 0: '
+        'mask=8,512:bool:0.5', action='append'),
     counts=option('exported program, program.pt2, that an AOTInductor package was made from', a_file),
     threads=option("threads of the CPU (default: as many as torch takes)", int),
     warmup=option('forward passes, or steps, before the timed ones (default: 5)', int),
@@ -127,9 +128,11 @@ described['roofline'] = Command(
     tokens=option("tokens of a sequence (default: 128, or as many as there are positions, "
         "or as in one's own sample)", count),
     **in_common('input counts warmup steps'),
-    compile=flag('compile the model with torch.compile: one row for all of it'),
-    kernels=flag("compile the model with torch.compile: a row for each of Inductor's kernels"),
-    train=flag("measure training steps: forward, loss, backward and the optimizer's step"),
+    compile=flag('compile the model with torch.compile: one row for all of it, with --train one for each phase'),
+    kernels=flag("compile the model with torch.compile: a row for each of Inductor's kernels, with --train of both "
+        "passes"),
+    train=flag("measure training steps: forward, loss, backward and the optimizer's step; the output is let go when "
+        "its loss is there"),
     **in_common('loss optimizer lr clip top sort by'),
     columns=option('columns to print, such as name,time_s,bound, of a comparison name,time_a,time_b,ratio (default: by '
         'the kind of result)'),

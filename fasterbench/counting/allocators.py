@@ -39,8 +39,10 @@ class Gauge:
 # %% ../../nbs/counting/allocators.ipynb #f06b47bd
 # Source of a footprint → what its kind "other" is
 other_kind = dict(
-    counted='tensors of none of the other kinds, such as outputs and temporary results',
-    measured="what the allocator holds and no other kind counts, such as temporary results and workspaces of kernels")
+    counted='tensors of none of the other kinds, such as temporary results and outputs (let go before the backward '
+        'pass)',
+    measured="what the allocator holds and no other kind counts, such as temporary results, outputs (let go before the "
+        "backward pass) and workspaces of kernels")
 
 def with_rest(
     kinds:dict, # kind → bytes

@@ -305,13 +305,13 @@ def load_program(path:str)->Exported: # path: of a file that `torch.export.save`
 
 # %% ../../nbs/session/packages.ipynb #c7f7492c
 def drawn(
-    shape:tuple,
-    dtype:torch.dtype,
+    shape:tuple, dtype:torch.dtype,
     below:int, # that whole numbers stay
+    name:str='', # of the argument
 )->torch.Tensor:
-    "A tensor of random numbers; Booleans are all true"
-    if dtype is torch.bool: return torch.ones(shape, dtype=dtype)
+    "A tensor of random numbers; Booleans are all true, and whole numbers of a mask all 1"
     if dtype.is_floating_point or dtype.is_complex: return torch.rand(shape).to(dtype)
+    if dtype is torch.bool or name.rstrip('_0123456789').endswith('mask'): return torch.ones(shape, dtype=dtype)
     return torch.randint(min(below, torch.iinfo(dtype).max), shape, dtype=dtype)
 
 # %% ../../nbs/session/packages.ipynb #92bba99d
@@ -324,16 +324,17 @@ def _extent(n)->int:
     "A size; of a dynamic one, the value at the export"
     return n if isinstance(n, int) else int(n.node.hint) if n.node.has_hint() else 2
 
-def _random(val, model):
+def _random(val, model, name):
     if not isinstance(val, torch.Tensor): return val
-    return drawn(tuple(map(_extent, val.shape)), val.dtype, min(model.table_rows, default=2)).to(val.device)
+    return drawn(tuple(map(_extent, val.shape)), val.dtype, min(model.table_rows, default=2), name).to(val.device)
 
 # %% ../../nbs/session/packages.ipynb #0318c5e1
 def given_inputs(model:Exported)->tuple[list, object]: # leaves; the tree spec
     "The inputs that a program was exported with, or random ones of these shapes"
     ep = model._program
     if ep.example_inputs is not None: return tree_flatten(ep.example_inputs)
-    return [_random(o, model) for o in _placeholders(ep)], ep.call_spec.in_spec
+    named = zip(ep.graph_signature.user_inputs, _placeholders(ep))
+    return [_random(o, model, str(k)) for k,o in named], ep.call_spec.in_spec
 
 # %% ../../nbs/session/packages.ipynb #31a51858
 def _first_size(val):

@@ -77,6 +77,14 @@ def refusal(self:Paper, how:str): # how: by what it asks for them, in words
     "The error of a forward pass that asks for what is not there"
     return NotWithoutData(f"the path of {self.where()} depends on values that only a run gives: it asks for them {how}")
 
+# %% ../../nbs/session/paper.ipynb #16d92fbb
+@patch
+def unreadable(self:Paper):
+    "The error where data is read by what is no operation of torch, such as NumPy"
+    return NotWithoutData(f"in {self.where()} the data of a tensor are read outside of torch's operations, as by "
+        "NumPy, and only a run has data: torch.library.custom_op makes an operation of such code, and its "
+        "register_fake says what shapes that gives")
+
 @patch
 def no_graph(self:Paper, kind:str): # kind: the name of its class
     "A graph of an accelerator is about to be captured or replayed"
@@ -321,18 +329,20 @@ _no_data = 'data pointer', 'tensor subclasses', 'FakeTensor', 'fake mode'   # wh
 def readable_errors(paper:Paper):
     "Errors of tensors that have no data, in words, and nothing on standard error"
     log = logging.getLogger('torch._subclasses.fake_tensor')   # where errors of the program are shown, too
-    def no_data(*args, **kwargs): raise RuntimeError('FakeTensor: no data pointer')
-    FakeTensor.__dlpack__ = no_data   # which would hand out address 0
+    def no_data(*args, **kwargs): raise paper.unreadable()
+    own = '__dlpack__', 'numpy'   # the first would hand out address 0
+    for k in own: setattr(FakeTensor, k, no_data)
     try:
         with replaced(log, 'disabled', True): yield
     except (RuntimeError, TypeError, AssertionError) as e:
         if not any(o in str(e) for o in _no_data): raise
-        raise paper.refusal('by reading the data') from e
+        raise paper.unreadable() from e
     except AttributeError as e:
         if _of_packed not in str(e): raise
         raise ValueError(f"{e}: the fast path of torch's transformer encoders reads weights that quantize_dynamic has "
             "packed; with torch.backends.mha.set_fastpath_enabled(False) they take the other one") from e
-    finally: del FakeTensor.__dlpack__
+    finally:
+        for k in own: delattr(FakeTensor, k)
 
 # %% ../../nbs/session/paper.ipynb #f3f2bdcf
 def _without_data(model, sample, dtype, more, divide, device, program):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
            'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
-           'undisturbed', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'optimizer_class',
+           'undisturbed', 'held_loss', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'optimizer_class',
            'check_optimizer', 'check_training', 'training']
 
 # %% ../../nbs/session/program.ipynb #35a5667e
@@ -268,11 +268,14 @@ def _described(o)->str:
     if not isinstance(o, (tuple, list)): return f'a {kind}'
     return f"a {kind} of {len(o)}: {', '.join(map(_described, o[:3]))}{', …'*(len(o)>3)}"
 
-def loss_of(output): # output: of the model
+def held_loss(output): # output: of the model; `None`: there is none
     "The loss that an output holds: `output.loss`, or `output['loss']` of a mapping"
     found = getattr(output, 'loss', None)
-    if found is None and isinstance(output, Mapping): found = output.get('loss')
-    if found is not None: return found
+    return output.get('loss') if found is None and isinstance(output, Mapping) else found
+
+def loss_of(output): # output: of the model
+    "As `held_loss`; where there is none, an error"
+    if (found := held_loss(output)) is not None: return found
     raise ValueError(f"the output is {_described(output)}, and holds no loss: pass `loss`, "
         "a function of the output that gives a scalar")
 
@@ -459,8 +462,7 @@ def _check_scaler(scaler, optimizer):
 
 def check_training(model:nn.Module, device:torch.device, loss=None, optimizer=None, clip=None, scaler=None):
     "Refuse what no training step can be made of; arguments as in `training`"
-    why = why_inference(model, device)
-    if why: raise ValueError(f"a training step {why}: there are no gradients")
+    if why := why_inference(model, device): raise ValueError(f"a training step {why}: there are no gradients")
     if loss is not None and not callable(loss): raise TypeError(f"loss={loss!r} is no function of the output")
     clipping(clip)
     with by_ourselves(): own = {id(t): t for t in reach(model, code=False)[1]}

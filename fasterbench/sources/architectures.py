@@ -469,7 +469,7 @@ def config_sample(
     "Random data of the kind that a model of transformers takes"
     shapes = {k: config_inputs[k](model.config, batch, size, tokens) for k in _arguments_of(model)}
     dtypes = {k: torch.int64 if k.endswith('ids') else torch.float32 for k in shapes}
-    return {k: drawn(shape, dtypes[k], id_range(model, k)) for k,shape in shapes.items()}
+    return {k: drawn(shape, dtypes[k], id_range(model, k), k) for k,shape in shapes.items()}
 
 # %% ../../nbs/sources/architectures.ipynb #cbb7ec4d
 def _pairs_until(n, w, chunked):
