@@ -140,7 +140,7 @@ def _classes(model): return list(dict.fromkeys(map(type, model.modules())))
 
 def _seen(model):
     "The side whose modules have most of a model's classes; `None`: none has one"
-    found = [id(getattr(o.forward, '__globals__', None)) for o in _classes(model)]
+    found = [id(getattr(getattr(o, 'forward', None), '__globals__', None)) for o in _classes(model)]
     def of(side): return len({id(vars(m)) for m in side.modules.values()}.intersection(found))
     most = max(_sides.values(), key=of, default=None)
     return most if most and of(most) else None
