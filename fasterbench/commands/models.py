@@ -436,9 +436,10 @@ def load_parts(
 
 # %% ../../nbs/commands/models.ipynb #a422da10
 def load_model(
-    name:str, # as of `load_parts`, and so are the others
+    # `resnet18`, `timm:resnet50`, `config.json`, `model.pt2`, `package.module:function`, `path/to/file.py:function`
+    name:str,
     inputs:list|tuple|str=(), # the sample in words, such as `"1,3,224,224"`; empty: one that is known
-    **options # `batch`, `size`, `tokens`, `dtype`, `device`, `counts`, `seed`
+    **options # of `load_parts`: `batch`, `size`, `tokens`, `dtype`, `device`, `counts`, `seed`
 )->tuple: # model; sample
     "A model by its name, and a sample for it"
     return load_parts(name, inputs, **options)[:2]
