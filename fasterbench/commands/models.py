@@ -9,9 +9,9 @@ __all__ = ['libraries', 'sample_dims', 'model_sources', 'library_of', 'own_objec
            'load_varied']
 
 # %% ../../nbs/commands/models.ipynb #d41f0a03
-import difflib, importlib.util, inspect, os, sys, torch
+import difflib, importlib.util, inspect, sys, torch
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -23,6 +23,7 @@ from ..base.core import is_strided, mapped
 from .others import ModelError, run_model_code
 from ..base.codec import check_kind, config_in
 from .parser import a_file, count
+from ..session.checkouts import loaded_by, side_named, warn_not_run
 from ..session.packages import drawn, known_sample, load_file
 from ..session.paper import loaded_in
 from ..sources.architectures import config_sample, id_range, the_transformers, load_config
@@ -67,27 +68,7 @@ def _library_builder(library, name):
     module, builder = libraries[library]
     return builder(importlib.import_module(module), name)
 
-# %% ../../nbs/commands/models.ipynb #a1c6bce5
-_folders = set() # from which files were loaded
-
-def _forget_namesakes(folder):
-    "What a file loaded from another folder has imported is imported anew, where this folder has something of that name"
-    others = tuple(o + os.sep for o in _folders - {folder})
-    def other(m): return (getattr(m, '__file__', None) or '').startswith(others)
-    def here(k): return importlib.machinery.PathFinder.find_spec(k.partition('.')[0], [folder])
-    for k in [k for k,m in sys.modules.items() if other(m) and here(k)]: del sys.modules[k]
-
 # %% ../../nbs/commands/models.ipynb #4cc9903e
-@contextmanager
-def _beside(where):
-    "Modules are found in the current folder, or in that of the file, while the block lasts"
-    folder = str(Path(where).resolve().parent) if where.endswith('.py') else ''
-    if folder: _forget_namesakes(folder); _folders.add(folder)
-    sys.path.insert(0, folder)
-    try: yield
-    finally:
-        if folder in sys.path: sys.path.remove(folder)   # unless the module itself did
-
 def _module(where):
     "A module by its name or the path of its file, which is run anew"
     if not where.endswith('.py'): return run_model_code(f'loading {where}', importlib.import_module, where)
@@ -103,7 +84,7 @@ def own_object(name:str): # name: `package.module:name` or `file.py:name`
     if not attribute: raise ValueError(f"{name!r} names no function: a model's name is {where}:function")
     if where.endswith('.py') and not Path(where).is_file():
         raise ValueError(f"{name!r} can't be loaded: there is no file {where!r}")
-    with _beside(where):
+    with side_named(where):
         try: module = _module(where)
         except ModelError: raise
         except Exception as e: raise ValueError(f"{name!r} can't be loaded: {type(e).__name__}: {e}") from e
@@ -339,7 +320,11 @@ def _from_config(name, device):
 
 # %% ../../nbs/commands/models.ipynb #7fba7c5e
 def _from_code(name, device):
-    with _beside(name.rpartition(':')[0]): return build_parts(own_object(name), name)
+    with side_named(where := name.rpartition(':')[0]) as side:
+        model, *beside = build_parts(own_object(name), name)
+        loaded_by(model, side, where)
+    warn_not_run(name, model)
+    return model, *beside
 
 def _from_file(name, device, counts=None):
     model = load_file(name, counts)
@@ -451,9 +436,10 @@ def load_parts(
 
 # %% ../../nbs/commands/models.ipynb #a422da10
 def load_model(
-    name:str, # as of `load_parts`, and so are the others
+    # `resnet18`, `timm:resnet50`, `config.json`, `model.pt2`, `package.module:function`, `path/to/file.py:function`
+    name:str,
     inputs:list|tuple|str=(), # the sample in words, such as `"1,3,224,224"`; empty: one that is known
-    **options # `batch`, `size`, `tokens`, `dtype`, `device`, `counts`, `seed`
+    **options # of `load_parts`: `batch`, `size`, `tokens`, `dtype`, `device`, `counts`, `seed`
 )->tuple: # model; sample
     "A model by its name, and a sample for it"
     return load_parts(name, inputs, **options)[:2]

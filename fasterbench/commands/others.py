@@ -6,12 +6,13 @@
 __all__ = ['ModelError', 'contained', 'own_line', 'in_layer', 'run_model_code', 'warnings_as_lines']
 
 # %% ../../nbs/commands/others.ipynb #3ab78d36
-import inspect, sys, sysconfig, traceback, torch, warnings
+import sys, traceback, warnings
 from collections.abc import Callable
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from tqdm import tqdm
 from ..operations import as_text, first_line
+from ..session.checkouts import code_folders, code_rank
 from ..session.launch import first_to_say
 from ..session.program import own_error
 
@@ -28,20 +29,10 @@ def contained(name:str|Callable): # whose code runs in the block; or a function 
     except SystemExit as e: raise ModelError(f"{_words(name, e)} exits with {e.code!r}") from e
 
 # %% ../../nbs/commands/others.ipynb #1f6af45e
-_installed = {'site-packages', 'dist-packages'}
-_folders = [Path(inspect.getfile(o)).parent for o in (torch, as_text)]   # torch's and our own
-
-def _rank(file):
-    "0: a file of somebody's own; 1: of an installed package; 2: of torch, Python or this package"
-    path = Path(file)
-    if file.startswith('<') and not file.startswith('<ipython') or any(o in path.parents for o in _folders): return 2
-    if _installed & {*path.parts}: return 1
-    return 2 if Path(sysconfig.get_path('stdlib')) in path.parents else 0
-
 def own_line(tb)->str|None: # `file:line in function`; `None`: there is none
     "The last line of a model's own code in a traceback"
-    f = min(reversed(traceback.extract_tb(tb)), default=None, key=lambda f: _rank(f.filename))
-    if f is None or _rank(f.filename)==2: return None
+    f = min(reversed(traceback.extract_tb(tb)), default=None, key=lambda f: code_rank(f.filename))
+    if f is None or code_rank(f.filename)==2: return None
     path, here = Path(f.filename), Path.cwd()
     return f'{path.relative_to(here) if here in path.parents else path}:{f.lineno} in {f.name}'
 
@@ -49,8 +40,8 @@ def own_line(tb)->str|None: # `file:line in function`; `None`: there is none
 def in_layer(tb)->bool:
     "Was an error raised in the forward of one of torch's own layers?"
     frames = [Path(f.filename) for f in traceback.extract_tb(tb)]
-    ours = bool(frames) and _folders[1] in frames[-1].parents
-    return not ours and any(o.parent==_folders[0]/'nn/modules' and o.name!='module.py' for o in frames)
+    ours = bool(frames) and code_folders[1] in frames[-1].parents
+    return not ours and any(o.parent==code_folders[0]/'nn/modules' and o.name!='module.py' for o in frames)
 
 # %% ../../nbs/commands/others.ipynb #0f37ab71
 def _hint(e, own):

@@ -136,7 +136,6 @@ def hfu_at(self:TokenRates,
     "Hardware FLOPs utilization of a training step at a rate of tokens"
     return _of_peak(self, self.matmul_flops, tokens_per_s)
 
-
 # %% ../../nbs/counting/utilization.ipynb #b820fe5f
 @patch(as_prop=True)
 def mfu(self:TokenRates)->float: # percent of the peak, as of `mfu_at`
@@ -147,7 +146,6 @@ def mfu(self:TokenRates)->float: # percent of the peak, as of `mfu_at`
 def hfu(self:TokenRates)->float: # percent of the peak, as of `mfu_at`
     "Hardware FLOPs utilization of a training step: of matrix products, with what is done again"
     return _of_peak(self, self.matmul_flops, None)
-
 
 # %% ../../nbs/counting/utilization.ipynb #44c02434
 def token_lines(r)->list[str]: # of a `Roofline`; empty: there are no tokens

@@ -128,6 +128,7 @@ def _absent(r):
     "The circumstances that a result has none of: what was counted says so, and of compiled code it says how it ran"
     other = 'torch.compile' not in r.about.get('execution', 'torch.compile')
     none = {k: 'none' for k in ('padding', 'registered_costs') if r.kind in ('measured', 'estimated')}
+    none |= dict(code='in the named file', not_run='none')
     return none | {k: '0' for k in ('graphs', 'graph_breaks') if other or r.about.get(k)==[]}
 
 # %% ../../nbs/records/circumstances.ipynb #a7f99482
@@ -231,8 +232,14 @@ def lapse_lines(c)->list[str]: # of a `Comparison`; none: in turns, not measured
     if c.turns or c.forward_a.exact or c.forward_b.exact or not (words := lapse(c.a, c.b)): return []
     return [f"{'measured':12} {words} apart, not in turns: an interval holds each result's own spread alone"]
 
+def _shared_lines(c):
+    "The code that both sides run, though they are named in files of two projects"
+    said = c.a.about.get('shared_code')
+    return [f"{'code':12} both sides run the code of {as_text(said)}"]*bool(said)
+
 def difference_lines(c)->list[str]: # of a `Comparison`
     "The circumstances that are not the same"
     def shown(k, v): return as_text(('not notable' if k=='disturbed' else 'unknown') if v is None else v)
     found = c.differing().items()
-    return [*(f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found), *lapse_lines(c)]
+    own = [f'{k.replace("_", " "):12} {shown(k, a)} → {shown(k, b)}' for k,(a,b) in found]
+    return [*own, *_shared_lines(c), *lapse_lines(c)]

@@ -189,6 +189,13 @@ def asked_amounts(slower=None, flops=None, same_flops=False)->list: # as of `gat
     asked = [] if flops is None else [dict(percent=check_percent('flops', flops))]
     return asked + [dict(same=True)]*same_flops
 
+# %% ../../nbs/records/gate.ipynb #e2395e86
+def _same_code(c):
+    "Why a comparison is not one of two checkouts, whose files it names; empty: it is one, or of none"
+    shared, left = c.a.about.get('shared_code'), [o for r in (c.a, c.b) if (o := r.about.get('not_run'))]
+    return f"both sides run the code of {shared}, and neither {' nor '.join(left)}" if shared and left[1:] else \
+        f"both sides run the code of {shared}, and not {left[0]}" if shared and left else ''
+
 # %% ../../nbs/records/gate.ipynb #05638afd
 def gate(
     c:Comparison, # from what was to what is there now; the verdicts are kept as its `verdicts`
@@ -201,6 +208,7 @@ def gate(
     if slower is not None: found.append(time_verdict(c, float(slower)))
     but = f'{o}, is not counted' if asked and (o := uncounted_said(c)) else ''
     found += [flops_verdict(*counted_rows(c), **o)._replace(but=but) for o in asked]
+    if (why := _same_code(c)): found[:] = (v._replace(why=why) if v.decided=='passed' else v for v in found)
     c.verdicts = found
     return found
 
@@ -229,5 +237,5 @@ def looked(
     if before is not None: check_before(before, **limits)
     for n in looks if steps is None else [steps]:
         c = compare(n)
-        if all(v.decided!='inconclusive' for v in gate(c, **limits) if v.what=='time'): break
+        if all(v.decided!='inconclusive' for v in gate(c, **limits) if v.what=='time') or _same_code(c): break
     return c

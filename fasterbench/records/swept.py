@@ -15,7 +15,7 @@ from ..views.tables import Column, of_step, shown_formats, framed, terminal_widt
 from ..base.console import any_console
 from ..operations import as_text, is_number, passes, si, value_text
 from .forecasts import balance, checked_prices, known_rows, overlapped, Likely, likely_columns
-from .forecasts import evidence_of, meet, table_notes, placed_rows
+from .forecasts import evidence_of, exchange_columns, meet, table_notes, placed_rows
 from .circumstances import noise_said, padding_said, room_said, Room
 from .grouping import Took, grouped_alike, interval, usual
 from .rows import main_dtype, memory_pct, no_ceiling
@@ -100,8 +100,8 @@ def seconds(self:Swept)->float|None:
 
 @patch(as_prop=True)
 def throughput(self:Swept)->float|None: # a second
-    "Samples or tokens a second; where none was run, at most"
-    return self.per/self.seconds if self.per is not None and self.seconds else None
+    "Samples or tokens a second; where none was run, at most, with all exchange hidden"
+    return self.per/(self.hidden_s or self.seconds) if self.per is not None and self.seconds else None
 
 @patch(as_prop=True)
 def ratio(self:Swept)->float|None:
@@ -232,9 +232,9 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
     Column('time_s', 'time', 's', 'per forward pass, interquartile mean', _time),
     Column('noise_s', 'IQR', 's', 'interquartile range of the times of the forward passes'),
     Column('roof_time_s', 'roofline-limited time', 's', 'that the roof allows, row after row', _least),
-    *likely_columns,
-    Column('ratio', 'to the fastest', '×', 'how many times as long', _ratio),
-    Column('throughput', '{items}/s', '1/s', 'per second; an upper bound where nothing was run', _rate),
+    *exchange_columns, *likely_columns,
+    Column('ratio', '{shown}, to the fastest', '×', 'that time, divided by that of the fastest value', _ratio),
+    Column('throughput', '{items}/s', '1/s', 'per second; at most, with all exchange hidden, if not run', _rate),
     Column('flops', 'FLOPs', 'FLOP', 'work per forward pass', _flops),
     Column('bytes_moved', 'bytes', 'B', 'moved per forward pass'),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'all FLOPs per all bytes'),
@@ -251,13 +251,13 @@ trends = {c.key: c for c in (   # key, heading, unit, what it means
 
 # %% ../../nbs/records/swept.ipynb #1d7017f2
 _work = 'flops bytes_moved arithmetic_intensity bound memory_pct'.split()
-_forecast = [c.key for c in likely_columns]
+_exchange, _forecast = ([c.key for c in o] for o in (exchange_columns, likely_columns))
 shown_trends = dict(   # kind → keys of `trends`
     measured  = ['value', 'time_s', 'noise_s', 'throughput', *_work, 'roof_time_s', 'utilization_pct', 'left_out'],
-    estimated = ['value', 'phase', 'roof_time_s', *_forecast, 'throughput', *_work, 'left_out'],
-    devices   = ['value', 'phase', 'roof_time_s', *_forecast,
+    estimated = ['value', 'phase', 'roof_time_s', *_exchange, *_forecast, 'throughput', *_work, 'left_out'],
+    devices   = ['value', 'phase', 'roof_time_s', *_exchange, *_forecast,
         *'ratio throughput device_ridge bound memory_pct fits'.split()])
-optional_trends = 'phase', 'throughput', 'left_out', *_forecast # only where a value has them
+optional_trends = 'phase', 'throughput', 'left_out', *_exchange, *_forecast # only where a value has them
 
 @patch(as_prop=True)
 def kind(self:Sweep)->str: # of `shown_trends`
@@ -269,7 +269,8 @@ def _headed(s, key):
     "A column of `trends`, of what varies in a sweep"
     what, numbers = f'{s.name} ({s.unit})' if s.unit else s.name, '1' if all(map(is_number, s.values)) else ''
     c = of_step(trends[key], s.what=='step')
-    name = c.name.format(name=as_text(what), items=as_text(s.items))
+    shown = 'time' if s.measured else 'roof'
+    name = c.name.format(name=as_text(what), items=as_text(s.items), shown=shown)
     return replace(c, name=name, unit=numbers if key=='value' else c.unit)
 
 @patch(as_prop=True)
@@ -281,8 +282,9 @@ def columns(self:Sweep)->list: # of `Column`
 
 # %% ../../nbs/records/swept.ipynb #7cd92b3e
 # Columns that are left out where a terminal is narrow, the first first; last, what was asked for
-_spare = 'noise_s memory_pct bytes_moved flops arithmetic_intensity device_ridge ratio bound likely_device_s'.split()
-_spare += 'overlaps roof_time_s throughput device_per_price fits likely_rate likely_s'.split()
+_spare = 'noise_s memory_pct bytes_moved flops arithmetic_intensity device_ridge ratio bound exchange_pct'.split()
+_spare += 'likely_device_s hidden_s overlaps links roof_time_s throughput device_per_price'.split()
+_spare += 'fits likely_rate likely_s'.split()
 
 @patch
 def as_table(self:Sweep)->Table:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['told_again', 'optimizer_hooks', 'with_sample', 'explain', 'own_error', 'switch_to_evaluation', 'on_device',
-           'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'make_room', 'restoring',
-           'undisturbed', 'held_loss', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'optimizer_class',
+           'check_sample', 'warn_uncopied', 'Program', 'why_inference', 'gradients', 'restoring', 'undisturbed',
+           'held_loss', 'loss_of', 'check_loss', 'clipping', 'Step', 'warn_skipped', 'optimizer_class',
            'check_optimizer', 'check_training', 'training']
 
 # %% ../../nbs/session/program.ipynb #35a5667e
@@ -18,11 +18,12 @@ from collections.abc import Iterator, Mapping
 from numbers import Real
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ..base.core import call_args, call_words, captured_in, check_initialized, check_real, eager, held, home
-from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_parameters
-from ..base.core import shaped, stored_plainly, tensors, to_device, unwrapped, walk
+from ..base.core import leaves, mapped, model_device, next_iteration, optimizer_parameters, shaped, walk
+from ..base.core import stored_plainly, tensors, to_device, unwrapped
 from ..operations import as_text, first_line, plural, warn
 from ..base.functions import room_of
-from .keepers import naming_exhausted
+from .checkouts import side_of, sides_left, switch_to
+from .keepers import make_room, naming_exhausted
 from .scope import wait_for
 from ..base.settings import own_copy, put_back, report, same_process, twin, without_autocast
 from .snapshot import by_ourselves, check_room, copies_of, describe, model_snapshot
@@ -125,13 +126,13 @@ def _inside(modules, sample, uncopied):
 # %% ../../nbs/session/program.ipynb #fd4ae3d7
 class Program:
     "A model, a sample that every run finds unchanged, and the parts of one run; here a forward pass"
-    what = 'forward' # that one run is
+    what, side = 'forward', None # that one run is; whose modules are in place meanwhile
     def __init__(self, model, sample, device,
         snapshot=None, # of the model, which knows its modules and tensors
         interrupts=None, # `Interrupts` that hold until a forward pass runs
     ):
         self.model, self.snapshot, self.interrupts, self.uncopied, self.inner = model, snapshot, interrupts, {}, {}
-        self.modules = snapshot.modules if snapshot else [*walk(model).values()]
+        self.modules, self.side = snapshot.modules if snapshot else [*walk(model).values()], side_of(model)
         with by_ourselves():
             sample = to_device(sample, device)
             copies, self.kept = _kept_copies(_given(model, sample))
@@ -140,7 +141,9 @@ class Program:
         with by_ourselves():
             self.inner, inner = _kept_copies(_inside(self.modules, self.sample, self.uncopied))
             self.kept += inner
-    def open(self): return nullcontext() if self.interrupts is None else self.interrupts.open()
+    def open(self): # with the modules of the model's own checkout
+        switch_to(self.side)
+        return nullcontext() if self.interrupts is None else self.interrupts.open()
 
 # %% ../../nbs/session/program.ipynb #f392d76d
 @patch
@@ -219,12 +222,6 @@ def gradients(wanted:bool, model:nn.Module, device:torch.device): # device: wher
     if wanted and why: raise ValueError(f"grad=True {why}: there are no gradients")
     with torch.inference_mode() if why else torch.set_grad_enabled(wanted): yield
 
-# %% ../../nbs/session/program.ipynb #2cf8e9fb
-def make_room(model:nn.Module): # whose calls are watched
-    "Raise the recursion limit by what watching adds to calls through a chain of modules"
-    depth = max(name.count('.') for name in walk(model)) + 1
-    sys.setrecursionlimit(sys.getrecursionlimit() + 4*depth + 200)   # `same_settings` puts it back
-
 # %% ../../nbs/session/program.ipynb #7e41ce8c
 @contextmanager
 def restoring(
@@ -237,7 +234,7 @@ def restoring(
     call_args(sample)
     check_sample(sample)
     check_initialized(model)
-    with same_process(device) as interrupts, grad:
+    with sides_left(), same_process(device) as interrupts, grad:
         model = on_device(model, device)
         snapshot = keep(model)
         program = kind(model, sample, device, snapshot=snapshot, interrupts=interrupts)

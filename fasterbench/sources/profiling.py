@@ -31,6 +31,7 @@ from ..machine.peaks import remember, measured_peaks
 from .measured import Measured, named_optimizer, registered_names
 from .observe import warn_other_path, without_ranks
 from ..records.rows import ceiling_for, warn_no_ceiling
+from ..session.checkouts import code_facts, shared_facts
 from ..session.program import training, undisturbed
 from ..base.precision import Tf32, tf32_flops, tf32_on
 from ..base.settings import one_at_a_time
@@ -145,7 +146,7 @@ def circumstances(
     given, dtype = call_words(*call_args(sample)), str(dtype).removeprefix('torch.')
     what = dict(model=module_kind(model), sample=given, dtype=dtype)
     date = datetime.now(timezone.utc).isoformat(timespec='seconds')
-    return dict(what, device=str(device), date=date, versions=software(), **more)
+    return dict(what, device=str(device), date=date, versions=software(), **code_facts(model), **more)
 
 # %% ../../nbs/sources/profiling.ipynb #ed9fa820
 @patch
@@ -276,13 +277,14 @@ def compare_interleaved(self:Subject,
     check_request('device', device, 'forward passes', warmup, steps, grad=grad, kernels=kernels)
     both = subjects(self, other)
     check_asked_groups(both, kernels, by, depth)
+    shared = shared_facts(self.model, other.model)
     with one_at_a_time, of_dtypes(*both), ExitStack() as stack:
         device, *more = (o.run_device(device) for o in both)
         if more!=[device]: raise ValueError(f"the models are on {device} and {more[0]}: device says where both run")
         runs = [stack.enter_context(undisturbed(o.model, o.sample, device, grad)) for o in both]
         with errors_placed(runs): found = self.measuring_both(runs, device, warmup, steps, kernels=kernels)
         made = [o._result_of(of) for o,of in zip(both, found)]
-    for (o,_),of in zip(made, found): o.about['turns'] = turns_said(of.forwards)
+    for (o,_),of in zip(made, found): o.about |= dict(turns=turns_said(of.forwards)) | shared
     return compared(*(o._kept(*m, of) for o,m,of in zip(both, made, found)), by, depth, turns=True)
 
 # %% ../../nbs/sources/profiling.ipynb #457a51ef
