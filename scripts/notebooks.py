@@ -41,6 +41,11 @@ class FromPackage(Processor):
 
 def never_run(cell): return cell.cell_type!='code' or 'nbdev_export(' in cell.source
 
+def length_run(path):
+    "How many characters of code a run of a notebook has, which is about how long it takes beside others"
+    cells = [c for c in json.loads(path.read_text(encoding='utf-8'))['cells'] if c['cell_type']=='code']
+    return sum(len(s) for c in cells if '#| export' not in (s := ''.join(c['source'])))
+
 def passed_over(cell):
     "Does this run leave the cell out? Those marked `#|nightly` run where all is checked"
     return never_run(cell) or ('nightly' in cell.directives_ and not whole())

@@ -26,5 +26,5 @@ def main(
     os.chdir(top)
     os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(top), os.environ.get('PYTHONPATH')]))   # of the processes
     beside = str(min(num_cpus() + 1, 5))   # one more than cores: a test waits for processes, compilers and files
-    args = ['tests', '-q', '-n', beside, '--dist', 'worksteal', '--durations', '12', '--durations-min', '10']
+    args = ['tests', '-q', '-n', beside, '--dist', 'loadgroup', '--durations', '12', '--durations-min', '10']
     sys.exit(pytest.main([*args, *(['-k', only] if only else []), *(['--changed'] if changed else []), *(['--all'] if all else [])]))

@@ -24,8 +24,17 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     if not hasattr(config, 'workerinput'): shutil.rmtree(os.environ.pop('PEAKS_SHARED', ''), ignore_errors=True)
 
+def in_order(items):
+    "The longest notebooks first, so that none is left alone at the end; tests of one file share what it sets up"
+    from notebooks import length_run
+    def notebook(o): return o.callspec.params['path'] if o.originalname=='test_notebook' else None
+    for o in items:
+        if not notebook(o): o.add_marker(pytest.mark.xdist_group(o.path.stem))
+    items.sort(key=lambda o: length_run(notebook(o)) if notebook(o) else 0, reverse=True)
+
+@pytest.hookimpl(tryfirst=True)   # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption('changed'): return
+    if not config.getoption('changed'): return in_order(items)
     from reach import distances
     far = distances()
     def distance(item): return min((far[o] for o in far if o in item.nodeid), default=None)

@@ -56,7 +56,7 @@ def _ratios(v):
 
 # %% ../../nbs/records/gate.ipynb #ec55ec71
 most_steps = 10_000 # more of them are not named
-_until = 'steps make the interval narrow enough to decide'
+_until = 'steps make the interval narrow enough to decide, if they scatter as these do'
 
 def _takes(v):
     "How many steps leave the limit outside of the interval, in words: its width falls with their square root"
