@@ -332,8 +332,8 @@ def cell(self:Pair, key:str)->str: return pair_columns[key].text(self) # its tex
 def columns_of(c)->list: # of a `Comparison`: of `Column`
     "The columns that a table of pairs shows"
     def there(k):
-        if k in ('used', 'over_s') and c.a is not None:   # of two estimates they are not known
-            return not (c.forward_a.exact and c.forward_b.exact)
+        if k in ('used', 'over_s') and len(c):   # not known of two estimates, and without peaks
+            return not (c.a and c.forward_a.exact and c.forward_b.exact) and any(p.cell(k).strip('– →') for p in c)
         if k.startswith('waiting'): return any(pair_columns[k].value(p) is not None for p in c)
         return k!='phase' or any(p.phase not in (None, p.name) for p in c)
     median = replace(pair_columns['ratio'], name='median ratio') # in turns
