@@ -98,16 +98,16 @@ def _asked_comparison(
     model, against, beside, save, limits, # of `roofline`; limits: name → value
     unused, alone, columns, by, # options: of no comparison, not of `beside`, of its table, of both
 ):
-    "What a profile is made for, a comparison or not, its limits, what its a and b are called, and columns of rows"
+    "What a profile is made for, its limits, what its a and b are called, columns of rows, and the a of `against`"
     if not (against or beside): check_unused('without --against or --beside', **limits, save=save)
     else: check_unused('to a comparison', **unused)
     if beside: check_unused('with --beside', against=against, **alone | dict(kernels=None))
-    if against:
-        check_kind(against, 'a result')
-        check_before(Roofline.load(against), alone['kernels'], by, **asked_limits(**limits))
+    if against: check_kind(against, 'a result')
+    a = Roofline.load(against) if against else None
+    if against: check_before(a, alone['kernels'], by, **asked_limits(**limits))
     other = f'{model} without --compile' if beside==uncompiled else against or beside
     if other and columns is not None: picked(columns, Comparison.columns)   # or an error
-    return Comparison if other else Roofline, asked_limits(**limits), (other, model), None if other else columns
+    return Comparison if other else Roofline, asked_limits(**limits), (other, model), None if other else columns, a
 
 # %% ../nbs/cli.ipynb #e1ef3fff
 def _in_turns(name, beside, input, of, peaks, limits, device, compile, kernels, by, **alone):
@@ -144,7 +144,7 @@ def roofline(
     more = dict(isolate=isolate, operations=operations, kernels=kernels)
     unused = dict(html=html, sort=sort, parallel=parallel)
     fails = dict(fail_slower=fail_slower, fail_flops=fail_flops, fail_flops_changed=fail_flops_changed)
-    kind, limits, names, of_rows = _asked_comparison(model, against, beside, save, fails, unused, more, columns, by)
+    kind, limits, names, of_rows, a = _asked_comparison(model, against, beside, save, fails, unused, more, columns, by)
     dtype, view = floating(dtype), checked_view(top, sort, by, of_rows, train, timed=operations or kernels)
     if own_rank()==0: check_targets([peaks, counts, against], kind.formats, save=save, html=html, out=out)
     how = profile_options(device := own_device(device), warmup, steps) | more | dict(compile=compile)
@@ -155,7 +155,7 @@ def roofline(
         of = dict(batch=batch, size=size, tokens=tokens, counts=counts, dtype=dtype, threads=threads)
         if beside: rows = _in_turns(model, beside, input, of, given, limits, **how | dict(steps=steps, by=view.by))
         else: rows = _profiled(model, input, of, recipe, given, parallel, **how)
-    if against: rows = Roofline.load(against).compare(rows)
+    if against: rows = a.compare(rows)
     if kind is Comparison: return print_comparison(rows, out, top, None, view.by, columns, limits, save, names, title)
     if own_rank()==0: print_result(rows, view, title, html, out)
 
