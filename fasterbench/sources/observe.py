@@ -319,10 +319,10 @@ class FaultClock:
     def mark(self)->int: return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     def seconds(self, marks): return [m - marks[0] for m in marks] # faults from the first mark to each
 
-def counted_pass(o, res)->Callable: # of an `Observer`; `res`: `Forwards`
+def counted_pass(o, res)->Callable|None: # of an `Observer`; `res`: `Forwards`; `None`: they can't be counted
     "A function that makes an untimed forward pass, and on the CPU counts the page faults of each row in it"
     known = resource and isinstance(o.clock, HostClock) and type(o) is Observer   # kernels are no calls of modules
-    if not known or o.exchanges: return o.forward
+    if not known or o.exchanges: return None
     own = Observer(o.model, o.run, torch.device('cpu'), clock=FaultClock())
     def counted():
         with own.marks, own.backward(): res.faults.append(own_times(own.calls, own.forward()))
@@ -333,14 +333,14 @@ def time_of_one(o, res, blocks, feeder):
     "Blocks of forward passes of one model; before the first three its page faults are counted, in a pass more"
     again = counted_pass(o, res)
     for i,b in enumerate(progress(blocks, 'measuring the model')):
-        if i<3 and again!=o.forward: again()
+        if again and i<3: again()
         time_block(o, res, len(b), feeder)
 
 # %% ../../nbs/sources/observe.ipynb #5f0a1c04
 def time_turns(sides, blocks, feeder):
     "Blocks of turns of each model with marks, in the middle of each one without"
     turns, last = [(len(b), i) for b in blocks for i in range(len(b))], None
-    again = {o: counted_pass(o, res) for o,res in sides} # behind a turn of its own
+    again = {o: counted_pass(o, res) or o.forward for o,res in sides} # behind a turn of its own
     for n,i in progress(turns, 'measuring the models in turns'):
         for marked in (True, False)[:1 + (i==n//2)]:
             for o,res in sides[::1 if len(sides[0][1].begins)%2==0 else -1]:
