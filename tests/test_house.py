@@ -68,7 +68,7 @@ def printed(code):
     return out.getvalue().strip()
 
 def forked(code):
-    "What `code` prints in a new process that has loaded torch, and nothing of the package: loading torch takes 3 s"
+    "What `code` prints in a new process that has loaded torch, and nothing of the package"
     return apart(printed, code)
 
 @pytest.mark.parametrize('imports, absent', [('fasterbench, fasterbench.operations', ['torch', 'plotly']),
