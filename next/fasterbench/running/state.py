@@ -28,6 +28,7 @@ def containers(*objects) -> list:
     found, todo = {}, [vars(o) for o in objects]
     while todo:
         o = todo.pop()
+        if isinstance(o, torch.optim.Optimizer): o = vars(o)   # inside of a wrapper
         if type(o) in CONTAINERS and id(o) not in found:
             found[id(o)] = o
             todo += o.values() if isinstance(o, dict) else o
