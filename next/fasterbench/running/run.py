@@ -90,8 +90,9 @@ class TrainingStep(ForwardPass):
         is_norm = clip is not None and not callable(clip)
         self.clip = partial(nn.utils.clip_grad_norm_, max_norm=clip) if is_norm else clip
         groups = optimizer.param_groups if optimizer else []
-        self.parameters = [p for group in groups for p in group['params']] or all_parameters(model, loss)
-        self.all_parameters = {*self.parameters, *all_parameters(model, loss)}
+        everything = all_parameters(model, loss)
+        self.parameters = [p for group in groups for p in group['params']] or everything
+        self.all_parameters = {*self.parameters, *everything}
 
     def __call__(self, args, kwargs, part=no_part):
         self.zero_grad()
@@ -103,7 +104,7 @@ class TrainingStep(ForwardPass):
         return loss
 
     def prime(self):
-        """Make the state of the optimizer and the scaler, as they have it from the second step on."""
+        """Make the state that optimizer and scaler have from the second step on."""
         if self.scaler: self.scaler.scale(torch.zeros((), device=self.device))
         if not self.optimizer or self.optimizer.state: return
         for p in self.parameters:
@@ -152,7 +153,7 @@ class TrainingStep(ForwardPass):
 
 
 def output_loss(output) -> torch.Tensor:
-    """A scalar output itself, or `output.loss` or `output['loss']`, as models of Transformers have it."""
+    """A scalar output itself, or `output.loss` or `output['loss']`, as Transformers have it."""
     if isinstance(output, torch.Tensor) and output.dim() == 0: return output
     loss = output.get('loss') if isinstance(output, dict) else getattr(output, 'loss', None)
     if loss is None:
@@ -180,7 +181,8 @@ def make_optimizer(name: str, model: nn.Module, loss=None) -> Optimizer:
 def check_model(model, sample):
     """Refuse what is no module, and what can be no sample."""
     if not isinstance(model, nn.Module):
-        kind = f'the class {model.__name__}' if isinstance(model, type) else f'a {type(model).__name__}'
+        is_class = isinstance(model, type)
+        kind = f'the class {model.__name__}' if is_class else f'a {type(model).__name__}'
         raise TypeError(f'the model is {kind}, not a torch.nn.Module')
     call_args(sample)
 
@@ -191,17 +193,18 @@ def check_step(model, loss, optimizer, clip=None, scaler=None, autocast=None, ac
         raise TypeError(f'loss={loss!r} is no function of the output')
     if not any(p.requires_grad for p in all_parameters(model, loss)):
         raise ValueError(f'no parameter of {type(model).__name__} requires a gradient')
-    if clip is not None and not callable(clip) and not (isinstance(clip, (int, float)) and clip > 0):
+    is_norm = isinstance(clip, (int, float)) and clip > 0
+    if clip is not None and not callable(clip) and not is_norm:
         raise ValueError(f'clip={clip!r} is neither a norm above 0 nor a function of parameters')
     if scaler is not None and not isinstance(scaler, torch.amp.GradScaler):
         raise TypeError(f'scaler={scaler!r} is no torch.amp.GradScaler')
     if scaler is not None and optimizer is None:
         raise ValueError('a scaler without an optimizer: only the step of an optimizer uses it')
     if autocast is not None and not is_floating_dtype(autocast):
-        raise ValueError(f'autocast={autocast!r} is no floating-point dtype, such as torch.bfloat16')
+        raise ValueError(f'autocast={autocast!r} is no floating-point dtype')
     if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
         raise ValueError(f'accumulate={accumulate!r} is no number of micro-batches')
-    if optimizer is not None and not isinstance(optimizer, str): check_optimizer(model, loss, optimizer)
+    if not isinstance(optimizer, (str, type(None))): check_optimizer(model, loss, optimizer)
 
 
 def is_floating_dtype(value) -> bool:
@@ -214,20 +217,22 @@ def check_optimizer(model, loss, optimizer):
     """Refuse an optimizer that can't take the model's steps."""
     kind = type(optimizer).__name__
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f'optimizer={optimizer!r} is neither a torch.optim.Optimizer nor the name of one')
+        raise TypeError(f'optimizer={optimizer!r} is no torch.optim.Optimizer, nor the name of one')
     if isinstance(optimizer, LBFGS):
         raise ValueError('LBFGS runs the model as often as it wants: its step is not one update')
     own = {id(p) for p in all_parameters(model, loss)}
     parameters = [p for group in optimizer.param_groups for p in group['params']]
     others = [p for p in parameters if id(p) not in own]
     if others:
-        raise ValueError(f'{len(others)} of the {len(parameters)} parameters of {kind} are not those of '
-                         f'{type(model).__name__}, the first of shape {[*others[0].shape]}')
+        raise ValueError(f'{len(others)} of the {len(parameters)} parameters of {kind} are not '
+                         f'those of {type(model).__name__}, the first of shape '
+                         f'{[*others[0].shape]}')
 
 # %% ../../nbs/running/run.ipynb #f417065a
 def on_device(model: nn.Module, device: torch.device, *others) -> tuple:
     """The model and others, or copies of them on a device if the model is on another one."""
-    if model_device(model) == device or not [*model.parameters(), *model.buffers()]: return model, *others
+    has_tensors = any(True for _ in (*model.parameters(), *model.buffers()))
+    if model_device(model) == device or not has_tensors: return model, *others
     copies = copy.deepcopy((model, *others))
     return tuple(o.to(device) if isinstance(o, nn.Module) else o for o in copies)
 
