@@ -106,17 +106,13 @@ def load(args, device=None) -> tuple:
 # %% ../nbs/analysis/cli.ipynb #bec819bf
 def training(args, model, sample, loss=None, optimizer=None) -> tuple:
     """The sample of a training step, and the arguments of `profile_step` and `estimate_step`."""
-    import torch
-    from fasterbench.base.tensors import resolve_dtype
-    known = {name.lower(): cls for name, cls in vars(torch.optim).items()
-             if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer}
+    from fasterbench.running.run import make_optimizer
     if args.optimizer or optimizer is None:
-        name = (args.optimizer or 'sgd').lower()
-        if name not in known: raise ValueError(f"--optimizer {args.optimizer}: torch.optim has {', '.join(sorted(known))}")
-        optimizer = known[name](model.parameters(), **({} if args.lr is None else dict(lr=args.lr)))
-    autocast = resolve_dtype(args.autocast) if args.autocast else None
-    return labelled(model, sample), dict(loss=loss or usual_loss, optimizer=optimizer, clip=args.clip, autocast=autocast,
-                                         accumulate=args.accumulate or 1)
+        optimizer = make_optimizer(args.optimizer or 'sgd', model)
+        for group in optimizer.param_groups: group['lr'] = group['lr'] if args.lr is None else args.lr
+    return labelled(model, sample), dict(
+        loss=loss or usual_loss, optimizer=optimizer, clip=args.clip, autocast=args.autocast,
+        accumulate=1 if args.accumulate is None else args.accumulate)
 
 
 def labelled(model, sample):
@@ -128,15 +124,14 @@ def labelled(model, sample):
 
 
 def usual_loss(output):
-    """The loss that an output is or holds; or cross entropy of scores of classes; or the mean of its squares."""
+    """Cross entropy of scores of classes; or the loss that an output is or holds; or the mean of its squares."""
     import torch
     from fasterbench.base.tensors import tensors
-    is_tensor = isinstance(output, torch.Tensor)
-    if is_tensor and output.dim() == 0: return output
-    if is_tensor and output.dim() == 2 and output.is_floating_point():
+    from fasterbench.running.run import output_loss
+    if isinstance(output, torch.Tensor) and output.dim() == 2:
         return torch.nn.functional.cross_entropy(output, output.new_zeros(len(output), dtype=torch.int64))
-    loss = output.get('loss') if isinstance(output, dict) else getattr(output, 'loss', None)
-    return sum(t.square().mean() for t in tensors(output) if t.is_floating_point()) if loss is None else loss
+    try: return output_loss(output)
+    except ValueError: return sum(t.square().mean() for t in tensors(output) if t.is_floating_point())
 
 
 def check_training(args):
@@ -182,11 +177,11 @@ def finish_rows(args, result):
 def figures(result) -> dict:
     """The figures of a result's first sentence; `None`: not known."""
     time_s, least_s = result.time_s, result.roof_time_s if result.peaks else None
-    peak, room = result.memory and result.memory.peak, result.peaks and result.peaks.memory_bytes
     return dict(time_s=time_s, least_s=least_s, utilization_pct=100*least_s/time_s if time_s and least_s else None,
-                fused_s=result.fused_time_s, mfu=result.mfu, hfu=result.hfu, tokens_per_s=result.tokens_per_s,
-                flops=result.flops, bytes_moved=result.bytes_moved, params=result.params, memory_bytes=peak,
-                fits=peak <= room if peak and room else None)
+                fused_s=result.fused_time_s if result.peaks else None, mfu=result.mfu, hfu=result.hfu,
+                tokens_per_s=getattr(result, 'tokens_per_s', None), flops=result.flops, matmul_flops=result.matmul_flops,
+                bytes_moved=result.bytes_moved, params=result.params,
+                memory_bytes=result.memory and result.memory.peak, fits=getattr(result, 'fits', None))
 
 # %% ../nbs/analysis/cli.ipynb #030b2ece
 def count(args):
@@ -212,7 +207,8 @@ def roofline(args):
     model, sample, *more = load(args)
     model = model.to(device)
     if args.compile: model.compile()
-    options = dict(device=device, warmup=args.warmup, steps=args.steps, operations=args.operations)
+    options = dict(device=device, warmup=args.warmup, steps=args.steps)
+    if args.operations: options['operations'] = True
     with doing(f'measuring {args.warmup} + {args.steps} passes' + ', and what the machine can do'*(not args.peaks)):
         if args.train:
             sample, step = training(args, model, sample, *more)
@@ -236,8 +232,10 @@ def estimate(args):
     sample, step = training(args, model, sample, *more) if args.train else (sample, None)
     analyzer, results = RooflineAnalyzer(model, sample), []
     for peaks in devices:
+        known = next((r for r in results if r.peaks.device == peaks.device), None)   # the same operations
         with doing(f'estimating for {peaks.device_name}'):
-            results.append(analyzer.estimate_step(peaks, **step) if step else analyzer.estimate(peaks))
+            if known: results.append(known.under(peaks))
+            else: results.append(analyzer.estimate_step(peaks, **step) if step else analyzer.estimate(peaks))
         results[-1].about['model'] = args.model
     if not several: return finish_rows(args, results[0])
     table = device_table(results)
@@ -258,7 +256,7 @@ def device_table(results: list):
                Column('memory_bound_pct', 'memory-bound %', '%', 'of the least time', memory_bound_pct),
                Column('memory_bytes', 'memory', 'B', 'that a training step takes', lambda r: figures(r)['memory_bytes']),
                Column('capacity', 'of', 'B', 'memory of the device', lambda r: r.peaks.memory_bytes),
-               Column('fits', 'fits', value=lambda r: {True: 'yes', False: 'no', None: None}[figures(r)['fits']]))
+               Column('fits', 'fits', value=lambda r: {True: 'yes', False: 'no'}.get(figures(r)['fits'])))
     return Table(results, {c.key: c for c in columns}, tuple(c.key for c in columns), 'order')
 
 # %% ../nbs/analysis/cli.ipynb #b86bb927
@@ -343,7 +341,7 @@ COMMANDS = {
                                          help='devices such as H100-SXM, or files of `fasterbench peaks`')]),
                 TRAIN, ROWS, OUTPUT],
                ['estimate resnet50 --batch 64 --dtype bfloat16 --peaks H100-SXM',
-                'estimate resnet50 --batch 64 --train --optimizer adamw --peaks A100-SXM-80GB,H100-SXM,MI300X']),
+                'estimate resnet18 --batch 64 --train --optimizer adamw --peaks A100-SXM-80GB,H100-SXM,MI300X']),
     peaks: ([('machine', [*MACHINE,
                           arg('--dtype', default='float32', help='such as float32,bfloat16 (default: float32); all'),
                           arg('--hierarchy', action='store_true', help='measure the caches, too'),

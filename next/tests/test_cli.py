@@ -1,0 +1,191 @@
+"""The commands as they are typed: what they print, write and refuse."""
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fasterbench import HardwarePeaks, Roofline
+from fasterbench import cli
+
+NET = '''
+import torch
+from torch import nn
+
+def build():
+    print('building')
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)), torch.rand(8, 64)
+
+def broken():
+    return {}['layers']
+'''
+EXAMPLES = [example for _, examples in cli.COMMANDS.values() for example in examples]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with a model and the peaks of a machine: 100 GFLOP/s, 50 GB/s."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('COLUMNS', '120')
+    (tmp_path/'net.py').write_text(NET)
+    HardwarePeaks(1e11, 5e10, memory_bytes=2**34, device_name='here').save('peaks.json')
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    """A command that has to succeed → what it prints."""
+    def printed(command):
+        cli.main(shlex.split(command))
+        return capsys.readouterr().out
+    return printed
+
+
+@pytest.fixture
+def fails(capsys):
+    """A command that has to fail → its exit status and what it says on stderr."""
+    def said(command):
+        with pytest.raises(SystemExit) as end: cli.main(shlex.split(command))
+        return end.value.code, capsys.readouterr().err
+    return said
+
+
+def test_help_comes_without_torch():
+    code = '''
+import sys
+from fasterbench.cli import main
+for argv in [], ['--help'], ['roofline', '--help'], ['peaks', '--help']:
+    try: main(argv)
+    except SystemExit as end: assert end.code == 0
+assert 'torch' not in sys.modules'''
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 'fasterbench roofline resnet18' in done.stdout
+
+
+def test_module_runs_as_a_command(folder):
+    done = subprocess.run([sys.executable, '-m', 'fasterbench.cli', 'count', 'net.py:build'], capture_output=True,
+                          text=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+    assert done.returncode == 0, done.stderr
+    assert '19,210 parameters' in done.stdout   # 64*256 + 256 + 256*10 + 10
+    assert done.stderr == 'building\n'          # nothing else: stderr is no terminal
+
+
+@pytest.mark.parametrize('example', EXAMPLES)
+def test_every_example_is_understood(example):
+    assert cli.parser().parse_args(shlex.split(example)).run.__name__ == example.split()[0]
+
+
+@pytest.mark.parametrize('example', [e for e in EXAMPLES if e.startswith(('count resnet', 'estimate', 'peaks --list'))])
+def test_cheap_examples_run(run, example):
+    assert len(run(example).splitlines()) > 2
+
+
+def test_count(run):
+    text = run('count net.py:build --sort order')
+    assert [line.split()[:2] for line in text.splitlines() if 'Linear' in line] == [['0', 'Linear'], ['2', 'Linear']]
+    answer = json.loads(run('count net.py:build --json'))['answer']
+    assert answer['matmul_flops'] == 2*8*(64*256 + 256*10)
+    assert answer['params'] == 19_210 and 'time_s' not in answer and 'least_s' not in answer
+
+
+def test_roofline_says_the_answer_first(run):
+    text = run('roofline net.py:build --peaks peaks.json --steps 4 --plot --out r.json --out r.csv --out r.md')
+    assert text.splitlines()[0].startswith('net.py:build, forward pass: ')
+    assert '+ ridge 2 FLOP/B' in text and text.endswith('saved r.json\nsaved r.csv\nsaved r.md\n')
+    assert len(Roofline.load('r.json').totals.samples) == 4
+    assert text.splitlines()[0] in run('show r.json')
+
+
+def test_training_step(run):
+    result = json.loads(run('roofline net.py:build --train --optimizer adamw --lr 0.1 --clip 1 --autocast bf16 --accumulate 2 '
+                            '--peaks peaks.json --steps 4 --json'))
+    assert {row['phase'] for row in result['rows']} == {'forward', 'backward', 'optimizer'}
+    assert {'(loss)', '(clip)', '(optimizer)'} <= {row['name'] for row in result['rows']}
+    products = 3*8*64*256 + 3*8*256*10 - 8*64*256   # no gradient of the sample
+    assert result['answer']['matmul_flops'] == 2*2*products
+
+
+def test_estimate_of_one_device_has_rows(run):
+    assert '(the model)' not in run('estimate net.py:build --peaks H100-SXM')
+    rows = json.loads(run('estimate net.py:build --peaks H100-SXM --dtype bf16 --json'))['rows']
+    assert [row['dtype'] for row in rows if row['matmul_flops']] == ['bfloat16', 'bfloat16']
+
+
+def test_estimate_of_several_devices_has_a_line_for_each(run):
+    text = run('estimate net.py:build --peaks peaks.json,H100-SXM --train --out d.csv')
+    assert [line.split()[0] for line in text.splitlines()[2:4]] == ['here', 'H100-SXM']
+    result = json.loads(run('estimate net.py:build --peaks peaks.json,H100-SXM --train --json --columns device,least_s'))
+    assert [row['least_s'] for row in result['rows']] == list(result['answer'].values())
+    assert [*result['rows'][0]] == ['device', 'least_s']
+
+
+def test_columns_and_groups_are_for_files_too(run, folder):
+    run('count net.py:build --by type --columns name,flops --sort name --out c.csv --out c.md')
+    assert (folder/'c.csv').read_text().splitlines()[0] == 'name,flops'
+    assert [line.split(',')[0] for line in (folder/'c.csv').read_text().splitlines()[1:]] == ['Linear', 'ReLU']
+    assert (folder/'c.md').read_text().splitlines()[0].split() == ['|', 'name', '|', 'FLOPs', '|']
+
+
+def test_what_a_model_prints_is_no_result(run):
+    assert json.loads(run('estimate net.py:build --peaks peaks.json --json'))
+
+
+def test_peaks(run):
+    text = run('show peaks.json')
+    assert '100 GFLOP/s' in text and '50.0 GB/s' in text
+    assert json.loads(run('show peaks.json --json'))['answer']['ridge_point'] == 2
+    assert 'H100-SXM' in run('peaks --list --columns device_name,date')
+
+
+@pytest.mark.parametrize('command, words', {
+    'count resnet19': 'near to it: ',
+    'count net.py:broken': "net.py:broken raised KeyError: 'layers'",
+    'count nowhere.json': "there is no file 'nowhere.json'",
+    'count net.py:build --columns flop': "no column 'flop'",
+    'count net.py:build --by blok': "by='blok'",
+    'count net.py:build --input 3x4': "input '3x4' is not a shape such as 1,3,224,224",
+    'roofline net.py:build --optimizer adamw': '--optimizer is of a training step: it needs --train',
+    'roofline net.py:build --train --optimizer adamx': 'adamx',
+    'roofline net.py:build --device cpu:cpu': 'cpu:cpu',
+    'estimate net.py:build --peaks H1000': 'H1000',
+    'estimate net.py:build --peaks H100-SXM,peaks.json --plot': '--by and --plot are of the rows of one device',
+    'show net.py': 'net.py'}.items())
+def test_failures_are_one_line(fails, command, words):
+    status, error = fails(command)
+    assert status == 2
+    assert [words in line for line in error.splitlines() if line.startswith('fasterbench: ')] == [True]
+    assert 'Traceback' not in error
+    assert 'Traceback' in fails(f'{command} --traceback')[1]
+
+
+@pytest.mark.parametrize('command, words', {
+    'count no.py:f --out rows.xls': "'rows.xls' ends with none of .json, .csv, .md",
+    'count no.py:f --out nowhere/rows.csv': "there is no folder 'nowhere'",
+    'count no.py:f --batch many': "'many' is no whole number",
+    'estimate no.py:f': '--peaks'}.items())
+def test_options_are_looked_at_before_the_model(fails, command, words):
+    status, error = fails(command)
+    assert status == 2 and words in error and 'no.py' not in error
+
+
+def test_interrupted(fails, monkeypatch):
+    def interrupt(*args, **options): raise KeyboardInterrupt
+    monkeypatch.setattr('fasterbench.models.load_model', interrupt)
+    assert fails('count net.py:build') == (130, 'fasterbench: interrupted\n')
+
+
+def test_a_terminal_sees_what_is_being_done(capsys, monkeypatch):
+    monkeypatch.setattr('sys.stderr.isatty', lambda: True)
+    with cli.doing('counting'): print('of a model')
+    assert capsys.readouterr() == ('', 'counting …of a model\n\r\033[K')
+
+
+def test_threads_are_those_asked_for(run):
+    before = torch.get_num_threads()
+    try: run('roofline net.py:build --threads 2 --peaks peaks.json --steps 1 --out r.json')
+    finally: torch.set_num_threads(before)
+    assert Roofline.load('r.json').about['threads'] == 2
