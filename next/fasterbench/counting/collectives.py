@@ -6,7 +6,6 @@
 __all__ = ['NAMESPACES', 'LINK_SHARES', 'collective_kind', 'group_size', 'link_bytes']
 
 # %% ../../nbs/counting/collectives.ipynb #d8be4804
-import torch
 from .traffic import Call, parameters, tensors
 
 # %% ../../nbs/counting/collectives.ipynb #a39f7847

@@ -133,10 +133,9 @@ def foreach_rule(name: str) -> Rule | None:
 def calls_of_each(call: Call):
     """The calls for one tensor that a call of an operator on lists stands for."""
     for i, result in enumerate(call.out or call.self):
-        each = Call(call.op, (), {}, result)
-        each.arguments = {k: v[i] if isinstance(v, (list, tuple)) else v
-                          for k, v in call.arguments.items()}
-        yield each
+        arguments = {name: value[i] if isinstance(value, (list, tuple)) else value
+                     for name, value in call.arguments.items()}
+        yield Call(call.op, (), arguments, result)
 
 # %% ../../nbs/counting/rules.ipynb #76732b31
 @cache

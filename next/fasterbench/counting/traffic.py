@@ -8,7 +8,7 @@ __all__ = ['OVERWRITING', 'Parameter', 'parameters', 'tensors', 'is_float', 'Cal
 
 # %% ../../nbs/counting/traffic.ipynb #47cd82e7
 import inspect
-from functools import cache, cached_property
+from functools import cache
 from math import inf, prod
 from typing import NamedTuple
 import torch
@@ -61,6 +61,8 @@ class Call:
     def __init__(self, op, args: tuple, kwargs: dict, out):
         self.op, self.args, self.kwargs, self.out = op, args, kwargs, out
         self.arguments = dict(zip(parameters(op), args)) | kwargs   # by their names in the schema
+        self.inputs = tensors([*self.arguments.values()])
+        self.outputs = tensors(out)
 
     def __getattr__(self, name):
         """The argument of this name, or its default."""
@@ -78,16 +80,6 @@ class Call:
         """The operator's name without its library and overload."""
         return self.op._opname if isinstance(self.op, torch._ops.OpOverload) else self.op.name()
 
-    @cached_property
-    def inputs(self) -> list[torch.Tensor]:
-        """All tensors in the arguments."""
-        return [t for value in self.arguments.values() for t in tensors(value)]
-
-    @cached_property
-    def outputs(self) -> list[torch.Tensor]:
-        """All tensors that were returned."""
-        return tensors(self.out)
-
     @property
     def first(self) -> torch.Tensor | None:
         """The first tensor of the arguments; without one, the first of the results."""
@@ -98,7 +90,7 @@ class Call:
         """The first tensor that was returned; of an operator that returns nothing, its target."""
         return self.first if self.out is None else next(iter(self.outputs), None)
 
-    @cached_property
+    @property
     def dtype(self) -> torch.dtype | None:
         """The dtype that it computes in: the first floating-point one of arguments and results."""
         first = None
