@@ -22,8 +22,8 @@ from ..machine.datasheets import as_peaks
 from ..machine.hardware import HardwarePeaks
 from .rows import NOISY, RooflinePoint, interquartile_range, join, place
 from ..views.chart import ceilings
-from ..views.report import answer, lines, machine
-from ..views.table import Column, Table, terminal_width
+from ..views.report import answer, lines, peaks_text
+from ..views.table import Column, Table, percent, terminal_width
 
 # %% ../../nbs/results/roofline.ipynb #903929c2
 @dataclass
@@ -33,8 +33,8 @@ class Totals:
     plain: list[Amount]                # of passes without timestamps
     mean_s: Amount                     # of the middle half of the passes
     remainder_s: float                 # outside of the rows: Python, dispatch
-    disturbance: str = ''              # what other processes did meanwhile; '': nothing that matters
-    idle_s: Amount | None = None       # of a pass, in which an accelerator waited for its host; `None`: not known
+    disturbance: str = ''              # what other processes did meanwhile, if that matters
+    idle_s: Amount | None = None       # in which an accelerator waited for its host, if known
 
     @property
     def iqr_s(self) -> float | None:
@@ -62,8 +62,17 @@ def _time_text(row) -> str:
 
 
 def _utilization_text(row) -> str:
-    percent = row.utilization_pct
-    return '–' if percent is None else ('↑' if percent > 100 else '') + f'{percent:.0f}'
+    value = row.utilization_pct
+    return '–' if value is None else ('↑' if value > 100 else '') + percent(value)
+
+
+def _flops_text(row) -> str:
+    return ('≥ ' if row.unknown else '') + si(row.flops)
+
+
+def _operations_text(row) -> str | None:
+    names = [f'{o.name.removeprefix("aten::")} ×{o.calls:g}' for o in row.operations]
+    return ', '.join(names) or None
 
 
 ROW_COLUMNS = {column.key: column for column in (
@@ -71,28 +80,28 @@ ROW_COLUMNS = {column.key: column for column in (
     Column('phase', 'phase', help='of a training step'),
     Column('type', 'type', help='class of the module'),
     Column('calls', 'calls', 'count', 'in a pass'),
-    Column('flops', 'FLOPs', 'FLOP', 'a multiply-add is two', show=lambda row: ('≥ ' if row.unknown else '') + si(row.flops)),
+    Column('flops', 'FLOPs', 'FLOP', 'a multiply-add is two', show=_flops_text),
     Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'in matrix products and convolutions'),
     Column('bytes_moved', 'bytes', 'B', 'inputs and outputs of every operation'),
     Column('boundary_bytes', 'boundary', 'B', 'what one fused kernel would have to move'),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
-    Column('bound', 'bound', help='the limit that would be met first: compute right of the ridge, memory left of it'),
-    Column('utilization_pct', 'util %', '%', 'least time in percent of the measured one', show=_utilization_text),
+    Column('bound', 'bound', help='compute at or right of the ridge, memory left of it'),
+    Column('utilization_pct', 'util %', '%', 'least time / time', show=_utilization_text),
     Column('roof', 'roof', help='what sets the least time: a dtype, DRAM or a cache'),
     Column('roof_time_s', 'roof time', 's', 'least time that the machine allows'),
     Column('fused_time_s', 'fused time', 's', 'least time as one fused kernel'),
     Column('time_s', 'time', 's', 'mean of the middle half of the passes', show=_time_text),
     Column('above_s', 'above', 's', 'time beyond the least one'),
     Column('achieved_gflops', 'GFLOP/s', 'GFLOP/s', 'FLOPs / time'),
-    Column('near', 'near', help='the roof that it is near; neither: it reaches under a third of it'),
+    Column('near', 'near', help='its bound, or neither: it reaches under a third of its roof'),
     Column('iqr_s', 'IQR', 's', 'width of the middle half of the samples'),
     Column('params', 'params', 'count', 'elements of its own parameters'),
     Column('weight_bytes', 'weights', 'B', 'bytes of its own parameters'),
     Column('dtype', 'dtype', help='of most of the arithmetic'),
-    Column('operations', 'operations', help='calls by operator', value=lambda row: ', '.join(
-        f'{o.name.removeprefix("aten::")} ×{o.calls:g}' for o in row.operations) or None))}
-SHOWN = {
-    'measured': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'bound', 'utilization_pct', 'time_s'),
+    Column('operations', 'operations', help='calls by operator', value=_operations_text))}
+SHOWN = {   # kind of a result → usual columns
+    'measured': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'bound',
+                 'utilization_pct', 'time_s'),
     'estimated': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'bound', 'roof_time_s'),
     'counted': ('name', 'phase', 'type', 'params', 'flops', 'bytes_moved', 'arithmetic_intensity')}
 SORTED_BY = {'measured': 'time_s', 'estimated': 'roof_time_s', 'counted': 'order'}
@@ -109,7 +118,8 @@ class Roofline:
     params: Count = 0                           # elements of all parameters, each once
     boundary_bytes: Amount | None = None        # what the model would have to move as one kernel
     memory: Footprint | None = None             # of a training step
-    about: dict[str, str | int | float | None] = field(default_factory=dict)   # model, sample, run, device, dtype, …
+    # model, sample, run ('forward' or 'step'), device, dtype, threads, tokens, …
+    about: dict[str, str | int | float | None] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[RooflinePoint]:
         return iter(self.rows)
@@ -118,7 +128,7 @@ class Roofline:
         return len(self.rows)
 
     def __getitem__(self, which: int | slice | str | tuple[str, str]):
-        """A row by position, name, label or (name, phase); of a name in several phases the first one."""
+        """A row by position, name, label or (name, phase); of several with a name the first."""
         if isinstance(which, (int, slice)): return self.rows[which]
         for row in self.rows:
             if which in (row.name, row.label, (row.name, row.phase)): return row
@@ -172,7 +182,7 @@ class Roofline:
 
     @property
     def hfu(self) -> float | None:
-        """Hardware FLOPs utilization: FLOP/s of all products over the ceiling in the dtype of most of them."""
+        """Hardware FLOPs utilization: FLOP/s in products over the ceiling of most of them."""
         return self._utilization(self.matmul_flops)
 
     @property
@@ -193,24 +203,27 @@ class Roofline:
 
     @property
     def fits(self) -> bool | None:
-        """Does the device have the memory that a training step holds at its peak? `None`: not known."""
-        if self.memory is None or self.peaks is None or self.peaks.memory_bytes is None: return None
-        return self.memory.peak <= self.peaks.memory_bytes
+        """Has the device the memory that a training step holds at its peak? `None`: not known."""
+        available = self.peaks and self.peaks.memory_bytes
+        return self.memory.peak <= available if self.memory and available else None
 
     def by(self, key: str | int | Callable) -> 'Roofline':
-        """Rows that belong together as one, in the order in which each group begins.
+        """Rows that belong together as one, in the order in which the groups begin.
 
-        `key` is 'type', 'phase', 'bound', 'dtype', 'roof' or 'near'; 'block' for equal layers of repeated blocks, in
-        each phase; a number of parts of the names; or a function of a row.
+        `key`: 'type', 'phase', 'bound', 'dtype', 'roof' or 'near'; 'block' for equal layers of
+        repeated blocks, each phase apart; a number of parts of the names; or a function of a row.
         """
         group, groups = group_key(key, self.rows), {}
         for row in self.rows:
-            name = group(row)
-            groups.setdefault(('–' if name is None else str(name), row.phase if key == 'block' else None), []).append(row)
+            name, phase = group(row), row.phase if key == 'block' else None
+            groups.setdefault(('–' if name is None else str(name), phase), []).append(row)
         return replace(self, rows=[join(name, rows) for (name, _), rows in groups.items()])
 
     def under(self, peaks: HardwarePeaks | str) -> 'Roofline':
-        """The same rows under another roof; `peaks`: also a datasheet's name or a file. Comes before `by`."""
+        """The same rows under another roof, also that of a datasheet's name or a file.
+
+        Comes before `by`: the least time of a group is the sum of those of its rows.
+        """
         peaks = as_peaks(peaks)
         return replace(self, peaks=peaks, rows=[place(row, peaks) for row in self.rows])
 
@@ -230,16 +243,16 @@ class Roofline:
             if row.phase: parts[row.phase].append(row)
         return side_by_side(parts, key or ('roof_time_s' if self.time_s is None else 'time_s'))
 
-    def summary(self, top: int | None = 12, sort: str | None = None, by: str | int | Callable | None = None,
-                columns: str | list[str] | None = None):
-        """Print the answer, the `top` rows (`None`: all), and what there is to say about them."""
+    def summary(self, top: int | None = 12, sort: str | None = None,
+                by: str | int | Callable | None = None, columns: str | list[str] | None = None):
+        """Print the answer, the `top` rows (`None`: all), and what there is to say of them."""
         table = (self if by is None else self.by(by)).table()
-        head = [answer(self), *([machine(self)] if self.peaks else [])]
-        print(*(fill(line, 120, break_long_words=False) for text in head for line in text.splitlines()), '',
+        head = answer(self).splitlines() + ([peaks_text(self)] if self.peaks else [])
+        print(*(fill(line, 120, break_long_words=False) for line in head), '',
               table.text(top, sort, columns, width=terminal_width()), '', *lines(self), sep='\n')
 
     def save(self, path):
-        """Write it as the ending says: .json has all of it, .csv all columns, .md the usual ones."""
+        """Write all of it as .json, all columns as .csv, or the usual ones as .md."""
         ending = Path(path).suffix
         if ending == '.json': save_json(self, path)
         elif ending == '.csv': write_whole(path, self.table().csv())
@@ -261,35 +274,42 @@ def group_key(by: str | int | Callable, rows: list[RooflinePoint]) -> Callable:
     if by == 'block': return block_names(rows)
     if by in GROUPS: return lambda row: getattr(row, by)
     if str(by).isdecimal(): return lambda row: '.'.join(row.name.split('.')[:int(by)])
-    raise ValueError(f"by={by!r}: {', '.join(GROUPS)}, block, a number of parts of names, or a function of a row")
+    raise ValueError(f"by={by!r}: {', '.join(GROUPS)}, block, a number of parts of names, "
+                     'or a function of a row')
 
 
 def block_names(rows: list[RooflinePoint]) -> Callable:
-    """The function from a row to the name of its group: rows whose names differ in numbers alone and that do equal work.
+    """The function from a row to the name of its group: equal layers of repeated blocks.
 
-    Equal work is the same phase, type, FLOPs and bytes. A group's name has `*` where the names of its rows differ;
-    where several groups would have the same name, each has that of its first row.
+    Layers are equal if their names differ in numbers alone and phase, type, FLOPs and bytes do not.
+    A group's name has `*` where the names differ; several groups of one name are named after their
+    first rows.
     """
     def kind(row):
         place = tuple('*' if part.isdecimal() else part for part in row.name.split('.'))
         return place, row.phase, row.type, row.flops, row.bytes_moved
 
+    def pattern(names):
+        columns = zip(*(name.split('.') for name in names))
+        return '.'.join(parts[0] if len(set(parts)) == 1 else '*' for parts in columns)
+
     names = {}
     for row in rows: names.setdefault(kind(row), []).append(row.name)
-    patterns = {kind: '.'.join(parts[0] if len(set(parts)) == 1 else '*' for parts in zip(*(name.split('.') for name in same)))
-                for kind, same in names.items()}
-    groups = Counter((patterns[kind], kind[1]) for kind in names)   # of a name in a phase
+    patterns = {key: pattern(equal) for key, equal in names.items()}
+    groups = Counter((patterns[key], key[1]) for key in names)   # of a pattern in a phase
 
     def name(row):
-        pattern, (first, *others) = patterns[kind(row)], names[kind(row)]
-        return pattern if groups[pattern, row.phase] == 1 or not others else f'{first} +{len(others)}'
+        first, *others = names[kind(row)]
+        own = patterns[kind(row)]
+        return own if groups[own, row.phase] == 1 or not others else f'{first} +{len(others)}'
 
     return name
 
 # %% ../../nbs/results/roofline.ipynb #565789d7
 def side_by_side(parts: dict[str, list[RooflinePoint]], key: str) -> Table:
     """A line for each name, with one column of rows for each part; the largest first."""
-    if key not in ROW_COLUMNS: raise ValueError(f"no column {key!r}; there are {', '.join(ROW_COLUMNS)}")
+    if key not in ROW_COLUMNS:
+        raise ValueError(f"no column {key!r}; there are {', '.join(ROW_COLUMNS)}")
     shown, found = ROW_COLUMNS[key], {}
     for part, rows in parts.items():
         for row in rows: found.setdefault(row.name, {})[part] = row
@@ -298,9 +318,12 @@ def side_by_side(parts: dict[str, list[RooflinePoint]], key: str) -> Table:
         return Column(part, part, shown.unit, f'{shown.heading} in {part}',
                       value=lambda line: shown.of(line[1][part]) if part in line[1] else None)
 
-    columns = {'name': Column('name', 'name', value=lambda line: line[0], show=lambda line: line[0] or '(the model)'),
-               **{part: of_part(part) for part in parts}}
-    if not shown.unit: return Table([*found.items()], columns, tuple(columns), 'order')
-    columns['most'] = Column('most', 'most', shown.unit, 'the largest of them',
-                             value=lambda line: max(shown.of(row) or 0 for row in line[1].values()))
-    return Table([*found.items()], columns, ('name', *parts), 'most')
+    def most(line): return max(shown.of(row) or 0 for row in line[1].values())
+
+    name = Column('name', 'name', value=lambda line: line[0],
+                  show=lambda line: line[0] or '(the model)')
+    columns = {'name': name} | {part: of_part(part) for part in parts}
+    lines = [*found.items()]
+    if not shown.unit: return Table(lines, columns, ('name', *parts), 'order')
+    columns['most'] = Column('most', 'most', shown.unit, 'the largest of them', value=most)
+    return Table(lines, columns, ('name', *parts), 'most')

@@ -12,9 +12,9 @@ from ..base.text import plain, si
 
 # %% ../../nbs/views/chart.ipynb #6a8a2f5a
 def ceilings(rows, peaks) -> dict[str, float | None]:
-    """Dtype → FLOP/s at most, of the products of these rows, the dtype with most FLOPs first; `None`: not known.
+    """Dtype of products of these rows → FLOP/s at most, the dtype with most FLOPs first.
 
-    Without products it is the dtype of the peaks.
+    `None`: not known. Without any products it is the dtype of the peaks.
     """
     products = Counter()
     for row in rows: products[row.dtype or peaks.dtype] += row.matmul_flops or 0
@@ -23,16 +23,18 @@ def ceilings(rows, peaks) -> dict[str, float | None]:
 
 # %% ../../nbs/views/chart.ipynb #5f2a0d2c
 def text_roofline(rows, peaks, width: int = 64, height: int = 14, names: int = 8) -> str:
-    """The roof of `peaks`, a letter for each of the slowest rows that do arithmetic, and what the letters are.
+    """The roof with a letter for each of the slowest rows that do arithmetic, and their names.
 
     Rows that were not timed lie on the roof. Rows at the same character share a letter.
     """
     def seconds(row): return row.roof_time_s if row.time_s is None else row.time_s
-    drawn = sorted((row for row in rows if row.arithmetic_intensity and row.rate), key=seconds, reverse=True)[:names]
-    roofs = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate} or {peaks.dtype: peaks.peak_flops}
+    drawn = [row for row in rows if row.arithmetic_intensity and row.rate]
+    drawn = sorted(drawn, key=seconds, reverse=True)[:names]
+    roofs = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
+    roofs = roofs or {peaks.dtype: peaks.peak_flops}
     ridges = {dtype: rate/peaks.peak_bandwidth for dtype, rate in roofs.items()}
 
-    # Axes end at powers of the square root of ten.
+    # The axes end at powers of the square root of ten.
     xs = [*ridges.values(), *(row.arithmetic_intensity for row in drawn)]
     ys = [*roofs.values(), min(roofs.values())/10, *(row.rate for row in drawn)]
     left, right = floor(2*log10(min(xs)/2))/2, ceil(2*log10(max(xs)*2))/2
@@ -47,18 +49,24 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, names: int = 8
     for column in range(width):
         x = 10**(left + column/(width - 1)*(right - left))
         if x < max(ridges.values()): grid[cell(x, x*peaks.peak_bandwidth)] = '/'
-        grid |= {cell(x, roofs[dtype]): '-' for dtype, ridge in ridges.items() if x >= ridge}
-    grid |= {cell(ridge, roofs[dtype]): '+' for dtype, ridge in ridges.items()}
-    at = {}
-    for row in drawn: at.setdefault(cell(row.arithmetic_intensity, row.rate), []).append(row)
-    letters = dict(zip(at, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'))
+        for dtype, ridge in ridges.items():
+            if x >= ridge: grid[cell(x, roofs[dtype])] = '-'
+    for dtype, ridge in ridges.items(): grid[cell(ridge, roofs[dtype])] = '+'
+    rows_at = {}
+    for row in drawn: rows_at.setdefault(cell(row.arithmetic_intensity, row.rate), []).append(row)
+    letters = dict(zip(rows_at, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'))
     grid |= letters
 
-    drawing = [''.join(grid.get((column, line), ' ') for column in range(width)).rstrip() for line in reversed(range(height))]
+    picture = [''.join(grid.get((column, line), ' ') for column in range(width)).rstrip()
+               for line in reversed(range(height))]
     scale = [si(10**top, 'FLOP/s'), *['']*(height - 2), si(10**bottom, 'FLOP/s')]
     first, last = f'{plain(10**left)} FLOP/B', f'{plain(10**right)} FLOP/B'
     below = ['+' + '-'*width, f' {first}{last:>{width - len(first)}}',
-             f' / memory: {si(peaks.peak_bandwidth, "B/s")}',
-             *(f' + {dtype}: {si(roofs[dtype], "FLOP/s")} from {plain(ridge)} FLOP/B on' for dtype, ridge in ridges.items()),
-             *(f' {letter} {row.label}, {row.type}: {si(seconds(row), "s")}' for cell, letter in letters.items() for row in at[cell])]
-    return '\n'.join([f'{mark:>12} |{line}' for mark, line in zip(scale, drawing)] + [' '*13 + line for line in below])
+             f' / memory: {si(peaks.peak_bandwidth, "B/s")}']
+    for dtype, ridge in ridges.items():
+        below.append(f' + {dtype}: {si(roofs[dtype], "FLOP/s")} from {plain(ridge)} FLOP/B on')
+    for at, letter in letters.items():
+        for row in rows_at[at]:
+            below.append(f' {letter} {row.label}, {row.type}: {si(seconds(row), "s")}')
+    return '\n'.join([f'{mark:>12} |{line}' for mark, line in zip(scale, picture)]
+                     + [' '*13 + line for line in below])
