@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['NEAR', 'SCATTERING', 'IDLE', 'OVERHEAD_PCT', 'LINES', 'percentages', 'doubts', 'division', 'work_text', 'answer',
-           'least_time_text', 'peaks_text', 'rows_text', 'sample_line', 'work_line', 'time_line', 'overhead_line',
-           'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'noise_line', 'unknown_line',
-           'ceiling_line', 'above_line', 'error_line', 'lines']
+           'least_time_text', 'peaks_text', 'rows_text', 'sample_line', 'work_line', 'time_line', 'threads_line',
+           'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'noise_line', 'unknown_line', 'ceiling_line',
+           'above_line', 'error_line', 'lines']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
@@ -27,9 +27,9 @@ def percentages(parts: dict[str, float]) -> dict[str, int]:
 
 # %% ../../nbs/views/report.ipynb #aae5e009
 NEAR = {   # what `row.near` says, and the time outside of rows
-    'compute': "in rows near the arithmetic's roof", 'memory': "near the memory's",
-    'neither': 'near neither (under a third of their roof)',
-    'unknown': 'in rows without a known roof', 'outside': 'outside of rows (Python, dispatch)'}
+    'compute': "near the arithmetic's roof", 'memory': "near the memory's roof",
+    'neither': 'near neither roof (under a third of it)', 'unknown': 'in rows without a known roof',
+    'outside': 'outside of rows (Python, dispatch)'}
 SCATTERING = 0.1   # part of the time in noisy rows from which on the answer names it
 IDLE = 0.05        # part of the time in which a device is idle from which on the answer names it
 
@@ -82,7 +82,8 @@ def answer(result) -> str:
         utilization = percent(100*result.roof_time_s/result.time_s)
         said += f'; the roof allows {at_least}{si(result.roof_time_s, "s")}'
         said += f' (utilization {at_least}{utilization} %)'
-    shares = [f'{n} % {NEAR[key]}' for key, n in percentages(division(result)).items() if n]
+    (first, n), *others = [item for item in percentages(division(result)).items() if item[1]]
+    shares = [f'{n} % is {NEAR[first]}', *(f'{n} % {NEAR[key]}' for key, n in others)]
     return f"{said}.\nOf the time, {', '.join(shares)}."
 
 
@@ -133,15 +134,11 @@ def time_line(result) -> str:
     device = result.about.get('device')
     is_other = device and result.peaks and device != result.peaks.device_name
     where = f' on {device}' if is_other else ''
-    return (f'mean of the middle half of {len(totals.samples)} passes{where}, IQR {si(totals.iqr_s, "s")}, '
-            f'{si(totals.remainder_s, "s")} outside of rows')
-
-
-def overhead_line(result) -> str:
-    totals = result.totals
-    if not totals or totals.overhead_is_noise: return ''
-    if (totals.overhead_pct or 0) <= OVERHEAD_PCT: return ''
-    return f'timestamps make a pass {percent(totals.overhead_pct)} % longer'
+    said = f'{len(totals.samples)} passes{where}, IQR {si(totals.iqr_s, "s")}'
+    said += f', {si(totals.remainder_s, "s")} outside of rows'
+    if (totals.overhead_pct or 0) > OVERHEAD_PCT and not totals.overhead_is_noise:
+        said += f', timestamps add {percent(totals.overhead_pct)} %'
+    return said
 
 
 def threads_line(result) -> str:
@@ -186,7 +183,8 @@ def tokens_line(result) -> str:
 
 def noise_line(result) -> str:
     rows = [row for row in result if row.noisy and row.time_s]
-    return f'IQR above a tenth of the median: {rows_text(len(rows))}' if rows else ''
+    if not rows: return ''
+    return f'{rows_text(len(rows))} with an IQR above 10 %'
 
 
 def unknown_line(result) -> str:
@@ -228,9 +226,9 @@ def error_line(result) -> str:
 
 
 LINES = {   # what a line begins with → its text
-    'sample': sample_line, 'work': work_line, 'time': time_line, 'overhead': overhead_line,
-    'threads': threads_line, 'phases': phases_line, 'memory': memory_line, 'MFU': mfu_line,
-    'tokens': tokens_line, '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line,
+    'sample': sample_line, 'work': work_line, 'time': time_line, 'threads': threads_line,
+    'phases': phases_line, 'memory': memory_line, 'MFU': mfu_line, 'tokens': tokens_line,
+    '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line,
     '↑': above_line, 'error': error_line}
 
 
