@@ -53,7 +53,8 @@ class Totals:
 
     @property
     def overhead_is_noise(self) -> bool:
-        """Is the difference of the medians within the IQR of the passes?"""
+        """Is it not known, or less than the passes scatter?"""
+        if self.overhead_pct is None: return True
         return abs(median(self.samples) - median(self.plain)) <= (self.iqr_s or 0)
 
 # %% ../../nbs/results/roofline.ipynb #04f31ede
@@ -212,6 +213,7 @@ class Roofline:
 
         `key`: 'type', 'phase', 'bound', 'dtype', 'roof' or 'near'; 'block' for equal layers of
         repeated blocks, each phase apart; a number of parts of the names; or a function of a row.
+        The least time of a group is known if those of all its rows are.
         """
         group, groups = group_key(key, self.rows), {}
         for row in self.rows:
