@@ -36,14 +36,14 @@ class EventClock:
         return event
 
     def seconds(self, marks: list[torch.Event]) -> list[float]:
-        """Seconds from the first mark to each; waits for the device, and frees the events for new marks."""
+        """Seconds from the first mark to each; waits for the device. New marks use the same events."""
         torch.accelerator.synchronize(self.device)
         self.used = 0
         return [0., *(marks[0].elapsed_time(m)/1e3 for m in marks[1:])]
 
 # %% ../../nbs/base/clock.ipynb #c38ef266
 def device_clock(device: torch.device) -> HostClock | EventClock:
-    """The clock by which work on a device is timed; `ValueError` for `meta`, where nothing runs."""
+    """The clock that times work on a device; `ValueError` for `meta`, where nothing runs."""
     if device.type == 'meta': raise ValueError('device=meta: nothing runs there that could be timed')
     return HostClock() if device.type == 'cpu' else EventClock(device)
 
@@ -59,7 +59,7 @@ SAMPLE_S = 5e-5   # seconds of a sample, unless one call takes longer
 
 
 def least_seconds(run, clock, budget_s: float) -> float:
-    """The least seconds of a call of `run`, sampled for about `budget_s` seconds after one call to warm up."""
+    """The least seconds of a call of `run`, sampled for about `budget_s` seconds after one call."""
     run()
     calls = max(round(SAMPLE_S/max(elapsed_s(run, clock), 1e-9)), 1)
     best, end = elapsed_s(run, clock, calls), time.perf_counter() + budget_s

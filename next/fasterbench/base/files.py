@@ -34,19 +34,21 @@ class File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def save_json(content, path):
-    """Write a dataclass as JSON, with the name of its class; `ValueError` for numbers that JSON lacks, NaN and infinity."""
-    file = {'format': f'fasterbench {type(content).__name__}', 'version': 1, 'content': msgspec.to_builtins(content, str_keys=True)}
+    """Write a dataclass as JSON, with its class's name; `ValueError` for NaN and infinity."""
+    file = {'format': f'fasterbench {type(content).__name__}', 'version': 1,
+            'content': msgspec.to_builtins(content, str_keys=True)}
     try: text = json.dumps(file, ensure_ascii=False, allow_nan=False)
     except ValueError as e: raise ValueError(f'{path} was not written: {e}') from e
     write_whole(path, msgspec.json.format(text, indent=1) + '\n')
 
 # %% ../../nbs/base/files.ipynb #36c94bf2
 def load_json(path, *kinds):
-    """The object in a file that holds one of these classes; `ValueError` names the file and the place in it."""
+    """The object of one of these classes in a file; `ValueError` names file and place."""
     known = {f'fasterbench {kind.__name__}': kind for kind in kinds}
     try:
         file = msgspec.json.decode(Path(path).read_bytes(), type=File)
-        if file.format not in known: raise ValueError(f"{file.format!r} is none of {', '.join(known)}")
+        if file.format not in known:
+            raise ValueError(f"{file.format!r} is none of {', '.join(known)}")
         content = msgspec.json.decode(file.content, type=known[file.format])
         read, kept = msgspec.json.decode(file.content), msgspec.to_builtins(content, str_keys=True)
         unknown = [*_unknown_fields(read, kept)]
@@ -67,11 +69,12 @@ def _unknown_fields(read, kept, place: str = '$'):
 
 # %% ../../nbs/base/files.ipynb #700d891a
 def read_table(path, kind):
-    """The rows of a CSV file as objects of a class, empty cells as `None`; `ValueError` names the line."""
+    """The rows of a CSV file as objects of a class, empty cells `None`; `ValueError` names the line."""
     with open(path, newline='', encoding='utf-8') as file:
         reader = csv.DictReader(file)
         for row in reader:
             try:
-                if None in row: raise ValueError(f'{len(row[None])} cells more than there are columns')
-                yield msgspec.convert({key: cell or None for key, cell in row.items()}, kind, strict=False)
+                if None in row: raise ValueError('more cells than there are columns')
+                cells = {column: cell or None for column, cell in row.items()}
+                yield msgspec.convert(cells, kind, strict=False)
             except ValueError as e: raise ValueError(f'{path}, line {reader.line_num}: {e}') from e

@@ -47,7 +47,7 @@ PROCESSORS = Path('/sys/devices/system/cpu')
 
 
 def reported_caches(threads: int = 1) -> dict[str, int]:
-    """Name → bytes of the data caches that so many threads can use together, the innermost first."""
+    """Name → bytes of the data caches that so many threads use together, the innermost first."""
     levels = {}   # name → processors that share a cache → bytes
     for processor in own_processors():
         for folder in PROCESSORS.glob(f'cpu{processor}/cache/index*'):
@@ -59,9 +59,10 @@ def reported_caches(threads: int = 1) -> dict[str, int]:
 
 # %% ../../nbs/base/system.ipynb #eff41bc4
 class Others:
-    """A context that finds out what other processes take of our processors; `disturbance` says it, or is empty.
+    """A context whose `disturbance` says what other processes took of our processors, if they did.
 
-    Work on processors that torch's threads leave idle disturbs nobody, and neither does less than a sixth of one.
+    Work on processors that torch's threads leave idle disturbs nobody, and neither does a sixth of
+    a processor.
     """
     disturbance = ''
 

@@ -16,18 +16,20 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 # %% ../../nbs/base/tensors.ipynb #a03b95dc
 def resolve_device(device=None) -> torch.device:
-    """The device with its index, of `None` the accelerator or else the CPU; `ValueError` for one that is not here."""
+    """The device with its index; for `None` the accelerator or the CPU; `ValueError` if not here."""
     if device is None:
-        has_accelerator = torch.accelerator.is_available()   # asked first: a CUDA build without a driver names CUDA
-        device = torch.accelerator.current_accelerator() if has_accelerator else 'cpu'
+        # asked first whether it is there: a CUDA build names CUDA also where there is no driver
+        here = torch.accelerator.is_available()
+        device = torch.accelerator.current_accelerator() if here else 'cpu'
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, TypeError, AssertionError) as e:
-        raise ValueError(f'device={device!r} is not on this machine: {str(e).splitlines()[0]}') from e
+        reason = str(e).partition('\n')[0]
+        raise ValueError(f'device={device!r} is not on this machine: {reason}') from e
 
 # %% ../../nbs/base/tensors.ipynb #7a75f4a6
 def resolve_dtype(dtype) -> torch.dtype:
-    """A dtype from its name: 'bfloat16', 'bf16', 'torch.float32', …; 'tf32' gives float32, which TF32 reads."""
+    """A dtype from its name: 'bfloat16', 'bf16', 'torch.int8'; float32 for 'tf32', which reads it."""
     if isinstance(dtype, torch.dtype): return dtype
     name = re.sub(r'^(b?)f(p|loat)?(?=\d)', r'\1float', str(dtype).removeprefix('torch.'))
     found = torch.float32 if name == 'tf32' else getattr(torch, name, None)
@@ -54,12 +56,12 @@ def tensors(value) -> list[torch.Tensor]:
 
 # %% ../../nbs/base/tensors.ipynb #17a8e473
 def model_device(model, sample=None) -> torch.device:
-    """The one device of parameters and buffers, or else of the sample, or else the CPU; several are a `ValueError`."""
+    """The device of parameters and buffers, else of the sample, else the CPU; one, or `ValueError`."""
     devices = {t.device for t in (*model.parameters(), *model.buffers())}
     devices = devices or {t.device for t in tensors(sample)} or {torch.device('cpu')}
     if len(devices) > 1:
         where = ', '.join(sorted(map(str, devices)))
-        raise ValueError(f'{type(model).__name__} is spread over {where}: a roof is that of one device')
+        raise ValueError(f'{type(model).__name__} is spread over {where}, and a roof is of one device')
     return devices.pop()
 
 # %% ../../nbs/base/tensors.ipynb #68089b75

@@ -26,11 +26,12 @@ def device_rows() -> list[dict[str, str | None]]:
 
 
 def datasheet_peaks(row: dict[str, str | None]) -> HardwarePeaks:
-    """The peaks in a row of the table; `peak_flops` is that of float32, or else of the widest dtype with a rate."""
+    """The peaks in a row of the table, in float32, or else in the widest dtype with a rate."""
     rates = {d: float(row[f'{d}_tflops'])*1e12 for d in DTYPES if row[f'{d}_tflops']}
     dtype = 'float32' if 'float32' in rates else next(iter(rates))
     return HardwarePeaks(
-        rates[dtype], float(row['bandwidth_gb_s'])*1e9, row['device_type'], dtype, compute_peaks=rates,
+        peak_flops=rates[dtype], peak_bandwidth=float(row['bandwidth_gb_s'])*1e9,
+        device=row['device_type'], dtype=dtype, compute_peaks=rates,
         memory_bytes=int(row['capacity_gib'])*2**30, device_name=row['name'], source=row['source'],
         date=row['date'] or '')
 
@@ -42,13 +43,13 @@ def datasheets() -> dict[str, HardwarePeaks]:
 
 # %% ../../nbs/machine/datasheets.ipynb #aa3711a1
 def name_words(text: str) -> list[str]:
-    """The words of a device's name that tell it from others: 'NVIDIA H100-SXM' gives 'h100', 'sxm'."""
+    """The words of a device's name that tell it from others: 'h100', 'sxm' of 'NVIDIA H100-SXM'."""
     words = re.findall('[a-z0-9]+', text.lower())
     return [w for w in words if w not in ('nvidia', 'geforce', 'tesla', 'amd', 'instinct')]
 
 
 def find_datasheet(name: str) -> HardwarePeaks:
-    """The one device that a name may mean, in any spelling, or by some words of it; else a `ValueError` with near names."""
+    """The one device that a name or some of its words can mean; else `ValueError` with near ones."""
     asked = name_words(name)
     for row in device_rows():   # the table's name, and what drivers call the device
         spellings = [row['name'], *(row['driver_names'] or '').split(';')]
@@ -66,4 +67,5 @@ def as_peaks(peaks) -> HardwarePeaks | None:
     if peaks is None or isinstance(peaks, HardwarePeaks): return peaks
     if not isinstance(peaks, (str, Path)):
         raise TypeError(f'peaks={peaks!r} are no HardwarePeaks, name of a device or .json file')
-    return load_json(peaks, HardwarePeaks) if Path(peaks).suffix == '.json' else find_datasheet(str(peaks))
+    if Path(peaks).suffix == '.json': return load_json(peaks, HardwarePeaks)
+    return find_datasheet(str(peaks))

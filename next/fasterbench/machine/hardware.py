@@ -24,7 +24,7 @@ class MemoryLevel(NamedTuple):
 # %% ../../nbs/machine/hardware.ipynb #d6ef53bc
 @dataclass(frozen=True)
 class HardwarePeaks:
-    """The rates that a device reaches at most; `ValueError` for a rate that is not above 0 and finite."""
+    """The rates that a device reaches at most; `ValueError` for one that is not above 0 and finite."""
     peak_flops: Rate                    # FLOP/s in `dtype`
     peak_bandwidth: Rate                # bytes/s of the memory
     device: str = 'cpu'
@@ -61,7 +61,7 @@ class HardwarePeaks:
         return self.peak_flops/self.peak_bandwidth
 
     def arithmetic(self, dtype: str | None) -> str:
-        """The arithmetic that runs in a dtype: 'tf32' for 'float32' where that is enabled; `None` is `self.dtype`."""
+        """What runs in a dtype: 'tf32' for 'float32' where enabled; `None` stands for `self.dtype`."""
         dtype = dtype or self.dtype
         return 'tf32' if dtype == 'float32' and self.tf32_enabled else dtype
 
@@ -78,7 +78,8 @@ class HardwarePeaks:
         threads = f', {self.threads} thread{"s"*(self.threads != 1)}' if self.threads else ''
         rates = f'{si(self.peak_flops, "FLOP/s")}, {si(self.peak_bandwidth, "B/s")}'
         source = self.source.partition(',')[0]   # of a document the title
-        return (f'{self.device_name or self.device}, {self.arithmetic(self.dtype)}{threads}: {rates}, '
+        where = self.device_name or self.device
+        return (f'{where}, {self.arithmetic(self.dtype)}{threads}: {rates}, '
                 f'ridge {plain(self.ridge_point)} FLOP/B ({source})')
 
     def save(self, path):

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from functools import partial
 from itertools import cycle
 from typing import NamedTuple
 
@@ -35,10 +34,12 @@ class Kernel(NamedTuple):
 TURN_S = 0.005   # seconds of a kernel's turn
 
 
-def best_rate(kernels: list[Kernel], device: torch.device, warmup: int, budget_s: float) -> tuple[float, str]:
-    """The best amount per second of all kernels, and the name of the kernel, found in about `budget_s` seconds.
+def best_rate(kernels: list[Kernel], device: torch.device, warmup: int,
+              budget_s: float) -> tuple[float, str]:
+    """The best amount per second, found in about `budget_s` seconds, and the name of its kernel.
 
-    Kernels take turns, so that a disturbance hits all of them; those below three quarters of the best are left out.
+    Kernels take turns, so that a disturbance hits all of them; those below three quarters of the
+    best have no further turn.
     """
     kernels, clock = sorted(kernels, key=lambda k: k.amount), device_clock(device)
     for kernel in kernels:
@@ -55,12 +56,13 @@ def best_rate(kernels: list[Kernel], device: torch.device, warmup: int, budget_s
 # %% ../../nbs/machine/peaks.ipynb #4639c9f9
 def random(device: torch.device, dtype: torch.dtype, *shape: int) -> torch.Tensor:
     """Random numbers in a dtype; leaves torch's own random numbers alone."""
-    t = torch.randn(shape, device=device, dtype=torch.float32, generator=torch.Generator(device).manual_seed(0))
+    generator = torch.Generator(device).manual_seed(0)
+    t = torch.randn(shape, device=device, dtype=torch.float32, generator=generator)
     return (40*t).clamp(-127, 127).to(dtype) if dtype is torch.int8 else t.to(dtype)
 
 
 def has_packed_weights(device: torch.device, dtype: torch.dtype) -> bool:
-    """Does oneDNN run products and convolutions of this dtype with weights in its own order, as compiled models do?"""
+    """Does oneDNN take weights of this dtype in its own order, as it does in compiled models?"""
     if device.type != 'cpu' or not torch.backends.mkldnn.is_available(): return False
     if dtype is torch.bfloat16: return torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if dtype is torch.float16: return torch.ops.mkldnn._is_mkldnn_fp16_supported()
@@ -80,13 +82,15 @@ def product_kernels(device: torch.device, dtype: torch.dtype, n: int) -> Iterato
     else:
         yield Kernel(name, flops, lambda: torch.mm(x, w.t()))
     if has_packed_weights(device, dtype):
-        multiply, packed = torch.ops.mkldnn._linear_pointwise, torch.ops.mkldnn._reorder_linear_weight(w, n)
-        yield Kernel(f'{name}, packed weights', flops, lambda: multiply(x, packed, None, 'none', [], ''))
+        packed = torch.ops.mkldnn._reorder_linear_weight(w, n)
+        multiply = torch.ops.mkldnn._linear_pointwise
+        yield Kernel(f'{name}, packed weights', flops, lambda: multiply(
+            x, packed, None, 'none', [], ''))
 
 
-def convolution_kernels(device: torch.device, dtype: torch.dtype, batch: int, channels: int, side: int,
-                        width: int) -> Iterator[Kernel]:
-    """Convolutions of width×width taps that keep the number of channels, with side×side outputs, channels last."""
+def convolution_kernels(device: torch.device, dtype: torch.dtype, batch: int, channels: int,
+                        side: int, width: int) -> Iterator[Kernel]:
+    """Convolutions with width×width taps, side×side outputs and as many channels out as in."""
     x = random(device, dtype, batch, channels, side + width - 1, side + width - 1)
     w = random(device, dtype, channels, channels, width, width)
     x, w = (t.to(memory_format=torch.channels_last) for t in (x, w))
@@ -94,63 +98,72 @@ def convolution_kernels(device: torch.device, dtype: torch.dtype, batch: int, ch
     flops = 2*batch*channels**2*width**2*side**2
     yield Kernel(name, flops, lambda: F.conv2d(x, w))
     if has_packed_weights(device, dtype):
-        convolve, no, one = torch.ops.mkldnn._convolution_pointwise, [0, 0], [1, 1]
-        packed = torch.ops.mkldnn._reorder_convolution_weight(w, no, one, one, 1, [*x.shape])
-        yield Kernel(f'{name}, packed weights', flops,
-                     lambda: convolve(x, packed, None, no, one, one, 1, 'none', [], ''))
+        padding, stride, dilation = [0, 0], [1, 1], [1, 1]
+        packed = torch.ops.mkldnn._reorder_convolution_weight(
+            w, padding, stride, dilation, 1, [*x.shape])
+        convolve = torch.ops.mkldnn._convolution_pointwise
+        yield Kernel(f'{name}, packed weights', flops, lambda: convolve(
+            x, packed, None, padding, stride, dilation, 1, 'none', [], ''))
 
 # %% ../../nbs/machine/peaks.ipynb #efbdc0f4
-def arithmetic_kernels(device: torch.device, dtype: torch.dtype, matmul_size: int | None) -> Iterator[Kernel]:
-    """Products and convolutions in sizes at which a device reaches its peak; of `matmul_size` products alone."""
+def arithmetic_kernels(device: torch.device, dtype: torch.dtype,
+                       matmul_size: int | None) -> Iterator[Kernel]:
+    """What reaches a device's peak in some size; with `matmul_size` only products of that size."""
     on_cpu = device.type == 'cpu'
     threads = torch.get_num_threads() if on_cpu else 1
     scale = max(round(threads**(1/3)), 1)   # as much work for each thread
     sizes = [256*scale, 384*scale] if on_cpu else [4096, 8192]
     for n in [matmul_size] if matmul_size else sizes:
         yield from product_kernels(device, dtype, n)
-    emulated = dtype is torch.bfloat16 and device.type == 'cuda' and not torch.cuda.is_bf16_supported(False)
-    if matmul_size or dtype.itemsize == 1 or emulated: return
-    for channels, side, width in ((128, 28, 1), (64, 56, 3), (128, 28, 3), (64, 28, 5), (256, 28, 3), (128, 28, 5)):
-        yield from convolution_kernels(device, dtype, threads if on_cpu else 64, channels, side, width)
+    if matmul_size or dtype.itemsize == 1: return
+    if device.type == 'cuda' and dtype is torch.bfloat16:
+        if not torch.cuda.is_bf16_supported(False): return   # products are emulated there
+    shapes = (128, 28, 1), (64, 56, 3), (128, 28, 3), (256, 28, 3), (64, 28, 5), (128, 28, 5)
+    batch = threads if on_cpu else 64
+    for channels, side, width in shapes:
+        yield from convolution_kernels(device, dtype, batch, channels, side, width)
 
 # %% ../../nbs/machine/peaks.ipynb #e1c3b5c7
 @contextmanager
 def float32_products(tf32: bool):
-    """Products and convolutions of float32 run in TF32 or exactly; afterwards as they did before."""
-    libraries = torch.backends
-    if hasattr(libraries.cuda.matmul, 'fp32_precision'):   # torch 2.9
-        gpu = 'tf32' if tf32 else 'ieee'
-        values = [(libraries.cuda.matmul, 'fp32_precision', gpu), (libraries.cudnn.conv, 'fp32_precision', gpu),
-                  (libraries.mkldnn.matmul, 'fp32_precision', 'ieee'), (libraries.mkldnn.conv, 'fp32_precision', 'ieee')]
+    """Products and convolutions of float32 run in TF32 or exactly, and afterwards as before."""
+    cublas, cudnn, onednn = torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends.mkldnn
+    if hasattr(cublas, 'fp32_precision'):   # since torch 2.9
+        name, on_gpu = 'fp32_precision', 'tf32' if tf32 else 'ieee'
+        values = {cublas: on_gpu, cudnn.conv: on_gpu, onednn.matmul: 'ieee', onednn.conv: 'ieee'}
     else:
-        values = [(libraries.cuda.matmul, 'allow_tf32', tf32), (libraries.cudnn, 'allow_tf32', tf32)]
-    before = [(library, name, getattr(library, name)) for library, name, _ in values]
+        name, values = 'allow_tf32', {cublas: tf32, cudnn: tf32}
+    before = {switch: getattr(switch, name) for switch in values}
     try:
-        for change in values: setattr(*change)
+        for switch, value in values.items(): setattr(switch, name, value)
         yield
     finally:
-        for change in before: setattr(*change)
+        for switch, value in before.items(): setattr(switch, name, value)
 
 # %% ../../nbs/machine/peaks.ipynb #7eb82c54
 def has_tf32(device: torch.device) -> bool:
     """Does the device multiply in TF32 where torch asks for it?"""
-    return device.type == 'cuda' and torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != 'cuda' or torch.version.hip: return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def arithmetic_peak(device: torch.device, name: str, matmul_size: int | None = None, warmup: int = 2,
-                    steps: int = 10) -> tuple[float, str]:
-    """The best FLOP/s in the arithmetic of that name, and the kernel that reached it; `ValueError`: there is none here."""
+def arithmetic_peak(device: torch.device, name: str, matmul_size: int | None = None,
+                    warmup: int = 2, steps: int = 10) -> tuple[float, str]:
+    """The best FLOP/s in an arithmetic, and its kernel; `ValueError` if the device lacks it."""
     dtype = resolve_dtype(name)
     if not dtype.is_floating_point and dtype is not torch.int8:
         raise ValueError(f'dtype={name!r} has no peak: it is neither a floating-point dtype nor int8')
     if dtype.is_floating_point and dtype.itemsize == 1 and device.type == 'cpu':
         raise ValueError(f'dtype={name!r} has no peak on a CPU: torch emulates it there')
     if name == 'tf32' and not has_tf32(device):
-        raise ValueError(f"dtype='tf32' has no peak on {device}: {device_name(device)} does not multiply in it")
+        raise ValueError(f"dtype='tf32' has no peak on {device}: it does not multiply in TF32")
     with float32_products(tf32=name == 'tf32'):
-        try: return best_rate([*arithmetic_kernels(device, dtype, matmul_size)], device, warmup, 0.15*steps)
+        try:
+            kernels = [*arithmetic_kernels(device, dtype, matmul_size)]
+            return best_rate(kernels, device, warmup, 0.15*steps)
         except RuntimeError as e:
-            raise ValueError(f'dtype={name!r} has no peak on {device}: {str(e).splitlines()[0]}') from e
+            reason = str(e).partition('\n')[0]
+            raise ValueError(f'dtype={name!r} has no peak on {device}: {reason}') from e
 
 # %% ../../nbs/machine/peaks.ipynb #7f00c631
 def memory_bandwidth(device: torch.device, nbytes: int | None = None, warmup: int = 2,
@@ -162,9 +175,10 @@ def memory_bandwidth(device: torch.device, nbytes: int | None = None, warmup: in
         enough = max(16*chunk, 3*max(reported_caches(threads).values(), default=0))
     else:
         chunk, enough = 2**28, 2**32
-    enough = min(enough, (memory_bytes(device) or 4*enough)//4)
-    chunk = min(chunk, (nbytes or enough)//4)
-    chunks = cycle(torch.ones((nbytes or enough)//chunk, chunk//4, device=device, dtype=torch.float32).unbind())
+    nbytes = nbytes or min(enough, (memory_bytes(device) or 4*enough)//4)
+    chunk = min(chunk, nbytes//4)
+    buffer = torch.ones(nbytes//chunk, chunk//4, device=device, dtype=torch.float32)
+    chunks = cycle(buffer.unbind())
     kernels = [
         Kernel('copy', 2*chunk, lambda: next(chunks).copy_(next(chunks))),
         Kernel('update', 2*chunk, lambda: next(chunks).neg_()),
@@ -184,59 +198,82 @@ def cache_rate(device: torch.device, nbytes: int, warmup: int, steps: int) -> fl
     return best_rate(kernels, device, warmup, 0.03*steps)[0]
 
 
-def cache_levels(device: torch.device, memory_rate: float, warmup: int = 2, steps: int = 10) -> tuple[MemoryLevel, ...]:
-    """The caches that the system reports and that are faster than the memory, the innermost first."""
-    if device.type == 'cpu': sizes = reported_caches(torch.get_num_threads())
-    elif device.type == 'cuda': sizes = {'L2': torch.cuda.get_device_properties(device).L2_cache_size}
-    else: sizes = {}
-    levels = [MemoryLevel(name, nbytes, cache_rate(device, nbytes//2, warmup, steps)) for name, nbytes in sizes.items()]
+def cache_levels(device: torch.device, memory_rate: float, warmup: int = 2,
+                 steps: int = 10) -> tuple[MemoryLevel, ...]:
+    """The caches that are reported and are faster than the memory, the innermost first."""
+    if device.type == 'cpu':
+        sizes = reported_caches(torch.get_num_threads())
+    elif device.type == 'cuda':
+        sizes = {'L2': torch.cuda.get_device_properties(device).L2_cache_size}
+    else:
+        sizes = {}
+    levels = [MemoryLevel(name, nbytes, cache_rate(device, nbytes//2, warmup, steps))
+              for name, nbytes in sizes.items()]
     return tuple(level for level in levels if level.bandwidth > 1.05*memory_rate)
 
 # %% ../../nbs/machine/peaks.ipynb #4ae49e91
 measured_peaks = {}   # what peaks depend on → HardwarePeaks
 
 
-def measure_peaks(device=None, *, dtype=torch.float32, matmul_size: int | None = None, bandwidth_mb: float | None = None,
-                  warmup: int = 2, steps: int = 10, allow_tf32: bool = False, hierarchy: bool = False,
+def measure_peaks(device=None, *, dtype=torch.float32, matmul_size: int | None = None,
+                  bandwidth_mb: float | None = None, warmup: int = 2, steps: int = 10,
+                  allow_tf32: bool = False, hierarchy: bool = False,
                   cache: bool = True) -> HardwarePeaks:
-    """What this machine reaches now; `ValueError` for a dtype that it does not multiply and for senseless sizes.
+    """What this machine reaches now; `ValueError` for a dtype that it lacks or a senseless size.
 
-    `dtype`: one or several, also 'tf32'; the first is that of `peak_flops`. `matmul_size`: the side of square matrices,
-    which alone are timed then. `bandwidth_mb`: MB of memory to walk through. `warmup`: calls of each kernel before it is
-    timed. `steps`: the time for it, 0.15 s of arithmetic, 0.1 s of memory and 0.03 s of a cache for each step. `allow_tf32`: float32 is measured in TF32 where the device has it.
-    `hierarchy`: caches, too. `cache`: an answer to the same question is remembered.
+    Parameters
+    ----------
+    device: the accelerator, or else the CPU, if `None`
+    dtype: one or several, also 'tf32'; the first is that of `peak_flops`
+    matmul_size: side of square matrices; their product alone is timed then
+    bandwidth_mb: MB of memory to walk through
+    warmup: calls of each kernel before it is timed
+    steps: how often 0.15 s of arithmetic in a dtype, 0.1 s of memory, 0.03 s of a cache
+    allow_tf32: float32 is measured in TF32 where the device has it
+    hierarchy: measure the caches, too
+    cache: the same question has the same answer, until `clear_peaks_cache`
     """
-    device = resolve_device(device)
-    _check_request(device, matmul_size, bandwidth_mb, warmup, steps)
+    device, asked = resolve_device(device), dtype if isinstance(dtype, (list, tuple)) else [dtype]
+    _check_request(device, asked, matmul_size, bandwidth_mb, warmup, steps)
     allow_tf32 = bool(allow_tf32) and has_tf32(device)
-    asked = dtype if isinstance(dtype, (list, tuple)) else [dtype]
     names = ['tf32' if d == 'tf32' else dtype_name(resolve_dtype(d), allow_tf32) for d in asked]
-    if not names: raise ValueError(f'dtype={dtype!r} names no dtype')
     key = (device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy,
            torch.get_num_threads(), torch.backends.cudnn.benchmark)
     if not (cache and key in measured_peaks):
         with torch.inference_mode(), torch.autocast(device.type, enabled=False):
-            peaks = {name: arithmetic_peak(device, name, matmul_size, warmup, steps) for name in dict.fromkeys(names)}
             nbytes = int(bandwidth_mb*1e6) if bandwidth_mb else None
-            bandwidth, memory_kernel = memory_bandwidth(device, nbytes, warmup, steps)
-            levels = cache_levels(device, bandwidth, warmup, steps) if hierarchy else ()
-        measured_peaks[key] = HardwarePeaks(
-            peaks[names[0]][0], bandwidth, device.type, names[0], allow_tf32, torch.backends.cudnn.benchmark,
-            {name: rate for name, (rate, _) in peaks.items()}, levels, memory_bytes=memory_bytes(device),
-            device_name=device_name(device), threads=torch.get_num_threads() if device.type == 'cpu' else None,
-            kernels={name: kernel for name, (_, kernel) in peaks.items()} | {'memory': memory_kernel},
-            source='measured', date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
+            measured_peaks[key] = _measure(
+                device, names, matmul_size, nbytes, warmup, steps, allow_tf32, hierarchy)
     return measured_peaks[key]
 
 
-def _check_request(device, matmul_size, bandwidth_mb, warmup, steps):
+def _measure(device, names, matmul_size, nbytes, warmup, steps, allow_tf32,
+             hierarchy) -> HardwarePeaks:
+    arithmetic = {name: arithmetic_peak(device, name, matmul_size, warmup, steps)
+                  for name in dict.fromkeys(names)}
+    rates, kernels = ({name: pair[i] for name, pair in arithmetic.items()} for i in range(2))
+    bandwidth, kernels['memory'] = memory_bandwidth(device, nbytes, warmup, steps)
+    return HardwarePeaks(
+        peak_flops=rates[names[0]], peak_bandwidth=bandwidth, device=device.type, dtype=names[0],
+        tf32_enabled=allow_tf32, cudnn_benchmark=torch.backends.cudnn.benchmark, compute_peaks=rates,
+        memory_levels=cache_levels(device, bandwidth, warmup, steps) if hierarchy else (),
+        memory_bytes=memory_bytes(device), device_name=device_name(device),
+        threads=torch.get_num_threads() if device.type == 'cpu' else None, kernels=kernels,
+        source='measured', date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
+
+
+def _check_request(device, dtypes, matmul_size, bandwidth_mb, warmup, steps):
     device_clock(device)   # an error where nothing runs
-    for name, value, least in (('matmul_size', matmul_size, 1), ('warmup', warmup, 0), ('steps', steps, 1)):
-        if value is not None and not (isinstance(value, int) and value >= least):
+    if not dtypes: raise ValueError(f'dtype={dtypes!r} names no dtype')
+    counts = [('warmup', warmup, 0), ('steps', steps, 1)]
+    if matmul_size is not None: counts.append(('matmul_size', matmul_size, 1))
+    for name, value, least in counts:
+        if not (isinstance(value, int) and value >= least):
             raise ValueError(f'{name}={value!r} is no whole number from {least} on')
     most = (memory_bytes(device) or 2**50)/1e6
     if bandwidth_mb is not None and not 0.1 <= bandwidth_mb <= most:
-        raise ValueError(f'bandwidth_mb={bandwidth_mb!r} is not between 0.1 and the {most:.0f} MB of {device}')
+        raise ValueError(f'bandwidth_mb={bandwidth_mb!r} is not between 0.1 and the {most:.0f} MB '
+                         f'of {device}')
 
 
 def clear_peaks_cache():
