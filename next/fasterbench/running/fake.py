@@ -16,13 +16,14 @@ import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map
 
 # %% ../../nbs/running/fake.ipynb #7234ebcf
 from ..base.tensors import call_args
 from .run import ForwardPass, TrainingStep, check_model, check_step
 from .run import make_optimizer
-from .state import tensors_in
+from .state import containers, tensors_in
 
 # %% ../../nbs/running/fake.ipynb #271cd5bc
 SMALL = 2**16   # bytes up to which a floating-point buffer keeps its values
@@ -45,14 +46,27 @@ class WithoutData:
 
     def counterpart(self, t: torch.Tensor) -> torch.Tensor:
         """What stands for a tensor of the model."""
-        if isinstance(t, nn.Parameter): return nn.Parameter(self.fake(t), t.requires_grad)
+        if isinstance(t, nn.Parameter): return self.parameter(t)
         has_values = not t.is_meta and (not t.is_floating_point() or t.nbytes <= SMALL)
         return t.detach().clone().to(self.dtype_of(t)) if has_values else self.fake(t)
+
+    def parameter(self, p: nn.Parameter) -> nn.Parameter:
+        """What `nn.Parameter` makes of a fake tensor, without its copy of that."""
+        fake = self.fake(p).requires_grad_(p.requires_grad)
+        fake._is_param = True
+        return fake
 
     def copies(self, model: nn.Module, *others) -> tuple:
         """The model and, if there are any, optimizer and loss, which share its parameters."""
         objects = [*model.modules(), *(o for o in others if hasattr(o, '__dict__'))]
-        counterparts = {id(t): self.counterpart(t) for t in tensors_in(*objects)}
+        found = containers(*objects)
+        counterparts = {id(t): self.counterpart(t) for t in tensors_in(found)}
+        # Empty dicts of hooks are most of what deepcopy would take apart
+        counterparts |= {id(c): c.copy() for c in found if not c}
+        for m in model.modules():
+            if isinstance(m, _NormBase) and m.running_mean is not None:
+                counterparts[id(m.running_mean)] = self.fake(m.running_mean)
+                counterparts[id(m.running_var)] = self.fake(m.running_var)
         return copy.deepcopy((model, *others), counterparts)
 
     def sample(self, sample) -> tuple[tuple, dict]:

@@ -18,26 +18,28 @@ import numpy as np
 import torch
 from torch import nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.optim import Optimizer
 
 # %% ../../nbs/running/state.ipynb #6f7308cc
-CONTAINERS = (dict, OrderedDict, defaultdict, list, set)
+CONTAINERS = {dict, OrderedDict, defaultdict, list, set}
 
 
 def containers(*objects) -> list:
     """The dicts of attributes of some objects, and the dicts, lists and sets inside, each once."""
     found, todo = {}, [vars(o) for o in objects]
     while todo:
-        o = todo.pop()
-        if isinstance(o, torch.optim.Optimizer): o = vars(o)   # inside of a wrapper
-        if type(o) in CONTAINERS and id(o) not in found:
-            found[id(o)] = o
-            todo += o.values() if isinstance(o, dict) else o
+        container = todo.pop()
+        if id(container) in found: continue
+        found[id(container)] = container
+        for value in container.values() if isinstance(container, dict) else container:
+            if type(value) in CONTAINERS: todo.append(value)
+            elif isinstance(value, Optimizer): todo.append(vars(value))   # one in a wrapper
     return list(found.values())
 
 # %% ../../nbs/running/state.ipynb #fb70ebc5
-def tensors_in(*objects) -> list[torch.Tensor]:
-    """The tensors among the attributes of some objects and in the containers inside, each once."""
-    inside = [v for c in containers(*objects) for v in (c.values() if isinstance(c, dict) else c)]
+def tensors_in(containers: list) -> list[torch.Tensor]:
+    """The tensors that are directly in some dicts, lists and sets, each once."""
+    inside = [v for c in containers for v in (c.values() if isinstance(c, dict) else c)]
     return list({id(t): t for t in inside if isinstance(t, torch.Tensor)}.values())
 
 # %% ../../nbs/running/state.ipynb #72396008
@@ -97,10 +99,11 @@ class SavedState:
         reshard(model)
         self.model, objects = model, []
         for o in (model, *others): objects += o.modules() if isinstance(o, nn.Module) else [o]
-        self.contents = [(c, c.copy()) for c in containers(*objects)]
+        found = containers(*objects)
+        self.contents = [(c, c.copy()) for c in found]
         # TorchScript's modules have no attributes in Python, but these iterators
-        found = [*tensors_in(*objects), *model.parameters(), *model.buffers()]
-        tensors = {id(t): t for t in found if not t.is_meta}.values()
+        tensors = [*tensors_in(found), *model.parameters(), *model.buffers()]
+        tensors = {id(t): t for t in tensors if not t.is_meta}.values()
         self.tensors = [SavedTensor(t, copied=parameters or not isinstance(t, nn.Parameter))
                         for t in tensors]
         self.gradients = [(t, t.grad) for t in tensors if t.is_leaf]
@@ -113,8 +116,13 @@ class SavedState:
             for tensor, grad in self.gradients: stack.callback(setattr, tensor, 'grad', grad)
             for saved in self.tensors:
                 if saved.value is not None: stack.callback(saved.restore)
-            for container, content in self.contents: stack.callback(refill, container, content)
+            stack.callback(self.refill)
             stack.callback(reshard, self.model)
+
+    def refill(self):
+        """Give the containers what they held."""
+        for container, content in self.contents:
+            if container or content: refill(container, content)   # most are empty dicts of hooks
 
     def check_parameters(self):
         """Refuse a forward pass that has written to parameters, of which there is no copy."""
