@@ -12,7 +12,6 @@ from .counting.rules import register_cost, unregister_cost
 from .results.roofline import Roofline
 from .running.fake import step_without_data, without_data
 from .running.run import inference, training
-from .sources.estimate import as_optimizer
 from .sources.profile import about_of, count_parameters, rows_of
 
 # %% ../nbs/analysis/costs.ipynb #2f0c363b
@@ -32,7 +31,7 @@ def count_step(model, sample, loss=None, optimizer=None, **options) -> Costs:
     """
     on_meta = model_device(model, sample).type == 'meta'
     opened = step_without_data if on_meta else training
-    with opened(model, sample, loss, as_optimizer(optimizer, model), **options) as run: return count(run)
+    with opened(model, sample, loss, optimizer, **options) as run: return count(run)
 
 # %% ../nbs/analysis/costs.ipynb #c6c07352
 def counted(model, sample) -> Roofline:

@@ -8,7 +8,7 @@ __all__ = ['RooflineAnalyzer', 'HardwarePeaks', 'Roofline', 'RooflinePoint', 'cl
 # %% ../nbs/analysis/roofline.ipynb #0a45e590
 from torch import nn
 
-from .base.tensors import model_device, resolve_device, resolve_dtype
+from .base.tensors import resolve_device, resolve_dtype
 from .costs import counted
 from .machine.datasheets import as_peaks
 from .machine.hardware import HardwarePeaks
@@ -16,8 +16,8 @@ from .machine.peaks import clear_peaks_cache, measure_peaks
 from .results.roofline import Roofline, Totals
 from .results.rows import RooflinePoint
 from .running.fake import step_without_data, without_data
-from .running.run import inference, training
-from .sources.estimate import as_optimizer, estimate
+from .running.run import check_model, inference, training
+from .sources.estimate import estimate
 from .sources.profile import profile
 
 # %% ../nbs/analysis/roofline.ipynb #c5f52848
@@ -33,14 +33,11 @@ class RooflineAnalyzer:
         peaks: HardwarePeaks | str | None = None,   # or a datasheet's name, or a file; `None`: measured
     ):
         self.model, self.sample, self.given, self.results = model, sample, as_peaks(peaks), None
-        if not isinstance(model, nn.Module):
-            raise TypeError(f'model={model!r}: a torch.nn.Module or an exported program')
-        if sample is None:
-            raise ValueError(f'{type(model).__name__} has no sample: pass an input, or () if it takes none')
+        check_model(model, sample)
 
     def profile(self, device=None, *, warmup: int = 5, steps: int = 20, grad: bool = False) -> Roofline:
         """Measure each module in forward passes, in evaluation mode; with `grad`, autograd records them."""
-        with inference(self.model, self.sample, self._device(device), grad) as run:
+        with inference(self.model, self.sample, device, grad) as run:
             result = profile(run, self.given, warmup, steps)
         return self._keep(result)
 
@@ -51,9 +48,8 @@ class RooflineAnalyzer:
         `loss`: a function of the output; `None`: the output is the loss, or has it. `optimizer`: one of the model's
         parameters, or a name. `autocast`: dtype of `torch.autocast`. `accumulate`: micro-batches for one update.
         """
-        options = dict(clip=clip, scaler=scaler, autocast=autocast and resolve_dtype(autocast), accumulate=accumulate)
-        optimizer = as_optimizer(optimizer, self.model)
-        with training(self.model, self.sample, loss, optimizer, self._device(device), **options) as run:
+        options = dict(clip=clip, scaler=scaler, autocast=autocast, accumulate=accumulate)
+        with training(self.model, self.sample, loss, optimizer, device, **options) as run:
             result = profile(run, self.given, warmup, steps)
         return self._keep(result)
 
@@ -70,7 +66,6 @@ class RooflineAnalyzer:
         peaks = as_peaks(peaks) or self.given
         options = dict(clip=clip, autocast=autocast and resolve_dtype(autocast), accumulate=accumulate,
                        dtype=dtype and resolve_dtype(dtype), on_gpu=self._on_gpu(peaks))
-        optimizer = as_optimizer(optimizer, self.model)
         with step_without_data(self.model, self.sample, loss, optimizer, **options) as run:
             result = estimate(run, peaks, tf32=dtype == 'tf32')
         return self._keep(result)
@@ -109,16 +104,6 @@ class RooflineAnalyzer:
     def _last(self) -> Roofline:
         if self.results is None: raise ValueError('there is no result yet: call profile() or estimate() first')
         return self.results
-
-    def _device(self, device):
-        """Where to measure: the device that the model is on."""
-        where = model_device(self.model, self.sample)
-        if where.type == 'meta':
-            raise ValueError(f'{type(self.model).__name__} is on the meta device: it can be counted and estimated only')
-        device = where if device is None else resolve_device(device)
-        if device != where and [*self.model.parameters()]:
-            raise ValueError(f"device='{device}': {type(self.model).__name__} is on {where}; move it there first")
-        return device
 
     def _on_gpu(self, peaks: HardwarePeaks | None) -> bool:
         """Do these peaks, or this machine's, belong to an accelerator?"""

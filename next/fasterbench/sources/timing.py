@@ -48,9 +48,9 @@ HOOKS = Place('', 'hooks')   # what registering hooks takes
 class ModuleTimer(ModuleStack):
     """Times passes of a model by module, with marks of a clock around each call."""
 
-    def __init__(self, model, clock):
+    def __init__(self, model, device: torch.device):
         super().__init__(model)
-        self.clock, self.spans = clock, []
+        self.clock, self.spans = device_clock(device), []
 
     def time(self, run) -> tuple[float, dict[Place, float]]:
         """Seconds of one pass, and of each place in it: the time in which it was the innermost."""
@@ -156,19 +156,18 @@ class Timings:
 # %% ../../nbs/sources/timing.ipynb #0029a7b4
 def measure(run, warmup: int = 5, steps: int = 20) -> Timings:
     """Time `steps` passes with marks, after `warmup` others."""
-    clock, timings = device_clock(run.device), Timings()
-    timer = ModuleTimer(run.model, clock)
+    timer, timings = ModuleTimer(run.model, run.device), Timings()
     for i in range(warmup):
         if i < warmup - 2: timer.time(run)
-        else: timings.plain.append(time_plain(run, clock))
+        else: timings.plain.append(time_plain(run, timer.clock))
     for i in range(steps):
         total, own = timer.time(run)
         timings.totals.append(total)
         timings.own.append(own)
-        if i % 6 == 5: timings.plain.append(time_plain(run, clock))
+        if i % 6 == 5: timings.plain.append(time_plain(run, timer.clock))
     timings.calls = Counter(place for place, *_ in timer.spans)
     if run.device.type == 'cuda':
-        timings.fed = [time_fed(run, clock, timings.mean_s) for _ in range(3)]
+        timings.fed = [time_fed(run, timer.clock, timings.mean_s) for _ in range(3)]
     return timings
 
 # %% ../../nbs/sources/timing.ipynb #47c7f640
