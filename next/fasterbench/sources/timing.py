@@ -14,6 +14,7 @@ from statistics import median
 import torch
 
 from ..base.clock import device_clock, mean_at, middle_half
+from ..base.tensors import tensors
 from ..running.modules import PARTS, PHASES, ModuleStack, Place
 
 # %% ../../nbs/sources/timing.ipynb #4db7709f
@@ -27,12 +28,13 @@ def own_times(spans: list, total: float) -> dict:
     return own
 
 # %% ../../nbs/sources/timing.ipynb #9e5a1e5e
-def graph_nodes(root) -> list:
-    """The nodes of autograd's graph below `root` in the order in which the engine runs them, the latest made first.
+def graph_nodes(outputs) -> list:
+    """The nodes of the graph of some outputs in the order in which autograd runs them, the latest made first.
 
     Nodes that add up a parameter's gradient are left out: they run right after the node that leads to them.
     """
-    found, todo = {root}, [root]
+    roots = [t.grad_fn for t in tensors(outputs) if t.grad_fn is not None]
+    found, todo = {*roots}, [*roots]
     while todo:
         for node, _ in todo.pop().next_functions:
             if node is not None and node not in found:
@@ -86,28 +88,31 @@ class ModuleTimer(ModuleStack):
             start = mark()
             names.append(name)
             switch(name)
-            try: return call(*args, **kwargs)
+            try: output = call(*args, **kwargs)
             finally:
                 names.pop()
                 switch(names[-1])
                 append((places[self.phase], start, mark()))
+            if self.phase == 'backward' and len(names) == 2:   # a checkpoint may run a graph of its own
+                self.hook_backward(output)
+            return output
         return timed_call
 
     @contextmanager
     def part(self, name, loss=None):
         """A part of a step; in a backward pass of `loss` the marks are at the nodes of its graph."""
         with super().part(name):
+            self.running = None   # place and start of the part of a backward pass that runs
             if name == 'backward': self.hook_backward(loss)
             start = self.clock.mark()
             yield
             if name == 'backward': self.begin(None)
             elif name != 'forward': self.spans.append((Place(*PARTS[name]), start, self.clock.mark()))
 
-    def hook_backward(self, loss):
-        """Hook the nodes of the loss's graph at which another module's part begins."""
+    def hook_backward(self, outputs):
+        """Hook the nodes of the outputs' graph at which another module's part begins."""
         start, last = self.clock.mark(), None
-        self.running = None   # place and start of the part that runs
-        for node in graph_nodes(loss.grad_fn):
+        for node in graph_nodes(outputs):
             name = self.owner(node)
             if name != last: node.register_prehook(lambda grads, name=name: self.begin(name))
             last = name
