@@ -53,6 +53,7 @@ class ModuleTimer(ModuleStack):
     def __init__(self, model, device: torch.device):
         super().__init__(model)
         self.clock, self.spans = device_clock(device), []
+        self.running = None   # place and start of the part of a backward pass that runs
 
     def time(self, run) -> tuple[float, dict[Place, float]]:
         """Seconds of one pass, and of each place in it: the time in which it was the innermost."""
@@ -101,13 +102,17 @@ class ModuleTimer(ModuleStack):
     @contextmanager
     def part(self, name, loss=None):
         """A part of a step; in a backward pass of `loss` the marks are at the nodes of its graph."""
+        phase, outside = PARTS[name]
         with super().part(name):
-            self.running = None   # place and start of the part of a backward pass that runs
-            if name == 'backward': self.hook_backward(loss)
-            start = self.clock.mark()
-            yield
-            if name == 'backward': self.begin(None)
-            elif name != 'forward': self.spans.append((Place(*PARTS[name]), start, self.clock.mark()))
+            if name == 'backward':
+                self.hook_backward(loss)
+                self.begin(outside)
+                yield
+                self.begin(None)
+            else:
+                start = self.clock.mark()
+                yield
+                if name != 'forward': self.spans.append((Place(phase, outside), start, self.clock.mark()))
 
     def hook_backward(self, outputs):
         """Hook the nodes of the outputs' graph at which another module's part begins."""
