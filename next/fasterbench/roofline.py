@@ -35,14 +35,19 @@ class RooflineAnalyzer:
         self.model, self.sample, self.given, self.results = model, sample, as_peaks(peaks), None
         check_model(model, sample)
 
-    def profile(self, device=None, *, warmup: int = 5, steps: int = 20, grad: bool = False) -> Roofline:
-        """Measure each module in forward passes, in evaluation mode; with `grad`, autograd records them."""
+    def profile(self, device=None, *, warmup: int = 5, steps: int = 20, grad: bool = False,
+                operations: bool = False) -> Roofline:
+        """Measure each module in forward passes, in evaluation mode.
+
+        With `grad`, autograd records them; with `operations`, rows list the operators that they run.
+        """
         with inference(self.model, self.sample, device, grad) as run:
-            result = profile(run, self.given, warmup, steps)
+            result = profile(run, self.given, warmup, steps, operations)
         return self._keep(result)
 
     def profile_step(self, loss=None, optimizer=None, *, device=None, clip=None, scaler=None, autocast=None,
-                     accumulate: int = 1, warmup: int = 5, steps: int = 20) -> Roofline:
+                     accumulate: int = 1, warmup: int = 5, steps: int = 20,
+                     operations: bool = False) -> Roofline:
         """Measure each module, the loss and the optimizer in training steps, in the modes that the modules are in.
 
         `loss`: a function of the output; `None`: the output is the loss, or has it. `optimizer`: one of the model's
@@ -50,7 +55,7 @@ class RooflineAnalyzer:
         """
         options = dict(clip=clip, scaler=scaler, autocast=autocast, accumulate=accumulate)
         with training(self.model, self.sample, loss, optimizer, device, **options) as run:
-            result = profile(run, self.given, warmup, steps)
+            result = profile(run, self.given, warmup, steps, operations)
         return self._keep(result)
 
     def estimate(self, peaks=None, *, dtype=None) -> Roofline:

@@ -21,6 +21,7 @@ from ..machine.peaks import measure_peaks
 from ..results.roofline import Roofline, Totals
 from ..results.rows import RooflinePoint, place
 from ..running.modules import ModuleStack, Place, visible_modules
+from .operators import add_operations
 from .timing import Timings, measure
 
 # %% ../../nbs/sources/profile.ipynb #732cad8e
@@ -88,10 +89,11 @@ def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
             costs.work[at] = Work(calls=calls, unknown=Counter({UNSEEN: calls}))
 
 # %% ../../nbs/sources/profile.ipynb #97390041
-def profile(run, peaks=None, warmup: int = 5, steps: int = 20) -> Roofline:
+def profile(run, peaks=None, warmup: int = 5, steps: int = 20, operations: bool = False) -> Roofline:
     """Count one pass of a run, time the next ones, and put both under the roof.
 
     The counted pass is the first of the warm-up. `peaks=None`: measured, in the dtypes of the run's products.
+    With `operations` further passes run under torch's profiler, and rows list their operators.
     """
     if warmup < 0 or steps < 1:
         raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
@@ -99,12 +101,13 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20) -> Roofline:
     with Others() as others: timings = measure(run, warmup - 1, steps)
     add_unseen(costs, timings, visible_modules(run.model))
     rows = rows_of(run, costs, timings)
+    if operations: add_operations(run, rows)
     peaks = peaks or measure_peaks(run.device, dtype=product_dtypes(run.model, rows))
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
     return Roofline(
         rows=rows, peaks=peaks, params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,
-        totals=Totals(timings.totals, timings.plain, timings.mean_s, remainder_s, others.disturbance),
+        totals=Totals(timings.totals, timings.plain, timings.mean_s, remainder_s, others.disturbance, timings.idle_s),
         memory=footprint(run) if run.kind == 'step' else None,
         about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()))
 
