@@ -22,7 +22,7 @@ from ..machine.datasheets import as_peaks
 from ..machine.hardware import HardwarePeaks
 from .rows import NOISY, RooflinePoint, interquartile_range, join, place
 from ..views.chart import ceilings
-from ..views.report import answer, lines, peaks_text
+from ..views.report import answer, lines, peaks_text, rows_text
 from ..views.table import Column, Table, percent, terminal_width
 
 # %% ../../nbs/results/roofline.ipynb #903929c2
@@ -138,7 +138,7 @@ class Roofline:
         raise KeyError(f"no row {which!r}; near names: {', '.join(map(repr, near))}")
 
     def __repr__(self):
-        return f'{len(self.rows)} rows of {answer(self)}'
+        return f'{rows_text(len(self.rows))} of {answer(self)}'
 
     def total(self, key: str):
         """The sum of a field over the rows that know it."""

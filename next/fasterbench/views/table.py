@@ -19,8 +19,9 @@ from ..base.text import plain, si
 
 # %% ../../nbs/views/table.ipynb #aecdd37c
 def percent(value: float) -> str:
-    """A whole number; below one, one digit."""
-    return f'{value:.0f}' if value >= 1 else plain(value, 1)
+    """A whole number; below one a tenth, and what is less than that."""
+    if value >= 1 or not value: return f'{value:.0f}'
+    return f'{value:.1f}' if value >= 0.1 else '<0.1'
 
 
 FORMATS = {   # unit → how a value is written
@@ -88,7 +89,7 @@ class Table:
              width: int | None = None) -> str:
         """The first `top` lines in a style of tabulate.
 
-        Of the usual columns, those without any value are left out, and spare ones until a line
+        Usual columns that say nothing in these lines are left out, and spare ones until a line
         fits into `width` characters; the last line names these.
         """
         if top is not None and top < 1: raise ValueError(f'top={top}: at least one line is shown')
@@ -96,8 +97,8 @@ class Table:
         shown = self.pick(columns or self.shown)
         spare = []
         if columns is None:
-            def has_value(column): return any(column.of(line) not in (None, '') for line in lines)
-            shown = [column for column in shown if has_value(column)] or shown
+            def says(column): return any(column.text(line) not in ('–', '') for line in lines)
+            shown = [column for column in shown if says(column)] or shown
             spare = [column for key in self.spare for column in shown if column.key == key]
 
         text, left_out = self._tabulated(lines, shown, style), []
