@@ -132,9 +132,9 @@ def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
     """A new row, under the roof of `peaks`: its least times in seconds, its bound, its roof."""
     row = replace(row, roof_time_s=None, cache_time_s=None, fused_time_s=None,
                   bound='undefined', roof=None)
-    dtype = row.dtype or peaks.dtype
-    ceiling = peaks.ceiling(dtype)
-    if ceiling is None and row.matmul_flops == 0: dtype, ceiling = peaks.dtype, peaks.peak_flops
+    dtype, ceiling = peaks.arithmetic(row.dtype), peaks.ceiling(row.dtype)
+    if ceiling is None and row.matmul_flops == 0:   # elementwise work in a dtype without a ceiling
+        dtype, ceiling = peaks.arithmetic(None), peaks.peak_flops
     if row.unknown or None in (row.flops, row.bytes_moved, ceiling): return row
     if not (row.flops or row.bytes_moved): return row
 

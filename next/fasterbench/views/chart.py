@@ -17,9 +17,9 @@ def ceilings(rows, peaks) -> dict[str, float | None]:
     `None`: not known. Without any products it is the dtype of the peaks.
     """
     products = Counter()
-    for row in rows: products[row.dtype or peaks.dtype] += row.matmul_flops or 0
+    for row in rows: products[peaks.arithmetic(row.dtype)] += row.matmul_flops or 0
     dtypes = [dtype for dtype, flops in products.most_common() if flops]
-    return {dtype: peaks.ceiling(dtype) for dtype in dtypes or [peaks.dtype]}
+    return {dtype: peaks.ceiling(dtype) for dtype in dtypes or [peaks.arithmetic(None)]}
 
 # %% ../../nbs/views/chart.ipynb #5f2a0d2c
 def text_roofline(rows, peaks, width: int = 64, height: int = 14, names: int = 8) -> str:
@@ -31,7 +31,7 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, names: int = 8
     drawn = [row for row in rows if row.arithmetic_intensity and row.rate]
     drawn = sorted(drawn, key=seconds, reverse=True)[:names]
     roofs = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
-    roofs = roofs or {peaks.dtype: peaks.peak_flops}
+    roofs = roofs or {peaks.arithmetic(None): peaks.peak_flops}
     ridges = {dtype: rate/peaks.peak_bandwidth for dtype, rate in roofs.items()}
 
     # The axes end at powers of the square root of ten.

@@ -197,8 +197,9 @@ def ceiling_line(result) -> str:
     if not result.peaks: return ''
     rates = ceilings(result, result.peaks)
     missing = [dtype for dtype, rate in rates.items() if rate is None]
-    rows = [row for row in result if row.dtype in missing and row.roof_time_s is None]
     if not missing: return ''
+    rows = [row for row in result
+            if result.peaks.arithmetic(row.dtype) in missing and row.roof_time_s is None]
     return f'no peak is known in {some(missing)}: {rows_text(len(rows))} without a roof'
 
 
