@@ -9,11 +9,12 @@ __all__ = ['KERNELS', 'Work', 'Costs', 'CostMode', 'whole_rule', 'count', 'uncom
 import sys
 from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from unittest.mock import patch
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from ..base.tensors import dtype_name
+from ..base.text import si
 from . import formulas   # noqa: F401, registers its rules
 from .boundary import Moves
 from .rules import Cost, Rule, cost_of, rule_for, run_in_parts, table
@@ -24,29 +25,33 @@ from ..running.modules import ModuleStack, Place
 @dataclass
 class Work:
     """What is done at one place, the modules inside not included."""
-    flops: int = 0                        # without those of `unknown` operators
-    product_flops: int = 0                # the part of `flops` in matrix products
+    flops: int = 0                # without those of `unknown` operators
+    product_flops: int = 0        # the part of `flops` in matrix products
     bytes_moved: int = 0
     calls: int = 0
-    recomputed: int = 0                   # FLOPs of a backward pass that repeat the forward pass
+    recomputed: int = 0           # FLOPs of a backward pass that repeat the forward pass
     largest_operation_bytes: int = 0
-    boundary_bytes: float = 0             # that each call would move if it were one kernel, summed
-    operators: Counter = field(default_factory=Counter)        # name → calls
-    unknown: Counter = field(default_factory=Counter)          # name → calls, without a rule
+    boundary_bytes: float = 0     # that each call would move if it were one kernel, summed
+    operators: Counter = field(default_factory=Counter)        # name (`aten::addmm`) → calls
+    operator_flops: Counter = field(default_factory=Counter)   # name → FLOPs
+    operator_bytes: Counter = field(default_factory=Counter)   # name → bytes
+    unknown: Counter = field(default_factory=Counter)          # `aten.sort.default` → calls, without a rule
     by_dtype: Counter = field(default_factory=Counter)         # dtype → FLOPs + bytes
     product_dtypes: Counter = field(default_factory=Counter)   # dtype → FLOPs of products
     links: Counter = field(default_factory=Counter)   # kind of collective → bytes on a rank's link
 
     def add(self, call: Call, cost: Cost):
         """Add one call."""
-        self.operators[call.name] += 1
+        name, flops = call.full_name, cost.flops or 0
+        self.operators[name] += 1
         if cost.flops is None: self.unknown[str(call.op)] += 1
-        flops = cost.flops or 0
+        if cost.links: self.links.update(cost.links)
+        if not flops and not cost.nbytes: return
         self.flops += flops
         self.bytes_moved += cost.nbytes
+        self.operator_flops[name] += flops
+        self.operator_bytes[name] += cost.nbytes
         self.largest_operation_bytes = max(self.largest_operation_bytes, cost.nbytes)
-        self.links.update(cost.links)
-        if not flops and not cost.nbytes: return
         dtype = dtype_name(call.dtype)
         self.by_dtype[dtype] += flops + cost.nbytes
         if cost.product_flops:
@@ -59,12 +64,24 @@ class Work:
         counts = self.product_dtypes or self.by_dtype
         return max(counts, key=counts.get, default=None)
 
+    def __add__(self, other):
+        """The work of two places."""
+        both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        largest = max(self.largest_operation_bytes, other.largest_operation_bytes)
+        return Work(**both | dict(largest_operation_bytes=largest))
 
-@dataclass
+
+@dataclass(repr=False)
 class Costs:
     """What a run does: the work of each place, and the moves from which boundaries follow."""
     work: dict[Place, Work]
     moves: Moves
+
+    def __getitem__(self, at: Place | str) -> Work:
+        """The work of a place, or of a module in all phases."""
+        found = [work for place, work in self.work.items() if at in (place, place.module)]
+        if not found: raise KeyError(f'{at!r} does no work: {", ".join(p.module for p in self.work)}')
+        return sum(found[1:], found[0])
 
     def total(self, key: str) -> int:
         """The sum of one field of `Work` over all places."""
@@ -85,6 +102,12 @@ class Costs:
     def boundary_bytes(self) -> float:
         """Bytes that the whole run would move if it were one kernel."""
         return self.moves.crossing({*self.moves.storages})
+
+    def __repr__(self):
+        arithmetic = f'{si(self.flops, "FLOP")}, {si(self.product_flops, "FLOP")} in products'
+        memory = f'{si(self.bytes_moved, "B")}, {si(self.boundary_bytes, "B")} as one kernel'
+        unknown = f'; unknown: {", ".join(self.unknown)}' if self.unknown else ''
+        return f'{arithmetic}; {memory}{unknown}'
 
 # %% ../../nbs/counting/counter.ipynb #cffc6302
 class CostMode(TorchDispatchMode):

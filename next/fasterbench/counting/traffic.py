@@ -81,6 +81,12 @@ class Call:
         return self.op._opname if isinstance(self.op, torch._ops.OpOverload) else self.op.name()
 
     @property
+    def full_name(self) -> str:
+        """The operator's name with its library, as profilers write it: `aten::addmm`."""
+        is_plain = isinstance(self.op, torch._ops.OpOverload)
+        return self.op._schema.name if is_plain else f'{self.op.namespace}::{self.op.name()}'
+
+    @property
     def first(self) -> torch.Tensor | None:
         """The first tensor of the arguments; without one, the first of the results."""
         return next(iter(self.inputs or self.outputs), None)
