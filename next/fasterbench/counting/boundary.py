@@ -53,17 +53,18 @@ class Moves:
 
     def crossing_of(self, storage: int, places: set) -> float:
         """Bytes of one storage that cross the boundary of these places, in and out."""
-        incoming, written, is_read_later = {}, {}, False   # view → bytes
-        birth = self.births.get(storage)
+        incoming, written, read_later = {}, {}, {}   # view → bytes
+        birth, events = self.births.get(storage), self.events[storage]
         made_inside = birth is not None and birth in places
-        for place, (view, nbytes, is_write) in self.events[storage]:
-            if place not in places:
-                is_read_later = is_read_later or bool(written) and not is_write
-            elif is_write:
-                written[view] = min(written.get(view, 0) + nbytes, view.nbytes)
-            elif not written and not made_inside:
-                incoming[view] = min(incoming.get(view, 0) + nbytes, view.nbytes)
-        leaves = is_read_later or storage in self.remaining or birth is None
-        whole = self.events[storage][0][1].view.storage_bytes
-        read, left = min(sum(incoming.values()), whole), min(sum(written.values()), whole)
-        return read + (left if leaves else 0)
+        for place, (view, nbytes, is_write) in events:
+            if place in places:
+                if is_write: sums = written
+                elif written or made_inside: continue
+                else: sums = incoming
+            elif written and not is_write: sums = read_later
+            else: continue
+            sums[view] = min(sums.get(view, 0) + nbytes, view.nbytes)
+        whole = events[0][1].view.storage_bytes
+        read, left, needed = (min(sum(s.values()), whole) for s in (incoming, written, read_later))
+        stays = birth is None or storage in self.remaining
+        return read + (left if stays else min(left, needed))

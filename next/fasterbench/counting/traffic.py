@@ -21,19 +21,24 @@ class Parameter(NamedTuple):
     is_read: bool = True
 
 
+# In-place operators that overwrite their target without reading it, unless they accumulate
+OVERWRITING = frozenset('''copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_
+    cauchy_ geometric_ _foreach_copy_ _foreach_zero_ index_put_ _index_put_impl_ index_copy_ index_fill_
+    scatter_ put_'''.split())
+
+
 @cache
 def parameters(op) -> dict[str, Parameter]:
     """The parameters of an operator by name, in their order."""
     if not isinstance(op, torch._ops.OpOverload):   # a higher-order operator is a Python class
         return {p.name: Parameter(p.default) for p in inspect.signature(op.__call__).parameters.values()}
-    found = {}
+    name, found = op._opname, {}
     for a in op._schema.arguments:
         is_written = a.alias_info is not None and a.alias_info.is_write
-        is_read = not a.is_out
+        is_read = not a.is_out and not (is_written and name in OVERWRITING)
         if op.namespace == 'c10d':
-            is_received = a.name.startswith('output') or op._opname in ('recv_', 'recv_any_source_')
-            is_written = is_received or a.name == 'tensors' and op._opname != 'send'
-            is_read = not is_received
+            is_read = not (a.name.startswith('output') or name in ('recv_', 'recv_any_source_'))
+            is_written = not is_read or a.name == 'tensors' and name != 'send'
         found[a.name] = Parameter(a.default_value, is_written, is_read)
     return found
 
@@ -50,24 +55,21 @@ def is_float(t: torch.Tensor) -> bool:
     return t.is_floating_point() or t.is_complex() or t.is_quantized
 
 # %% ../../nbs/counting/traffic.ipynb #1c5c5329
-# In-place operators that overwrite their target without reading it, unless they accumulate
-OVERWRITING = frozenset('''copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_ cauchy_
-    geometric_ _foreach_copy_ _foreach_zero_ index_put_ _index_put_impl_ index_copy_ index_fill_ scatter_ put_'''.split())
-
-
 class Call:
     """One call of an operator: `op`, its `args` and `kwargs`, and what it returned, `out`."""
 
     def __init__(self, op, args: tuple, kwargs: dict, out):
         self.op, self.args, self.kwargs, self.out = op, args, kwargs, out
-        self.arguments = dict(zip(parameters(op), args)) | kwargs   # by their names in the schema
-        self.inputs = tensors([*self.arguments.values()])
+        self.parameters = parameters(op)
+        self.arguments = dict(zip(self.parameters, args)) | kwargs   # by their names in the schema
+        self.tensors = {name: found for name, value in self.arguments.items() if (found := tensors(value))}
+        self.inputs = [t for found in self.tensors.values() for t in found]
         self.outputs = tensors(out)
 
     def __getattr__(self, name):
         """The argument of this name, or its default."""
         if name in self.arguments: return self.arguments[name]
-        known = parameters(self.op).get(name)
+        known = self.parameters.get(name)
         if known is None: raise AttributeError(f'{self.op} has no argument {name!r}')
         return known.default
 
@@ -111,14 +113,13 @@ class Call:
         return any(map(is_float, self.outputs)) or self.first is not None and is_float(self.first)
 
     def reads(self, name: str) -> bool:
-        """Is an argument read? `out=` is not, nor is a target that is overwritten."""
-        p = parameters(self.op)[name]
-        if not p.is_written or self.name not in OVERWRITING: return p.is_read
+        """Is an argument read? What is overwritten is not, unless the operator accumulates there."""
+        if self.parameters[name].is_read: return True
         return bool(self.arguments.get('accumulate')) or 'reduce' in self.arguments
 
     def writes(self, name: str) -> bool:
         """Is an argument written? Fused optimizers write gradients only to unscale them."""
-        return parameters(self.op)[name].is_written and (name != 'grads' or 'grad_scale' in self)
+        return self.parameters[name].is_written and (name != 'grads' or 'grad_scale' in self)
 
 # %% ../../nbs/counting/traffic.ipynb #5dc26397
 def covered_bytes(t: torch.Tensor) -> int:
@@ -159,9 +160,7 @@ def accesses(call: Call, limits: dict[str, float] = {}) -> list[Access]:
     `limits`: argument → bytes of it that are touched, where that is less than all of it.
     """
     found, inputs, is_written = [], set(), False
-    for name, value in call.arguments.items():
-        given = tensors(value)
-        if not given: continue
+    for name, given in call.tensors.items():
         reads, writes, limit = call.reads(name), call.writes(name), limits.get(name, inf)
         is_written = is_written or writes
         for t in given:
