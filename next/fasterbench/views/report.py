@@ -133,8 +133,8 @@ def time_line(result) -> str:
     device = result.about.get('device')
     is_other = device and result.peaks and device != result.peaks.device_name
     where = f' on {device}' if is_other else ''
-    said = f'{len(totals.samples)} passes{where}, IQR {si(totals.iqr_s, "s")}'
-    said += f', {si(totals.remainder_s, "s")} outside of rows'
+    said = f'{len(totals.samples)} passes{where}'
+    if not totals.noisy: said += f', IQR {si(totals.iqr_s, "s")}'   # else the answer has it
     if (totals.overhead_pct or 0) > OVERHEAD_PCT and not totals.overhead_is_noise:
         said += f', timestamps add {percent(totals.overhead_pct)} %'
     return said
