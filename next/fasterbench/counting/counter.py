@@ -138,7 +138,8 @@ class CostMode(TorchDispatchMode):
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if any(map(is_traceable_wrapper_subclass_type, types)): return NotImplemented
-        if fake_mode() is not self.fake_mode: return op(*args, **kwargs)   # `DTensor` finds shapes
+        if op.namespace == 'prim' or fake_mode() is not self.fake_mode:
+            return op(*args, **kwargs)   # asks a fake tensor for its device, or `DTensor` for shapes
         rule = rule_for(op) or whole_rule(op, args)
         if rule is None:
             with self: return run_in_parts(op, args, kwargs)

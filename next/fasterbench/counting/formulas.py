@@ -9,21 +9,21 @@ __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'given', 
            'batch_norm_backward_of_gpu', 'strided_reads', 'convolution_flops', 'convolution_reads', 'convolution',
            'convolution_backward_reads', 'bias_gradient', 'convolution_backward', 'deformable_convolution',
            'product_with_vector', 'sum_with_product', 'linear', 'quantized_product', 'sum_of_products',
-           'attention_flops', 'attention', 'attention_backward', 'heads_first', 'efficient_attention',
-           'efficient_attention_backward', 'sequence_lengths', 'multi_head_flops', 'multi_head_attention',
-           'encoder_layer', 'recurrent_flops', 'recurrent', 'recurrent_of_cpu', 'recurrent_backward_of_cpu',
-           'recurrent_of_gpu', 'recurrent_backward_of_gpu', 'lstm_cell', 'gru_cell', 'factorization',
-           'triangular_solve', 'two_triangular_solves', 'fourier_transform', 'trace', 'distances', 'comparison',
-           'window', 'pool', 'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool', 'adaptive_pool_backward',
-           'pixels', 'grid_sample', 'grid_sample_backward', 'label_reads', 'nll_loss', 'nll_loss_backward',
-           'binary_cross_entropy_backward', 'embedding_backward', 'bag_reads', 'embedding_bag', 'indexed_writes',
-           'index_put', 'scatter_add', 'scatter', 'normal', 'roi_align', 'nms', 'fused_step', 'shared_options', 'decay',
-           'momentum']
+           'attention_flops', 'attention_backward_flops', 'attention', 'attention_backward', 'heads_first',
+           'efficient_attention', 'efficient_attention_backward', 'sequence_lengths', 'multi_head_flops',
+           'multi_head_attention', 'encoder_layer', 'recurrent_flops', 'recurrent', 'recurrent_of_cpu',
+           'recurrent_backward_of_cpu', 'recurrent_of_gpu', 'recurrent_backward_of_gpu', 'lstm_cell', 'gru_cell',
+           'factorization', 'triangular_solve', 'two_triangular_solves', 'fourier_transform', 'trace', 'distances',
+           'comparison', 'window', 'pool', 'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool',
+           'adaptive_pool_backward', 'pixels', 'grid_sample', 'grid_sample_backward', 'label_reads', 'nll_loss',
+           'nll_loss_backward', 'binary_cross_entropy_backward', 'embedding_backward', 'bag_reads', 'embedding_bag',
+           'indexed_writes', 'index_put', 'scatter_add', 'scatter', 'normal', 'roi_align', 'nms', 'fused_step',
+           'shared_options', 'decay', 'momentum']
 
 # %% ../../nbs/counting/formulas.ipynb #265394d9
 from math import log2, prod
 import torch
-from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count
+from torch.utils.flop_counter import flop_registry
 from .rules import per_output, rule
 from .traffic import Call, covered_bytes, tensors
 
@@ -205,13 +205,19 @@ def attention_flops(q, k, v) -> int:
     return 2*prod(q[:-1])*k[-2]*(q[-1] + v[-1])
 
 
-@rule('scaled_dot_product_attention _scaled_dot_product_fused_attention_overrideable', is_product=True)
+def attention_backward_flops(q, k, v) -> int:
+    """FLOPs of the scores again, their gradient, and the gradients of queries, keys and values."""
+    return 2*prod(q[:-1])*k[-2]*(3*q[-1] + 2*v[-1])
+
+
+@rule('scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu '
+      '_scaled_dot_product_fused_attention_overrideable', is_product=True)
 def attention(c): return attention_flops(c.query.shape, c.key.shape, c.value.shape)
 
 
-@rule('_scaled_dot_product_fused_attention_overrideable_backward', is_product=True)
-def attention_backward(c):
-    return sdpa_backward_flop_count(*(t.shape for t in (c.grad_out, c.query, c.key, c.value)))
+@rule('_scaled_dot_product_flash_attention_for_cpu_backward '
+      '_scaled_dot_product_fused_attention_overrideable_backward', is_product=True)
+def attention_backward(c): return attention_backward_flops(c.query.shape, c.key.shape, c.value.shape)
 
 
 def heads_first(*tensors) -> list[tuple]:
@@ -229,7 +235,7 @@ def efficient_attention(c):
 @rule('_efficient_attention_backward', is_product=True)
 def efficient_attention_backward(c):
     if 'cu_seqlens_q' in c: return flop_registry[c.op._overloadpacket](*c.args, **c.kwargs, out_val=c.out)
-    return sdpa_backward_flop_count(*heads_first(c.grad_out_, c.query, c.key, c.value))
+    return attention_backward_flops(*heads_first(c.query, c.key, c.value))
 
 
 def sequence_lengths(t) -> list[tuple[int, int]]:
