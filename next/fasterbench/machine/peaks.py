@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import partial
 from itertools import cycle
 from typing import NamedTuple
 
@@ -69,23 +70,24 @@ def has_packed_weights(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype is torch.float32
 
 
-def product_kernels(device: torch.device, dtype: torch.dtype, n: int) -> Iterator[Kernel]:
-    """Products of an n×n input with n×n weights, as a linear layer has them."""
-    x, w = random(device, dtype, n, n), random(device, dtype, n, n)
-    name, flops = f'{n}×{n}×{n} product', 2*n**3
+def product_kernels(device: torch.device, dtype: torch.dtype, m: int, k: int,
+                    n: int) -> Iterator[Kernel]:
+    """Products of an m×k and a k×n matrix."""
+    x, w = random(device, dtype, m, k), random(device, dtype, n, k)
+    one = torch.ones((), device=device)
     if dtype is torch.int8:
-        yield Kernel(name, flops, lambda: torch._int_mm(x, w.t()))
+        multiply = partial(torch._int_mm, x, w.t())
     elif dtype.itemsize == 1:
-        one = torch.ones((), device=device)
-        yield Kernel(name, flops, lambda: torch._scaled_mm(
-            x, w.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True))
+        multiply = partial(torch._scaled_mm, x, w.t(), scale_a=one, scale_b=one,
+                           out_dtype=torch.bfloat16, use_fast_accum=True)
     else:
-        yield Kernel(name, flops, lambda: torch.mm(x, w.t()))
+        multiply = partial(torch.mm, x, w.t().contiguous())
+    name, flops = f'{m}×{k}×{n} product', 2*m*k*n
+    yield Kernel(name, flops, multiply)
     if has_packed_weights(device, dtype):
-        packed = torch.ops.mkldnn._reorder_linear_weight(w, n)
-        multiply = torch.ops.mkldnn._linear_pointwise
-        yield Kernel(f'{name}, packed weights', flops, lambda: multiply(
-            x, packed, None, 'none', [], ''))
+        packed = torch.ops.mkldnn._reorder_linear_weight(w, m)
+        yield Kernel(f'{name}, packed weights', flops, partial(
+            torch.ops.mkldnn._linear_pointwise, x, packed, None, 'none', [], ''))
 
 
 def convolution_kernels(device: torch.device, dtype: torch.dtype, batch: int, channels: int,
@@ -96,30 +98,34 @@ def convolution_kernels(device: torch.device, dtype: torch.dtype, batch: int, ch
     x, w = (t.to(memory_format=torch.channels_last) for t in (x, w))
     name = f'{width}×{width} convolution, {batch}×{channels}×{side}×{side}'
     flops = 2*batch*channels**2*width**2*side**2
-    yield Kernel(name, flops, lambda: F.conv2d(x, w))
+    yield Kernel(name, flops, partial(F.conv2d, x, w))
     if has_packed_weights(device, dtype):
         padding, stride, dilation = [0, 0], [1, 1], [1, 1]
         packed = torch.ops.mkldnn._reorder_convolution_weight(
             w, padding, stride, dilation, 1, [*x.shape])
-        convolve = torch.ops.mkldnn._convolution_pointwise
-        yield Kernel(f'{name}, packed weights', flops, lambda: convolve(
-            x, packed, None, padding, stride, dilation, 1, 'none', [], ''))
+        yield Kernel(f'{name}, packed weights', flops, partial(
+            torch.ops.mkldnn._convolution_pointwise, x, packed, None, padding, stride, dilation, 1,
+            'none', [], ''))
 
 # %% ../../nbs/machine/peaks.ipynb #efbdc0f4
 def arithmetic_kernels(device: torch.device, dtype: torch.dtype,
                        matmul_size: int | None) -> Iterator[Kernel]:
     """What reaches a device's peak in some size; with `matmul_size` only products of that size."""
-    on_cpu = device.type == 'cpu'
-    threads = torch.get_num_threads() if on_cpu else 1
-    scale = max(round(threads**(1/3)), 1)   # as much work for each thread
-    sizes = [256*scale, 384*scale] if on_cpu else [4096, 8192]
-    for n in [matmul_size] if matmul_size else sizes:
-        yield from product_kernels(device, dtype, n)
+    if matmul_size:
+        sizes = [(matmul_size,)*3]
+    elif device.type == 'cpu':
+        threads = torch.get_num_threads()
+        scale = round((8*threads)**(1/3)) if threads > 1 else 1   # as much work for each thread
+        shapes = (128, 384, 128), (256, 384, 128), (96, 256, 512), (384, 384, 384)
+        sizes = [tuple(scale*side for side in shape) for shape in shapes]
+    else:
+        sizes = [(4096,)*3, (8192,)*3]
+    for size in sizes: yield from product_kernels(device, dtype, *size)
     if matmul_size or dtype.itemsize == 1: return
     if device.type == 'cuda' and dtype is torch.bfloat16:
         if not torch.cuda.is_bf16_supported(False): return   # products are emulated there
-    shapes = (128, 28, 1), (64, 56, 3), (128, 28, 3), (256, 28, 3), (64, 28, 5), (128, 28, 5)
-    batch = threads if on_cpu else 64
+    batch = torch.get_num_threads() if device.type == 'cpu' else 64
+    shapes = (128, 28, 1), (64, 56, 3), (128, 28, 3), (64, 28, 5), (128, 28, 5)
     for channels, side, width in shapes:
         yield from convolution_kernels(device, dtype, batch, channels, side, width)
 
@@ -152,7 +158,7 @@ def arithmetic_peak(device: torch.device, name: str, matmul_size: int | None = N
     """The best FLOP/s in an arithmetic, and its kernel; `ValueError` if the device lacks it."""
     dtype = resolve_dtype(name)
     if not dtype.is_floating_point and dtype is not torch.int8:
-        raise ValueError(f'dtype={name!r} has no peak: it is neither a floating-point dtype nor int8')
+        raise ValueError(f'dtype={name!r} has no peak: it is no floating-point dtype and not int8')
     if dtype.is_floating_point and dtype.itemsize == 1 and device.type == 'cpu':
         raise ValueError(f'dtype={name!r} has no peak on a CPU: torch emulates it there')
     if name == 'tf32' and not has_tf32(device):
@@ -160,7 +166,7 @@ def arithmetic_peak(device: torch.device, name: str, matmul_size: int | None = N
     with float32_products(tf32=name == 'tf32'):
         try:
             kernels = [*arithmetic_kernels(device, dtype, matmul_size)]
-            return best_rate(kernels, device, warmup, 0.15*steps)
+            return best_rate(kernels, device, warmup, 0.12*steps)
         except RuntimeError as e:
             reason = str(e).partition('\n')[0]
             raise ValueError(f'dtype={name!r} has no peak on {device}: {reason}') from e
@@ -171,8 +177,8 @@ def memory_bandwidth(device: torch.device, nbytes: int | None = None, warmup: in
     """The best bytes/s of kernels that walk through `nbytes` bytes, and the name of the fastest."""
     if device.type == 'cpu':
         threads = torch.get_num_threads()
-        chunk = 2**25*max(threads//8, 1)
-        enough = max(16*chunk, 3*max(reported_caches(threads).values(), default=0))
+        chunk = 2**23*max(threads//8, 1)   # small: a short sample is disturbed less often
+        enough = max(64*chunk, 3*max(reported_caches(threads).values(), default=0))
     else:
         chunk, enough = 2**28, 2**32
     nbytes = nbytes or min(enough, (memory_bytes(device) or 4*enough)//4)
@@ -183,7 +189,7 @@ def memory_bandwidth(device: torch.device, nbytes: int | None = None, warmup: in
         Kernel('copy', 2*chunk, lambda: next(chunks).copy_(next(chunks))),
         Kernel('update', 2*chunk, lambda: next(chunks).neg_()),
         Kernel('read', chunk, lambda: next(chunks).sum())]
-    return best_rate(kernels, device, warmup, 0.1*steps)
+    return best_rate(kernels, device, warmup, 0.06*steps)
 
 # %% ../../nbs/machine/peaks.ipynb #c9e024f7
 def cache_rate(device: torch.device, nbytes: int, warmup: int, steps: int) -> float:
@@ -228,7 +234,7 @@ def measure_peaks(device=None, *, dtype=torch.float32, matmul_size: int | None =
     matmul_size: side of square matrices; their product alone is timed then
     bandwidth_mb: MB of memory to walk through
     warmup: calls of each kernel before it is timed
-    steps: how often 0.15 s of arithmetic in a dtype, 0.1 s of memory, 0.03 s of a cache
+    steps: how often 0.12 s of arithmetic in a dtype, 0.06 s of memory, 0.03 s of a cache
     allow_tf32: float32 is measured in TF32 where the device has it
     hierarchy: measure the caches, too
     cache: the same question has the same answer, until `clear_peaks_cache`
