@@ -6,7 +6,8 @@
 __all__ = ['ENDINGS', 'MODEL', 'MACHINE', 'RUN', 'TRAIN', 'ROWS', 'OUTPUT', 'FILE', 'DEVICES', 'RATES', 'COMMANDS', 'arg',
            'whole', 'writable', 'doing', 'load', 'check_training', 'training', 'labelled', 'usual_loss', 'check_view',
            'finish', 'finish_table', 'finish_rows', 'figures', 'count', 'roofline', 'estimate', 'device_table', 'peaks',
-           'finish_peaks', 'Ceiling', 'ceiling_table', 'sheet_table', 'show', 'parser', 'main', 'in_one_line']
+           'finish_peaks', 'Ceiling', 'ceiling_table', 'sheet_table', 'show', 'parser', 'main', 'show_warning',
+           'in_one_line']
 
 # %% ../nbs/analysis/cli.ipynb #abca5ce7
 import argparse
@@ -14,6 +15,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +57,7 @@ MODEL = 'model', [
     arg('--tokens', type=whole, metavar='N', help='of each sequence; 4k is 4096'),
     arg('--input', action='append', default=[], metavar='SHAPE', help="a tensor of the model's own "
         'input: 1,3,224,224 or ids=1,128:int64; once for each'),
-    arg('--dtype', help='of parameters and input: float32, bfloat16, float16')]
+    arg('--dtype', help='of parameters and input: float32, tf32, bfloat16, float16')]
 MACHINE = [
     arg('--device', help='cpu, cuda, cuda:1 (default: the accelerator)'),
     arg('--threads', type=whole, metavar='N', help='of the CPU')]
@@ -231,6 +233,7 @@ def roofline(args):
     check_view(args, Roofline(rows=[]).table())
     device = resolve_device(args.device)
     if args.threads: torch.set_num_threads(args.threads)
+    if args.dtype == 'tf32': torch.set_float32_matmul_precision('high')
     model, sample, *more = load(args)
     model = model.to(device)
     if args.compile: model.compile()
@@ -265,8 +268,8 @@ def estimate(args):
         alike = next((r for r in results if r.peaks.device == peaks.device), None)
         with doing(f'estimating for {peaks.device_name}'):
             if alike: results.append(alike.under(peaks))   # it runs the same operations
-            elif step: results.append(analyzer.estimate_step(peaks, **step))
-            else: results.append(analyzer.estimate(peaks))
+            elif step: results.append(analyzer.estimate_step(peaks, **step, dtype=args.dtype))
+            else: results.append(analyzer.estimate(peaks, dtype=args.dtype))
         results[-1].about['model'] = args.model
     if not several: return finish_rows(args, results[0])
     answer = {r.peaks.device_name: r.roof_time_s for r in results}
@@ -420,7 +423,10 @@ def main(argv: list[str] | None = None):
     known = parser()
     args = known.parse_args(argv)
     if not hasattr(args, 'run'): return known.print_help()
-    try: args.run(args)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = show_warning
+            args.run(args)
     except KeyboardInterrupt:
         print('fasterbench: interrupted', file=sys.stderr)
         sys.exit(130)
@@ -430,6 +436,11 @@ def main(argv: list[str] | None = None):
         if args.traceback: traceback.print_exc()
         print(f'fasterbench: {in_one_line(e)}', file=sys.stderr)
         sys.exit(2)
+
+
+def show_warning(message, *where):
+    """Say a warning without the line of code that it comes from."""
+    print(f'fasterbench: warning: {message}', file=sys.stderr)
 
 
 def in_one_line(error: Exception) -> str:

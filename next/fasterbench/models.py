@@ -22,7 +22,6 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 from .base.tensors import call_args, call_words, cast, model_dtype, resolve_dtype, tensors
-from .base.text import some
 
 # %% ../nbs/analysis/models.ipynb #4b707923
 class ModelError(ValueError):
@@ -31,9 +30,10 @@ class ModelError(ValueError):
 # %% ../nbs/analysis/models.ipynb #0094fa41
 @contextmanager
 def own_code(what: str):
-    """Turn what other people's code raises into a `ModelError`; also where a script ends with `sys.exit`."""
+    """Turn what your own code raises into a `ModelError`; also a script's `sys.exit`."""
     try: yield
-    except (Exception, SystemExit) as e: raise ModelError(f'{what} raised {type(e).__name__}: {e}') from e
+    except (Exception, SystemExit) as e:
+        raise ModelError(f'{what} raised {type(e).__name__}: {e}') from e
 
 # %% ../nbs/analysis/models.ipynb #aa835503
 def near(name: str, known) -> str:
@@ -64,18 +64,21 @@ def parse_input(text: str) -> Input:
 # %% ../nbs/analysis/models.ipynb #45cae1a1
 def make_sample(inputs: list[Input], model: nn.Module) -> tuple[tuple, dict]:
     """The `args, kwargs` of a call with random tensors."""
-    rows = min((m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)), default=2)
-    made = [(i.name, random_tensor(i, i.dtype or model_dtype(model), rows)) for i in inputs]
-    kwargs = {name: t for name, t in made if name}
-    if len(kwargs) < sum(1 for i in inputs if i.name):
-        raise ModelError(f"{', '.join(i.name for i in inputs if i.name)}: each input has a name of its own")
-    return tuple(t for name, t in made if not name), kwargs
+    tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
+    args, kwargs = [], {}
+    for given in inputs:
+        tensor = random_tensor(given, given.dtype or model_dtype(model), min(tables, default=2))
+        if given.name in kwargs: raise ModelError(f'input {given.name!r} is given twice')
+        if given.name: kwargs[given.name] = tensor
+        else: args.append(tensor)
+    return tuple(args), kwargs
 
 
 def random_tensor(given: Input, dtype: torch.dtype, rows: int) -> torch.Tensor:
     """Random numbers from 0 to 1, or indices below `rows`; a mask is all true."""
     if dtype.is_floating_point or dtype.is_complex: return torch.rand(given.shape).to(dtype)
-    if dtype == torch.bool or given.name.endswith('mask'): return torch.ones(given.shape, dtype=dtype)
+    is_mask = dtype == torch.bool or given.name.endswith('mask')
+    if is_mask: return torch.ones(given.shape, dtype=dtype)
     return torch.randint(min(rows, torch.iinfo(dtype).max), given.shape, dtype=dtype)
 
 # %% ../nbs/analysis/models.ipynb #38960cc3
@@ -101,7 +104,7 @@ def resize(sample, option: str, size: int):
 
 # %% ../nbs/analysis/models.ipynb #2312f967
 def construct(builder: Callable, device=None) -> nn.Module:
-    """What a constructor makes on a device; on the CPU where it computes with values that 'meta' lacks."""
+    """What a constructor makes on a device; on the CPU where it needs values that 'meta' lacks."""
     try:
         with torch.device(device) if device else nullcontext(): return builder()
     except RuntimeError:
@@ -110,10 +113,10 @@ def construct(builder: Callable, device=None) -> nn.Module:
 
 # %% ../nbs/analysis/models.ipynb #a7ae2c90
 def from_code(where: str, name: str) -> tuple:
-    """What a function of one's own returns: a model, or model, sample, loss, optimizer."""
+    """What your own function returns: a model, or model, sample, loss, optimizer."""
     module = load_code(where)
-    if not hasattr(module, name): raise ModelError(f'{where} has no {name!r}{near(name, dir(module))}')
-    made = getattr(module, name)
+    made = getattr(module, name, None)
+    if made is None: raise ModelError(f'{where} has no {name!r}{near(name, dir(module))}')
     if not isinstance(made, nn.Module):
         with own_code(f'{where}:{name}'): made = made()
     model, sample, *more = made if isinstance(made, tuple) and len(made) > 1 else (made, None)
@@ -129,8 +132,9 @@ def load_code(where: str):
     if folder not in sys.path: sys.path.insert(0, folder)
     with own_code(where):
         if not is_file: return importlib.import_module(where)
-        spec = importlib.util.spec_from_file_location(f'fasterbench_own_{Path(where).stem}', where)
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)   # dataclasses look there
+        name = f'fasterbench_own_{Path(where).stem}'   # hides no module of the same name
+        spec = importlib.util.spec_from_file_location(name, where)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)   # for dataclasses
         spec.loader.exec_module(module)
         return module
 
@@ -139,13 +143,14 @@ def from_kernelbench(path: str, device=None) -> tuple:
     """The `Model` of a file of KernelBench, and its inputs."""
     module = load_code(path)
     if not all(hasattr(module, k) for k in ('Model', 'get_init_inputs', 'get_inputs')):
-        raise ModelError(f'{path!r} names no function: write {path}:build for one that returns a model')
+        raise ModelError(f'{path!r} names no function: {path}:build is the one of that name')
     with own_code(path):
         model = construct(lambda: module.Model(*module.get_init_inputs()), device)
         return model, tuple(construct(module.get_inputs, device))
 
 # %% ../nbs/analysis/models.ipynb #d9b46d07
-LIBRARIES = {'torchvision': 'torchvision.models', 'timm': 'timm'}   # in the order in which a bare name is looked up
+LIBRARIES = {   # where a bare name is looked up, in this order
+    'torchvision': 'torchvision.models', 'timm': 'timm'}
 
 
 def from_library(library: str, name: str, device=None) -> tuple[nn.Module, Callable]:
@@ -154,8 +159,8 @@ def from_library(library: str, name: str, device=None) -> tuple[nn.Module, Calla
     for one in [library] if library else LIBRARIES:
         if not importlib.util.find_spec(one): continue
         names = importlib.import_module(LIBRARIES[one]).list_models()
-        if (name.partition('.')[0] if one == 'timm' else name) in names:   # timm: architecture.weights
-            return (from_torchvision if one == 'torchvision' else from_timm)(name, device)
+        if one == 'torchvision' and name in names: return from_torchvision(name, device)
+        if one == 'timm' and name.partition('.')[0] in names: return from_timm(name, device)
         known += names
     where = library or ' or '.join(LIBRARIES)
     if not known: raise ModelError(f'{name!r}: {where} is not installed')
@@ -163,12 +168,13 @@ def from_library(library: str, name: str, device=None) -> tuple[nn.Module, Calla
 
 # %% ../nbs/analysis/models.ipynb #121b1aba
 def from_torchvision(name: str, device=None) -> tuple[nn.Module, Callable]:
-    """The model without weights; its sample is images, clips of 16 frames, pairs or lists of images."""
+    """A model with random weights; its sample is images, clips of 16 frames, pairs or lists."""
     from torchvision import models
     builder = models.get_model_builder(name)
-    without = [k for k in ('weights', 'weights_backbone') if k in inspect.signature(builder).parameters]
+    without = {'weights', 'weights_backbone'} & inspect.signature(builder).parameters.keys()
     model = construct(partial(builder, **dict.fromkeys(without)), device)
-    detection, video, flow = (f'.{task}.' in builder.__module__ for task in ('detection', 'video', 'optical_flow'))
+    detection, video, flow = (f'.{task}.' in builder.__module__
+                              for task in ('detection', 'video', 'optical_flow'))
     weights = list(models.get_model_weights(name))
     transforms = weights[-1].transforms() if weights else None
     published = getattr(transforms, 'crop_size', None) or getattr(transforms, 'resize_size', None)
@@ -182,25 +188,27 @@ def from_torchvision(name: str, device=None) -> tuple[nn.Module, Callable]:
 
 
 def from_timm(name: str, device=None) -> tuple[nn.Module, Callable]:
-    """The model without weights; its sample is images."""
+    """A model with random weights; its sample is images."""
     import timm
     model = construct(partial(timm.create_model, name), device)
     channels, *sides = model.pretrained_cfg['input_size']
 
-    def sample(batch=1, size=None): return torch.rand(batch, channels, *([size]*2 if size else sides)),
+    def sample(batch=1, size=None):
+        return torch.rand(batch, channels, *([size, size] if size else sides)),
     return model, sample
 
 # %% ../nbs/analysis/models.ipynb #6ec7cf93
-def from_config(path: str, dtype: torch.dtype | None = None, device=None) -> tuple[nn.Module, Callable]:
+def from_config(path: str, dtype: torch.dtype | None = None, device=None) -> tuple:
     """The model that a configuration of transformers describes; its sample is tokens or images."""
     if not Path(path).is_file(): raise ModelError(f'there is no file {path!r}')
-    import transformers
-    with own_code(path): config = transformers.AutoConfig.from_pretrained(path)
+    with own_code(path):
+        import transformers
+        config = transformers.AutoConfig.from_pretrained(path)
+        cls = architecture(config)
+        build = getattr(cls, '_from_config', None) or cls.from_config
+        given = dict(dtype=dtype) if dtype else {}
+        model = construct(partial(build, config, **given), device)
     text, vision = config.get_text_config(), getattr(config, 'vision_config', config)
-    cls = architecture(config)
-    build = getattr(cls, '_from_config', None) or cls.from_config
-    given = dict(dtype=dtype) if dtype else {}
-    with own_code(path): model = construct(partial(build, config, **given), device)
     usual = min(128, getattr(text, 'max_position_embeddings', 128))
 
     def images(batch=1, size=getattr(vision, 'image_size', None)):
@@ -208,60 +216,66 @@ def from_config(path: str, dtype: torch.dtype | None = None, device=None) -> tup
 
     def words(batch=1, tokens=usual):
         ids = torch.randint(text.vocab_size, (batch, tokens))
-        return dict(input_ids=ids, decoder_input_ids=ids.clone()) if config.is_encoder_decoder else dict(input_ids=ids)
+        if not config.is_encoder_decoder: return dict(input_ids=ids)
+        return dict(input_ids=ids, decoder_input_ids=ids.clone())
     return model, dict(input_ids=words, pixel_values=images).get(model.main_input_name)
 
 
 def architecture(config):
     """The class of transformers that a configuration names, or else the usual one."""
     import transformers
-    if not config.architectures:
-        causal, masked = transformers.AutoModelForCausalLM, transformers.AutoModelForMaskedLM
-        decodes = type(config) in causal._model_mapping and type(config) not in masked._model_mapping
-        return causal if decodes and not config.is_encoder_decoder else transformers.AutoModel
-    name = config.architectures[0]
-    if hasattr(transformers, name): return getattr(transformers, name)
-    raise ModelError(f'{name!r} is not a model of transformers {transformers.__version__}{near(name, dir(transformers))}')
+    if config.architectures:
+        name = config.architectures[0]
+        if hasattr(transformers, name): return getattr(transformers, name)
+        version = transformers.__version__
+        raise ModelError(f'transformers {version} has no {name!r}{near(name, dir(transformers))}')
+    causal, masked = transformers.AutoModelForCausalLM, transformers.AutoModelForMaskedLM
+    decodes = type(config) in causal._model_mapping and type(config) not in masked._model_mapping
+    return causal if decodes and not config.is_encoder_decoder else transformers.AutoModel
 
 # %% ../nbs/analysis/models.ipynb #de2085a0
 def from_program(path: str) -> tuple:
-    """The module of an exported program, and what it was exported with; loading it may run code that the file holds."""
+    """An exported program as a module, and its sample; loading it may run code in the file."""
     if not Path(path).is_file(): raise ModelError(f'there is no file {path!r}')
     with own_code(path): program = torch.export.load(path)
     return torch.export.unflatten(program), program.example_inputs
 
 # %% ../nbs/analysis/models.ipynb #4897a63b
 def build(name: str, dtype: torch.dtype | None = None, device=None) -> tuple:
-    """Model; its sample, a function of sizes that makes it, or `None`; what else a function of one's own returned."""
+    """Model; sample, a function of sizes that makes it, or `None`; what else a function returns."""
     if Path(name, 'config.json').is_file(): name = str(Path(name, 'config.json'))
     if name.endswith('.json'): return from_config(name, dtype, device)
     if name.endswith('.pt2'): return from_program(name)
     if name.endswith('.py'): return from_kernelbench(name, device)
     where, _, short = name.rpartition(':')
-    return from_library(where, short, device) if where in ('', *LIBRARIES) else from_code(where, short)
+    if where in ('', *LIBRARIES): return from_library(where, short, device)
+    return from_code(where, short)
 
 # %% ../nbs/analysis/models.ipynb #810fac61
 def load_model(name: str, inputs=(), *, batch: int | None = None, size: int | None = None,
                tokens: int | None = None, dtype=None, device=None) -> tuple:
-    """Model, sample, and what else a function of one's own returns: a loss, an optimizer.
+    """Model, sample, and what else your own function returns: a loss, an optimizer.
 
-    `inputs` are tensors of the sample in words: '1,3,224,224', 'ids=1,128:int64', 'mask=1,128:bool';
-    `batch`, `size` (pixels a side) and `tokens` are the sample's; `dtype` is that of parameters and of
-    floating-point inputs. With `device='meta'`, models of libraries and configurations take no memory.
+    `inputs` are tensors of the sample in words: '1,3,224,224', 'ids=1,128:int64' or
+    'mask=1,128:bool'. `batch`, `size` (pixels a side) and `tokens` are the sample's; `dtype` is
+    that of parameters and floating-point inputs. With `device='meta'`, models that are not
+    your own take no memory.
     """
-    sizes = {k: n for k, n in dict(batch=batch, size=size, tokens=tokens).items() if n is not None}
+    sizes = dict(batch=batch, size=size, tokens=tokens)
+    sizes = {option: n for option, n in sizes.items() if n is not None}
     for option, n in sizes.items():
         if n < 1: raise ModelError(f'{option}={n}: at least 1')
     dtype = dtype and resolve_dtype(dtype)
-    inputs = [parse_input(text) for text in ([inputs] if isinstance(inputs, str) else inputs)]
+    if isinstance(inputs, str): inputs = [inputs]
+    inputs = [parse_input(text) for text in inputs]
     model, sample, *more = build(name, dtype, device)
     if dtype and model_dtype(model) != dtype: model = model.to(dtype)
     if inputs: sample = make_sample(inputs, model)
     if sample is None:
-        raise ModelError(f'{name}: its input is not known; give its shape, as in --input 1,3,224,224')
+        raise ModelError(f'the input of {name} is not known: give a shape, as in --input 1,3,224,224')
     if inspect.isfunction(sample):
-        unknown = sizes.keys() - inspect.signature(sample).parameters
-        if unknown: raise ModelError(f"{some(f'{k}={sizes[k]}' for k in unknown)} does not apply to {name}")
+        for option in sizes.keys() - inspect.signature(sample).parameters:
+            raise ModelError(f'{option}={sizes[option]} does not apply to {name}')
         sample = sample(**sizes)
     else:
         for option, n in sizes.items(): sample = resize(sample, option, n)
