@@ -237,8 +237,7 @@ def roofline(args):
     model, sample, *more = load(args)
     model = model.to(device)
     if args.compile: model.compile()
-    options = dict(device=device, warmup=args.warmup, steps=args.steps)
-    if args.operations: options['operations'] = True
+    options = dict(device=device, warmup=args.warmup, steps=args.steps, operations=args.operations)
     peaks = args.peaks and as_peaks(args.peaks)
     with doing(f'measuring {args.steps} passes' + ('' if peaks else ' and the machine')):
         if args.train:
@@ -306,7 +305,8 @@ def peaks(args):
     device, dtypes = resolve_device(args.device), args.dtype.split(',')
     if args.dtype == 'all':
         dtypes = ['float32', 'bfloat16', 'float16', 'float64', 'int8']
-        if device.type == 'cuda': dtypes.append('tf32')
+        if device.type == 'cuda' and torch.cuda.get_device_capability(device) >= (8, 0):
+            dtypes.append('tf32')
     with doing('measuring'):
         found = measure_peaks(device, dtype=dtypes, hierarchy=args.hierarchy, cache=False)
     finish_peaks(args, found)
@@ -322,22 +322,23 @@ def finish_peaks(args, found):
 class Ceiling(NamedTuple):
     """A rate of a machine: of arithmetic in a dtype, or of a cache or the memory."""
     name: str
-    rate: float                  # per second
-    unit: str                    # 'FLOP/s' or 'B/s'
-    ridge: float | None = None   # FLOPs per byte of the memory
-    holds: float | None = None   # bytes
-    kernel: str | None = None    # what reached it
+    rate: float                 # per second
+    unit: str                   # 'FLOP/s' or 'B/s'
+    ridge: float | None         # FLOPs per byte of the memory
+    holds: float | None         # bytes
+    kernel: str | None = None   # what reached it
 
 
 def ceiling_table(peaks):
     """A line for each rate of a machine."""
     from fasterbench.base.text import si
     from fasterbench.views.table import Column, Table
-    lines = [Ceiling(dtype, rate, 'FLOP/s', rate/peaks.peak_bandwidth,
-                     kernel=peaks.kernels.get(dtype)) for dtype, rate in peaks.compute_peaks.items()]
-    lines += [Ceiling(o.name, o.bandwidth, 'B/s', holds=o.nbytes) for o in peaks.memory_levels]
-    lines.append(Ceiling('memory', peaks.peak_bandwidth, 'B/s', holds=peaks.memory_bytes,
-                         kernel=peaks.kernels.get('memory')))
+    memory = peaks.peak_bandwidth
+    lines = [Ceiling(dtype, rate, 'FLOP/s', rate/memory, None, peaks.kernels.get(dtype))
+             for dtype, rate in peaks.compute_peaks.items()]
+    lines += [Ceiling(o.name, o.bandwidth, 'B/s', None, o.nbytes) for o in peaks.memory_levels]
+    kernel = peaks.kernels.get('memory')
+    lines.append(Ceiling('memory', memory, 'B/s', None, peaks.memory_bytes, kernel))
     columns = (
         Column('name', 'of'), Column('rate', 'rate', 'FLOP', show=lambda o: si(o.rate, o.unit)),
         Column('ridge', 'ridge', 'FLOP/B'), Column('holds', 'holds', 'B'),

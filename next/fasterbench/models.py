@@ -235,10 +235,10 @@ def architecture(config):
 
 # %% ../nbs/analysis/models.ipynb #de2085a0
 def from_program(path: str) -> tuple:
-    """An exported program as a module, and its sample; loading it may run code in the file."""
+    """An exported program as a module, and its sample; a warning says that reading may run code."""
+    from fasterbench.running.exported import open_program
     if not Path(path).is_file(): raise ModelError(f'there is no file {path!r}')
-    with own_code(path): program = torch.export.load(path)
-    return torch.export.unflatten(program), program.example_inputs
+    with own_code(path): return open_program(path)
 
 # %% ../nbs/analysis/models.ipynb #4897a63b
 def build(name: str, dtype: torch.dtype | None = None, device=None) -> tuple:
@@ -272,7 +272,7 @@ def load_model(name: str, inputs=(), *, batch: int | None = None, size: int | No
     if dtype and model_dtype(model) != dtype: model = model.to(dtype)
     if inputs: sample = make_sample(inputs, model)
     if sample is None:
-        raise ModelError(f'the input of {name} is not known: give a shape, as in --input 1,3,224,224')
+        raise ModelError(f'the input of {name} is not known: give its shape, as --input 1,3,224,224')
     if inspect.isfunction(sample):
         for option in sizes.keys() - inspect.signature(sample).parameters:
             raise ModelError(f'{option}={sizes[option]} does not apply to {name}')
