@@ -7,6 +7,7 @@ __all__ = ['RooflineAnalyzer', 'HardwarePeaks', 'Roofline', 'RooflinePoint', 'cl
 
 # %% ../nbs/analysis/roofline.ipynb #0a45e590
 from torch import nn
+from torch.export import ExportedProgram
 
 from .base.tensors import resolve_device, resolve_dtype
 from .costs import counted
@@ -15,6 +16,7 @@ from .machine.hardware import HardwarePeaks
 from .machine.peaks import clear_peaks_cache, measure_peaks
 from .results.roofline import Roofline, Totals
 from .results.rows import RooflinePoint
+from .running.exported import open_program
 from .running.fake import step_without_data, without_data
 from .running.run import check_model, inference, training
 from .sources.estimate import estimate
@@ -27,13 +29,16 @@ _all_ = ['HardwarePeaks', 'Roofline', 'RooflinePoint', 'clear_peaks_cache', 'mea
 class RooflineAnalyzer:
     """Rooflines of one model: measured here, or estimated for another machine. `.results` is the last one."""
 
-    def __init__(self,
-        model: nn.Module,
-        sample=None,   # a tensor, a tuple of arguments, a mapping of keywords, or `(args, kwargs)`
-        peaks: HardwarePeaks | str | None = None,   # or a datasheet's name, or a file; `None`: measured
-    ):
-        self.model, self.sample, self.given, self.results = model, sample, as_peaks(peaks), None
+    def __init__(self, model: nn.Module | ExportedProgram, sample=None,
+                 peaks: HardwarePeaks | str | None = None):
+        """`sample`: a tensor, a tuple of arguments, a mapping of keywords, or `(args, kwargs)`; `None`: that of
+        an exported program. `peaks`: also a datasheet's name or a file; `None`: measured.
+        """
+        if isinstance(model, ExportedProgram):
+            model, own = open_program(model)
+            sample = own if sample is None else sample
         check_model(model, sample)
+        self.model, self.sample, self.given, self.results = model, sample, as_peaks(peaks), None
 
     def profile(self, device=None, *, warmup: int = 5, steps: int = 20, grad: bool = False,
                 operations: bool = False) -> Roofline:
