@@ -98,7 +98,7 @@ def test_work_that_torch_does_not_dispatch_is_unknown():
 
 
 def test_passes_of_a_profile():
-    """The first of five warm-up passes is counted, and two of them and every sixth later one have no marks."""
+    """The counted pass stands for two of the warm-up; two of it and every sixth later one have no marks."""
     class Counts(nn.Linear):
         passes = 0
 
@@ -107,7 +107,7 @@ def test_passes_of_a_profile():
             return super().forward(x)
 
     result = RooflineAnalyzer(Counts(64, 64), torch.randn(8, 64), PEAKS).profile()
-    assert Counts.passes == 5 + 20 + 3
+    assert Counts.passes == (1 + 3) + 20 + 3
     assert (len(result.totals.samples), len(result.totals.plain)) == (20, 5)
 
 

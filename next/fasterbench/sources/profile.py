@@ -92,13 +92,13 @@ def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
 def profile(run, peaks=None, warmup: int = 5, steps: int = 20, operations: bool = False) -> Roofline:
     """Count one pass of a run, time the next ones, and put both under the roof.
 
-    The counted pass is the first of the warm-up. `peaks=None`: measured, in the dtypes of the run's products.
+    The counted pass takes about as long as two, and stands for two of the warm-up. `peaks=None`: measured, in the dtypes of the run's products.
     With `operations` further passes run under torch's profiler, and rows list their operators.
     """
     if warmup < 0 or steps < 1:
         raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
     peaks, costs = as_peaks(peaks), count(run)
-    with Others() as others: timings = measure(run, warmup - 1, steps)
+    with Others() as others: timings = measure(run, warmup - 2, steps)
     add_unseen(costs, timings, visible_modules(run.model))
     rows = rows_of(run, costs, timings)
     if operations: add_operations(run, rows)
