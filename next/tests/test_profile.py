@@ -1,4 +1,6 @@
 """Profiles and estimates of models whose modules are called in unusual ways."""
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -125,6 +127,7 @@ def test_estimates_count_what_profiles_count(sample):
         return [(r.label, r.type, r.calls, r.flops, r.bytes_moved, r.params, r.bound) for r in result]
 
     assert counts(analyzer.estimate()) == counts(analyzer.profile(steps=2))
+    assert counts(analyzer.estimate_step(None, None, 'adamw')) == counts(analyzer.profile_step(None, 'adamw', steps=2))
     assert analyzer.count().flops == count_costs(Net(), sample).flops
 
 
@@ -152,3 +155,11 @@ def test_other_settings_of_torch_stay():
         warnings.simplefilter('error')
         RooflineAnalyzer(mlp(), torch.randn(8, 64), PEAKS).profile(steps=2)
     assert torch.is_grad_enabled()
+
+
+def test_importing_is_light():
+    """Compilers and trackers of memory, which take seconds to import, wait for who needs them."""
+    heavy = ['torch._dynamo', 'torch._inductor', 'torch.distributed._tools', 'sympy', 'torch.distributed.tensor']
+    code = f'import sys, torch, fasterbench.roofline; print(*[m for m in {heavy} if m in sys.modules])'
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-2000:]

@@ -101,7 +101,7 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20, operations: bool 
     with Others() as others: timings = measure(run, warmup - 2, steps)
     add_unseen(costs, timings, visible_modules(run.model))
     rows = rows_of(run, costs, timings)
-    if operations: add_operations(run, rows)
+    if operations: add_operations(run, rows, costs)
     peaks = peaks or measure_peaks(run.device, dtype=product_dtypes(run.model, rows))
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
