@@ -3,9 +3,10 @@
 Names are imported when they are first used, so that `fasterbench --help` does not wait for torch.
 """
 __version__ = "0.1.0"
+
 from importlib import import_module
 
-MODULES = {   # module → the names that it has for users
+MODULES = {   # module → the names in it that users import from here
     'roofline': 'HardwarePeaks Roofline RooflineAnalyzer RooflinePoint clear_peaks_cache measure_peaks',
     'costs': 'count_costs count_step register_cost unregister_cost',
     'models': 'load_model'}

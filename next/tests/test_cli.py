@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from fasterbench import HardwarePeaks, Roofline
-from fasterbench import cli
+import fasterbench
+from fasterbench import HardwarePeaks, Roofline, cli
 
 NET = '''
 import torch
@@ -74,6 +74,12 @@ def test_module_runs_as_a_command(folder):
     parameters = 64*256 + 256 + 256*10 + 10
     assert f'{parameters:,} parameters' in ' '.join(done.stdout.split())
     assert done.stderr == 'building\n'   # nothing else: stderr is no terminal
+
+
+def test_names_of_the_package_are_there():
+    assert all(getattr(fasterbench, name) is not None for name in fasterbench.__all__)
+    assert {*fasterbench.__all__} <= {*dir(fasterbench)}
+    with pytest.raises(AttributeError, match="no attribute 'suggest'"): fasterbench.suggest
 
 
 @pytest.mark.parametrize('example', EXAMPLES)
