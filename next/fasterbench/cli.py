@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['ENDINGS', 'MODEL', 'MACHINE', 'RUN', 'TRAIN', 'ROWS', 'OUTPUT', 'FILE', 'DEVICES', 'RATES', 'COMMANDS', 'arg',
            'whole', 'writable', 'doing', 'load', 'check_training', 'training', 'labelled', 'usual_loss', 'check_view',
-           'finish', 'finish_table', 'finish_rows', 'figures', 'count', 'roofline', 'estimate', 'device_table', 'peaks',
-           'finish_peaks', 'Ceiling', 'ceiling_table', 'sheet_table', 'show', 'parser', 'main', 'show_warning',
-           'in_one_line']
+           'finish', 'finish_table', 'table_of', 'finish_rows', 'figures', 'count', 'roofline', 'estimate',
+           'device_table', 'peaks', 'finish_peaks', 'Ceiling', 'ceiling_table', 'sheet_table', 'show', 'parser', 'main',
+           'show_warning', 'in_one_line']
 
 # %% ../nbs/analysis/cli.ipynb #abca5ce7
 import argparse
@@ -105,7 +105,7 @@ def doing(what: str):
 
 
 def load(args, device=None) -> tuple:
-    """Model, sample, and what else a function of one's own returns."""
+    """Model, sample, and what else your own function returns."""
     import torch
     from fasterbench.models import load_model
     torch.manual_seed(0)
@@ -161,7 +161,7 @@ def check_view(args, table):
     from fasterbench.results.roofline import Roofline
     if args.columns: table.pick(args.columns)
     if args.sort not in (None, 'order'): table.pick(args.sort)
-    if getattr(args, 'by', None): Roofline(rows=[]).by(args.by)
+    if args.by: Roofline(rows=[]).by(args.by)
 
 
 def finish(args, table, answer: dict, saved=None):
@@ -186,6 +186,12 @@ def finish_table(args, table, answer: dict, saved=None):
     """Print a table, and write it."""
     if not args.json: print(table.text(None, args.sort, args.columns))
     finish(args, table, answer, saved)
+
+
+def table_of(lines: list, usual: list, other=()):
+    """A table with its lines as they are; `other` columns are shown if they are asked for."""
+    from fasterbench.views.table import Table
+    return Table(lines, {c.key: c for c in [*usual, *other]}, tuple(c.key for c in usual), 'order')
 
 
 def finish_rows(args, result):
@@ -254,7 +260,8 @@ def estimate(args):
     from fasterbench.results.roofline import Roofline
     from fasterbench.roofline import RooflineAnalyzer
     check_training(args)
-    devices = [as_peaks(name) for name in args.peaks.split(',')]
+    names = args.peaks.split(',')
+    devices = [as_peaks(name) for name in names]
     several = len(devices) > 1
     if several and (args.by or args.plot):
         raise ValueError('--by and --plot are of the rows of one device')
@@ -271,25 +278,24 @@ def estimate(args):
             else: results.append(analyzer.estimate(peaks, dtype=args.dtype))
         results[-1].about['model'] = args.model
     if not several: return finish_rows(args, results[0])
-    answer = {r.peaks.device_name: r.roof_time_s for r in results}
-    finish_table(args, device_table(results), answer)
+    finish_table(args, device_table(results), {n: r.roof_time_s for n, r in zip(names, results)})
 
 
 def device_table(results: list):
     """A line for each of the devices that a model was estimated for."""
-    from fasterbench.views.table import Column, Table
+    from fasterbench.views.table import Column
 
     def memory_bound_pct(r):
-        return 100*sum(row.roof_time_s for row in r if row.bound == 'memory')/r.roof_time_s
+        memory_bound_s = sum(row.roof_time_s for row in r if row.bound == 'memory')
+        return 100*memory_bound_s/r.roof_time_s if r.roof_time_s else None
 
-    columns = (
-        Column('device', 'device', value=lambda r: r.peaks.device_name),
+    return table_of(results, [
+        Column('device', 'device', value=lambda r: r.peaks.device_name or r.peaks.device),
         Column('roof_time_s', 'least time', 's'), Column('fused_time_s', 'fused', 's'),
         Column('memory_bound_pct', 'memory-bound %', '%', value=memory_bound_pct),
         Column('memory_bytes', 'step takes', 'B', value=lambda r: r.memory and r.memory.peak),
         Column('device_bytes', 'device has', 'B', value=lambda r: r.peaks.memory_bytes),
-        Column('fits', 'fits', show=lambda r: {True: 'yes', False: 'no', None: '–'}[r.fits]))
-    return Table(results, {c.key: c for c in columns}, tuple(c.key for c in columns), 'order')
+        Column('fits', 'fits', show=lambda r: {True: 'yes', False: 'no', None: '–'}[r.fits])])
 
 # %% ../nbs/analysis/cli.ipynb #b86bb927
 def peaks(args):
@@ -332,34 +338,30 @@ class Ceiling(NamedTuple):
 def ceiling_table(peaks):
     """A line for each rate of a machine."""
     from fasterbench.base.text import si
-    from fasterbench.views.table import Column, Table
+    from fasterbench.views.table import Column
     memory = peaks.peak_bandwidth
     lines = [Ceiling(dtype, rate, 'FLOP/s', rate/memory, None, peaks.kernels.get(dtype))
              for dtype, rate in peaks.compute_peaks.items()]
     lines += [Ceiling(o.name, o.bandwidth, 'B/s', None, o.nbytes) for o in peaks.memory_levels]
     kernel = peaks.kernels.get('memory')
     lines.append(Ceiling('memory', memory, 'B/s', None, peaks.memory_bytes, kernel))
-    columns = (
+    return table_of(lines, [
         Column('name', 'of'), Column('rate', 'rate', 'FLOP', show=lambda o: si(o.rate, o.unit)),
         Column('ridge', 'ridge', 'FLOP/B'), Column('holds', 'holds', 'B'),
-        Column('kernel', 'reached by'))
-    return Table(lines, {c.key: c for c in columns}, tuple(c.key for c in columns), 'order')
+        Column('kernel', 'reached by')])
 
 
 def sheet_table(sheets: list):
     """A line for each device: what its vendor says."""
-    from fasterbench.views.table import Column, Table
+    from fasterbench.views.table import Column
 
     def rate(dtype): return Column(dtype, dtype, 'FLOP', value=lambda o: o.compute_peaks.get(dtype))
 
-    shown = 'float32', 'tf32', 'bfloat16', 'float16', 'int8', 'float8_e4m3fn'
-    columns = (
-        Column('device_name', 'device'), Column('memory_bytes', 'memory', 'B'),
-        Column('peak_bandwidth', 'bytes/s', 'FLOP'),
-        *map(rate, ('float64', *shown, 'float8_e4m3fnuz')),
-        Column('date', 'date'), Column('source', 'source'))
-    usual = ('device_name', 'memory_bytes', 'peak_bandwidth', *shown)
-    return Table(sheets, {c.key: c for c in columns}, usual, 'order')
+    usual = [Column('device_name', 'device'), Column('memory_bytes', 'memory', 'B'),
+             Column('peak_bandwidth', 'bytes/s', 'FLOP'),
+             *map(rate, ('float32', 'tf32', 'bfloat16', 'float16', 'int8', 'float8_e4m3fn'))]
+    return table_of(sheets, usual, [rate('float64'), rate('float8_e4m3fnuz'),
+                                    Column('date', 'date'), Column('source', 'source')])
 
 # %% ../nbs/analysis/cli.ipynb #ca14c099
 def show(args):
@@ -428,6 +430,7 @@ def main(argv: list[str] | None = None):
         with warnings.catch_warnings():
             warnings.showwarning = show_warning
             args.run(args)
+            sys.stdout.flush()
     except KeyboardInterrupt:
         print('fasterbench: interrupted', file=sys.stderr)
         sys.exit(130)
