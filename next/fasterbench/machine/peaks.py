@@ -206,16 +206,22 @@ def cache_rate(device: torch.device, nbytes: int, warmup: int, steps: int) -> fl
 
 def cache_levels(device: torch.device, memory_rate: float, warmup: int = 2,
                  steps: int = 10) -> tuple[MemoryLevel, ...]:
-    """The caches that are reported and are faster than the memory, the innermost first."""
+    """The reported caches, as far as they are faster than the memory, the innermost first."""
     if device.type == 'cpu':
         sizes = reported_caches(torch.get_num_threads())
     elif device.type == 'cuda':
         sizes = {'L2': torch.cuda.get_device_properties(device).L2_cache_size}
     else:
         sizes = {}
-    levels = [MemoryLevel(name, nbytes, cache_rate(device, nbytes//2, warmup, steps))
-              for name, nbytes in sizes.items()]
-    return tuple(level for level in levels if level.bandwidth > 1.05*memory_rate)
+    levels, inner = [], 0   # inner: bytes of the cache before
+    for name, nbytes in sizes.items():
+        rate = cache_rate(device, nbytes//2, warmup, steps)
+        while rate < 1.5*memory_rate and nbytes//4 > 2*inner > 0:   # others have most of this cache
+            nbytes //= 4
+            rate = cache_rate(device, nbytes//2, warmup, steps)
+        if rate >= 1.2*memory_rate: levels.append(MemoryLevel(name, nbytes, rate))
+        inner = nbytes
+    return tuple(levels)
 
 # %% ../../nbs/machine/peaks.ipynb #4ae49e91
 measured_peaks = {}   # what peaks depend on → HardwarePeaks
