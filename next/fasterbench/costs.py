@@ -21,13 +21,14 @@ _all_ = ['register_cost', 'unregister_cost']
 def count_costs(model, sample) -> Costs:
     """Count one forward pass in evaluation mode, on the device that the model is on."""
     on_meta = model_device(model, sample).type == 'meta'
-    with without_data(model, sample) if on_meta else inference(model, sample) as run: return count(run)
+    opened = without_data if on_meta else inference
+    with opened(model, sample) as run: return count(run)
 
 # %% ../nbs/analysis/costs.ipynb #f98df25b
 def count_step(model, sample, loss=None, optimizer=None, **options) -> Costs:
     """Count one training step: forward, loss, backward and the optimizer's update.
 
-    `optimizer` may be a name such as 'adamw'; `options`: `clip`, `scaler`, `autocast`, `accumulate`.
+    `optimizer` may be a name such as 'adamw'; `options` are those of `running.run.TrainingStep`.
     """
     on_meta = model_device(model, sample).type == 'meta'
     opened = step_without_data if on_meta else training
@@ -35,7 +36,10 @@ def count_step(model, sample, loss=None, optimizer=None, **options) -> Costs:
 
 # %% ../nbs/analysis/costs.ipynb #c6c07352
 def counted(model, sample) -> Roofline:
-    """Rows of a forward pass with FLOPs, bytes and parameters, without times and roof; nothing is run."""
+    """Rows of a forward pass with FLOPs, bytes and parameters, no times and no roof.
+
+    It is counted without data: nothing is run.
+    """
     with without_data(model, sample) as run:
         costs = count(run)
         return Roofline(rows=rows_of(run, costs), kind='counted', params=count_parameters(model),

@@ -27,12 +27,13 @@ _all_ = ['HardwarePeaks', 'Roofline', 'RooflinePoint', 'clear_peaks_cache', 'mea
 
 # %% ../nbs/analysis/roofline.ipynb #9fbfb36f
 class RooflineAnalyzer:
-    """Rooflines of one model: measured here, or estimated for another machine. `.results` is the last one."""
+    """Rooflines of one model: measured here, or estimated for another machine."""
 
     def __init__(self, model: nn.Module | ExportedProgram, sample=None,
                  peaks: HardwarePeaks | str | None = None):
-        """`sample`: a tensor, a tuple of arguments, a mapping of keywords, or `(args, kwargs)`; `None`: that of
-        an exported program. `peaks`: also a datasheet's name or a file; `None`: measured.
+        """`sample`: a tensor, a tuple of arguments, a mapping of keywords, or `(args, kwargs)`;
+        `None`: that of an exported program. `peaks`: also the name of a datasheet, or a file;
+        `None`: measured.
         """
         if isinstance(model, ExportedProgram):
             model, own = open_program(model)
@@ -44,19 +45,20 @@ class RooflineAnalyzer:
                 operations: bool = False) -> Roofline:
         """Measure each module in forward passes, in evaluation mode.
 
-        With `grad`, autograd records them; with `operations`, rows list the operators that they run.
+        With `grad` autograd records them; with `operations` rows list the operators they run.
         """
         with inference(self.model, self.sample, device, grad) as run:
             result = profile(run, self.given, warmup, steps, operations)
         return self._keep(result)
 
-    def profile_step(self, loss=None, optimizer=None, *, device=None, clip=None, scaler=None, autocast=None,
-                     accumulate: int = 1, warmup: int = 5, steps: int = 20,
+    def profile_step(self, loss=None, optimizer=None, *, device=None, clip=None, scaler=None,
+                     autocast=None, accumulate: int = 1, warmup: int = 5, steps: int = 20,
                      operations: bool = False) -> Roofline:
-        """Measure each module, the loss and the optimizer in training steps, in the modes that the modules are in.
+        """Measure each module, the loss and the optimizer in training steps.
 
-        `loss`: a function of the output; `None`: the output is the loss, or has it. `optimizer`: one of the model's
-        parameters, or a name. `autocast`: dtype of `torch.autocast`. `accumulate`: micro-batches for one update.
+        `loss`: a function of the output; `None`: the output is the loss, or has it.
+        `optimizer`: of the model's parameters, or a name such as 'adamw'. `clip`: norm of the
+        gradients. `autocast`: a dtype. `accumulate`: micro-batches for one update.
         """
         options = dict(clip=clip, scaler=scaler, autocast=autocast, accumulate=accumulate)
         with training(self.model, self.sample, loss, optimizer, device, **options) as run:
@@ -66,7 +68,8 @@ class RooflineAnalyzer:
     def estimate(self, peaks=None, *, dtype=None) -> Roofline:
         """The least time of a forward pass in `dtype` under `peaks`; nothing is run."""
         peaks = as_peaks(peaks) or self.given
-        with without_data(self.model, self.sample, dtype and resolve_dtype(dtype), self._on_gpu(peaks)) as run:
+        options = dict(dtype=dtype and resolve_dtype(dtype), on_gpu=self._on_gpu(peaks))
+        with without_data(self.model, self.sample, **options) as run:
             result = estimate(run, peaks, tf32=dtype == 'tf32')
         return self._keep(result)
 
@@ -74,7 +77,7 @@ class RooflineAnalyzer:
                       accumulate: int = 1, dtype=None) -> Roofline:
         """The least time and the memory of a training step under `peaks`; nothing is run."""
         peaks = as_peaks(peaks) or self.given
-        options = dict(clip=clip, autocast=autocast and resolve_dtype(autocast), accumulate=accumulate,
+        options = dict(clip=clip, autocast=autocast, accumulate=accumulate,
                        dtype=dtype and resolve_dtype(dtype), on_gpu=self._on_gpu(peaks))
         with step_without_data(self.model, self.sample, loss, optimizer, **options) as run:
             result = estimate(run, peaks, tf32=dtype == 'tf32')
@@ -103,7 +106,8 @@ class RooflineAnalyzer:
         return self.results.totals if self.results else None
 
     def __repr__(self):
-        state = f'{self.results.kind}, {len(self.results)} rows' if self.results else 'no result yet'
+        result = self.results
+        state = f'{result.kind}, {len(result)} rows' if result else 'no result yet'
         return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
 
     def _keep(self, result: Roofline) -> Roofline:
@@ -112,7 +116,8 @@ class RooflineAnalyzer:
         return result
 
     def _last(self) -> Roofline:
-        if self.results is None: raise ValueError('there is no result yet: call profile() or estimate() first')
+        if self.results is None:
+            raise ValueError('there is no result yet: call profile() or estimate() first')
         return self.results
 
     def _on_gpu(self, peaks: HardwarePeaks | None) -> bool:

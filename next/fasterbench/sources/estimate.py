@@ -16,12 +16,12 @@ from .profile import about_of, count_parameters, product_dtypes, rows_of
 
 # %% ../../nbs/sources/estimate.ipynb #e7b08156
 def estimate(run, peaks=None, tf32: bool = False) -> Roofline:
-    """Count one pass of a run without data, and put it under the roof of `peaks`; `None`: of this machine.
+    """Count one pass of a run without data, and put it under the roof of `peaks`.
 
-    With `tf32` its products of float32 run as TF32.
+    `peaks=None`: this machine's, measured. With `tf32` its products of float32 run as TF32.
     """
     peaks, costs = as_peaks(peaks), count(run)
-    rows = rows_of(run, costs, tf32=lambda work, device: tf32)
+    rows = rows_of(run, costs, tf32=tf32)
     peaks = peaks or measure_peaks(dtype=product_dtypes(run.model, rows))
     return Roofline(
         rows=[place(row, peaks) for row in rows], peaks=peaks, kind='estimated',

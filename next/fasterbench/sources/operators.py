@@ -19,7 +19,10 @@ from .timing import ModuleTimer
 
 # %% ../../nbs/sources/operators.ipynb #7a49ea8e
 def operator_times(run, costs: Costs) -> dict[Place, dict[str, list[float]]]:
-    """Place → name of an operator → seconds of its calls in one pass; on a GPU, those of its kernels."""
+    """Place → name of an operator → seconds of its calls in one pass.
+
+    On a GPU they are those of the kernels that a call launches.
+    """
     timer = ModuleTimer(run.model, torch.device('cpu'))   # the profiler has times of the host
     on_gpu = run.device.type == 'cuda'
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
@@ -49,15 +52,16 @@ def operator_times(run, costs: Costs) -> dict[Place, dict[str, list[float]]]:
 
 # %% ../../nbs/sources/operators.ipynb #a678346b
 def add_operations(run, rows: list[RooflinePoint], costs: Costs, passes: int = 3):
-    """Give rows their operations: calls, FLOPs and bytes of a pass, and the least time of some passes."""
+    """Give rows their operations; the time of each is the least of some passes."""
     times = [operator_times(run, costs) for _ in range(passes)]
     for row in rows:
         at = Place(row.phase or 'forward', row.name)
         work = costs.work.get(at, Work())
         unknown = {str(op).rpartition('.')[0].replace('.', '::') for op in work.unknown}
         for name in dict.fromkeys([*work.operators, *(name for t in times for name in t[at])]):
-            is_counted, seconds = name in work.operators, min(sum(t[at][name]) for t in times)
-            if not seconds and not work.operator_bytes[name]: continue   # a view, seen in some passes
+            is_counted = name in work.operators
+            seconds = min(sum(t[at][name]) for t in times)
+            if not seconds and not work.operator_bytes[name]: continue   # a view, in some passes
             row.operations.append(Operation(
                 name, calls=work.operators[name] or len(times[-1][at][name]),
                 flops=work.operator_flops[name] if is_counted and name not in unknown else None,

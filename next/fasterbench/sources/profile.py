@@ -27,7 +27,10 @@ from .timing import Timings, measure
 # %% ../../nbs/sources/profile.ipynb #732cad8e
 def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | None = None,
            tf32: bool = False) -> RooflinePoint:
-    """The row of a place; `is_step`: rows have phases; `tf32`: its products of float32 may run as TF32."""
+    """The row of a place; of a step it has a phase.
+
+    With `tf32` its products of float32 may run as TF32.
+    """
     runs_tf32 = tf32 and work.product_flops and work.dtype == 'float32'
     return RooflinePoint(
         name=at.module, type=type, phase=at.phase if is_step else None, calls=work.calls,
@@ -39,7 +42,7 @@ def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | N
 
 # %% ../../nbs/sources/profile.ipynb #3aec1af9
 def may_run_tf32(work: Work, device: torch.device) -> bool:
-    """May products of float32 run as TF32 here? Torch allows it for convolutions and for other products apart."""
+    """Whether products of float32 may run as TF32 on a device."""
     if device.type != 'cuda' or torch.cuda.get_device_capability(device) < (8, 0): return False
     convolves = any('convolution' in name for name in work.operators)
     return torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32
@@ -58,30 +61,32 @@ def moves_or_computes(work: Work) -> bool:
     return bool(work.bytes_moved or work.flops or work.unknown)
 
 # %% ../../nbs/sources/profile.ipynb #99d5c5db
-def rows_of(run, costs: Costs, timings: Timings | None = None, tf32=may_run_tf32) -> list[RooflinePoint]:
-    """A row for each place that works; `tf32(work, device)`: may its float32 products run as TF32?"""
+def rows_of(run, costs: Costs, timings: Timings | None = None,
+            tf32: bool | None = None) -> list[RooflinePoint]:
+    """A row for each place that works; whether `tf32` runs is asked of torch if it is `None`."""
     stack, is_step = ModuleStack(run.model), run.kind == 'step'
 
     def row(at, work):
-        tf32_here = tf32(work, run.device)
-        return row_of(at, work, type_of(at.module, stack.modules, run), is_step, timings, tf32_here)
+        type, allowed = type_of(at.module, stack.modules, run), tf32
+        if tf32 is None: allowed = may_run_tf32(work, run.device)
+        return row_of(at, work, type, is_step, timings, allowed)
 
     rows = {at: row(at, work) for at, work in costs.work.items() if moves_or_computes(work)}
     for parameter, name in stack.owners.items():
         while name and Place('forward', name) not in rows: name = name.rpartition('.')[0]
         at = Place('forward', name)
-        if at not in rows: rows[at] = row(at, Work(calls=1))   # the model itself, which has no work of its own
+        if at not in rows: rows[at] = row(at, Work(calls=1))   # the model, without work of its own
         rows[at].params += parameter.numel()
         rows[at].weight_bytes += parameter.nbytes
     return [*rows.values()]
 
 # %% ../../nbs/sources/profile.ipynb #6ababed9
 UNSEEN = 'work that torch does not dispatch'
-PYTHON_S = 5e-5   # seconds that a call of a module may take in Python, and as much for each module inside
+PYTHON_S = 5e-5   # seconds of Python in a call of a module, and for each module inside as much
 
 
 def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
-    """Add unknown work to `costs` where a module always takes a twentieth of a pass and runs no operator."""
+    """Add unknown work where a module takes a twentieth of every pass and runs no operator."""
     for at, calls in timings.calls.items():
         if at.module not in modules or moves_or_computes(costs.work.get(at, Work())): continue
         python_s = PYTHON_S*calls*(1 + len([*modules[at.module].children()]))
@@ -89,11 +94,13 @@ def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
             costs.work[at] = Work(calls=calls, unknown=Counter({UNSEEN: calls}))
 
 # %% ../../nbs/sources/profile.ipynb #97390041
-def profile(run, peaks=None, warmup: int = 5, steps: int = 20, operations: bool = False) -> Roofline:
-    """Count one pass of a run, time the next ones, and put both under the roof.
+def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
+            operations: bool = False) -> Roofline:
+    """Count one pass of a run, time `steps` others after a warm-up, and put both under the roof.
 
-    The counted pass takes about as long as two, and stands for two of the warm-up. `peaks=None`: measured, in the dtypes of the run's products.
-    With `operations` further passes run under torch's profiler, and rows list their operators.
+    The counted pass takes about as long as two and stands for two of the warm-up.
+    `peaks=None`: measured, in the dtypes of the run's products. With `operations` further
+    passes run under torch's profiler, and rows list their operators.
     """
     if warmup < 0 or steps < 1:
         raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
@@ -102,13 +109,14 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20, operations: bool 
     add_unseen(costs, timings, visible_modules(run.model))
     rows = rows_of(run, costs, timings)
     if operations: add_operations(run, rows, costs)
-    peaks = peaks or measure_peaks(run.device, dtype=product_dtypes(run.model, rows))
+    if not peaks: peaks = measure_peaks(run.device, dtype=product_dtypes(run.model, rows))
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
+    totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s,
+                    others.disturbance, timings.idle_s)
     return Roofline(
-        rows=rows, peaks=peaks, params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,
-        totals=Totals(timings.totals, timings.plain, timings.mean_s, remainder_s, others.disturbance, timings.idle_s),
-        memory=footprint(run) if run.kind == 'step' else None,
+        rows=rows, peaks=peaks, totals=totals, params=count_parameters(run.model),
+        boundary_bytes=costs.boundary_bytes, memory=footprint(run) if run.kind == 'step' else None,
         about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()))
 
 # %% ../../nbs/sources/profile.ipynb #7db0f7ca
@@ -119,15 +127,16 @@ def count_parameters(model: nn.Module) -> int:
 # %% ../../nbs/sources/profile.ipynb #8ca5902e
 def product_dtypes(model: nn.Module, rows: list[RooflinePoint]) -> list[str]:
     """The dtypes of products, the model's own first."""
-    return list(dict.fromkeys([dtype_name(model_dtype(model)), *(r.dtype for r in rows if r.matmul_flops)]))
+    used = [row.dtype for row in rows if row.matmul_flops]
+    return list(dict.fromkeys([dtype_name(model_dtype(model)), *used]))
 
 # %% ../../nbs/sources/profile.ipynb #cad5b805
 def about_of(run) -> dict[str, str | int | float | None]:
-    """What a result says of its run: the model, the sample, the tokens in it if there are any, versions."""
+    """What a result says of its run: model, sample and the tokens in it if there are any."""
     model, (args, kwargs) = getattr(run.model, '_orig_mod', run.model), run.arguments()
     about = dict(run=run.kind, model=type(model).__name__, sample=call_words(args, kwargs),
                  dtype=dtype_name(model_dtype(model)), torch=str(torch.__version__))
-    integers = [t for t in tensors((args, kwargs)) if not t.is_floating_point() and t.dtype != torch.bool]
+    integers = [t for t in tensors((args, kwargs)) if t.dtype in (torch.int64, torch.int32)]
     if integers and integers[0].dim() == 2:   # ids: batch × length
         about['tokens'] = integers[0].numel()*getattr(run, 'accumulate', 1)
     return about

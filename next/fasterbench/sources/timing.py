@@ -29,9 +29,9 @@ def own_times(spans: list, total: float) -> dict:
 
 # %% ../../nbs/sources/timing.ipynb #9e5a1e5e
 def graph_nodes(outputs) -> list:
-    """The nodes of the graph of some outputs in the order in which autograd runs them, the latest made first.
+    """The nodes of the outputs' graph in the order in which autograd runs them, the latest first.
 
-    Nodes that add up a parameter's gradient are left out: they run right after the node that leads to them.
+    Those that add up a parameter's gradient are left out: they run right after the node before.
     """
     roots = [t.grad_fn for t in tensors(outputs) if t.grad_fn is not None]
     found, todo = {*roots}, [*roots]
@@ -70,7 +70,7 @@ class ModuleTimer(ModuleStack):
         return at[1] - own.pop(HOOKS, 0.), own
 
     def followed(self, name, call):
-        """`call` of a module with marks around it; as little as possible, since it is part of what is timed."""
+        """`call` of a module with marks around it, which are timed, too: so as few as can be."""
         if torch.is_grad_enabled(): return self.followed_with_graph(name, call)
         place, append, mark = Place('forward', name), self.spans.append, self.clock.mark
 
@@ -83,7 +83,8 @@ class ModuleTimer(ModuleStack):
     def followed_with_graph(self, name, call):
         """The same where a backward pass may follow, which has to know the owner of each node."""
         places = {phase: Place(phase, name) for phase in PHASES}
-        names, append, mark, switch = self.names, self.spans.append, self.clock.mark, self.switch
+        append, mark = self.spans.append, self.clock.mark
+        names, switch = self.names, self.switch
 
         def timed_call(*args, **kwargs):
             start = mark()
@@ -94,25 +95,25 @@ class ModuleTimer(ModuleStack):
                 names.pop()
                 switch(names[-1])
                 append((places[self.phase], start, mark()))
-            if self.phase == 'backward' and len(names) == 2:   # a checkpoint may run a graph of its own
-                self.hook_backward(output)
+            in_checkpoint = self.phase == 'backward' and len(names) == 2
+            if in_checkpoint: self.hook_backward(output)   # it may run a graph of its own
             return output
         return timed_call
 
     @contextmanager
     def part(self, name, loss=None):
-        """A part of a step; in a backward pass of `loss` the marks are at the nodes of its graph."""
-        phase, outside = PARTS[name]
+        """A part of a step; a backward pass has its marks at the nodes of the loss's graph."""
+        place = Place(*PARTS[name])
         with super().part(name):
             if name == 'backward':
                 self.hook_backward(loss)
-                self.begin(outside)
+                self.begin(place.module)
                 yield
                 self.begin(None)
             else:
                 start = self.clock.mark()
                 yield
-                if name != 'forward': self.spans.append((Place(phase, outside), start, self.clock.mark()))
+                if name != 'forward': self.spans.append((place, start, self.clock.mark()))
 
     def hook_backward(self, outputs):
         """Hook the nodes of the outputs' graph at which another module's part begins."""
@@ -136,7 +137,7 @@ class Timings:
     totals: list[float] = field(default_factory=list)             # of each pass with marks
     own: list[dict[Place, float]] = field(default_factory=list)   # of each of them, by place
     plain: list[float] = field(default_factory=list)              # of passes without marks
-    fed: list[float] = field(default_factory=list)                # of passes for which the device never waits
+    fed: list[float] = field(default_factory=list)                # of passes without waiting for the host
     calls: dict[Place, int] = field(default_factory=dict)         # in the last pass
 
     @property
@@ -152,11 +153,13 @@ class Timings:
     @property
     def idle_s(self) -> float | None:
         """Of a pass, the time in which the device waits for its host; `None`: not known."""
-        return max(median(self.plain) - median(self.fed), 0.) if self.plain and self.fed else None
+        if not (self.plain and self.fed): return None
+        return max(median(self.plain) - median(self.fed), 0.)
 
     def at(self, place: Place) -> list[float]:
         """Of each pass, the time at a place; nothing if no pass came there."""
-        return [own.get(place, 0.) for own in self.own] if any(place in own for own in self.own) else []
+        if not any(place in own for own in self.own): return []
+        return [own.get(place, 0.) for own in self.own]
 
     def mean_at(self, place: Place) -> float | None:
         """The mean of the time at a place; `None` if no pass came there."""
@@ -190,7 +193,7 @@ def time_plain(run, clock) -> float:
 
 # %% ../../nbs/sources/timing.ipynb #69b52cc3
 def time_fed(run, clock, mean_s: float) -> float:
-    """Seconds of a pass on a GPU that is issued while the GPU sleeps for about twice as long as a pass takes."""
+    """Seconds of a pass that is issued while the GPU sleeps for about twice as long as it takes."""
     args, kwargs = run.arguments()
     torch.cuda._sleep(int(4e9*mean_s))   # in cycles, of which there are about 2e9 in a second
     start = clock.mark()
