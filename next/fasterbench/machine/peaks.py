@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TURN_S', 'measured_peaks', 'Kernel', 'best_rate', 'random', 'has_packed_weights', 'product_kernels',
-           'convolution_kernels', 'arithmetic_kernels', 'float32_products', 'has_tf32', 'arithmetic_peak',
-           'memory_bandwidth', 'cache_rate', 'cache_levels', 'measure_peaks', 'clear_peaks_cache']
+           'convolution_kernels', 'arithmetic_kernels', 'float32_products', 'has_tf32', 'why_no_peak',
+           'arithmetic_peak', 'memory_bandwidth', 'cache_rate', 'cache_levels', 'measure_peaks', 'clear_peaks_cache']
 
 # %% ../../nbs/machine/peaks.ipynb #3e60da8d
 import time
@@ -137,14 +137,17 @@ def float32_products(tf32: bool):
     if hasattr(cublas, 'fp32_precision'):   # since torch 2.9
         name, on_gpu = 'fp32_precision', 'tf32' if tf32 else 'ieee'
         values = {cublas: on_gpu, cudnn.conv: on_gpu, onednn.matmul: 'ieee', onednn.conv: 'ieee'}
+        precision = None
     else:
         name, values = 'allow_tf32', {cublas: tf32, cudnn: tf32}
+        precision = torch.get_float32_matmul_precision()   # 'medium' is more than cuBLAS's flag
     before = {switch: getattr(switch, name) for switch in values}
     try:
         for switch, value in values.items(): setattr(switch, name, value)
         yield
     finally:
         for switch, value in before.items(): setattr(switch, name, value)
+        if precision: torch.set_float32_matmul_precision(precision)
 
 # %% ../../nbs/machine/peaks.ipynb #7eb82c54
 def has_tf32(device: torch.device) -> bool:
@@ -153,19 +156,24 @@ def has_tf32(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def arithmetic_peak(device: torch.device, name: str, matmul_size: int | None = None,
-                    warmup: int = 2, steps: int = 10) -> tuple[float, str]:
-    """The best FLOP/s in an arithmetic, and its kernel; `ValueError` if the device lacks it."""
+def why_no_peak(device: torch.device, name: str) -> str:
+    """Why products in a dtype have no peak on a device; empty if they have."""
     dtype = resolve_dtype(name)
     if not dtype.is_floating_point and dtype is not torch.int8:
-        raise ValueError(f'dtype={name!r} has no peak: it is no floating-point dtype and not int8')
+        return 'peaks are those of floating-point dtypes and int8'
     if dtype.is_floating_point and dtype.itemsize == 1 and device.type == 'cpu':
-        raise ValueError(f'dtype={name!r} has no peak on a CPU: torch emulates it there')
+        return 'torch emulates it there'
     if name == 'tf32' and not has_tf32(device):
-        raise ValueError(f"dtype='tf32' has no peak on {device}: it does not multiply in TF32")
+        return 'the device does not multiply in TF32'
+    return ''
+
+
+def arithmetic_peak(device: torch.device, name: str, matmul_size: int | None = None,
+                    warmup: int = 2, steps: int = 10) -> tuple[float, str]:
+    """The best FLOP/s in the dtype of that name, or in TF32, and the kernel that reached it."""
     with float32_products(tf32=name == 'tf32'):
         try:
-            kernels = [*arithmetic_kernels(device, dtype, matmul_size)]
+            kernels = [*arithmetic_kernels(device, resolve_dtype(name), matmul_size)]
             return best_rate(kernels, device, warmup, 0.12*steps)
         except RuntimeError as e:
             reason = str(e).partition('\n')[0]
@@ -245,10 +253,11 @@ def measure_peaks(device=None, *, dtype=torch.float32, matmul_size: int | None =
     hierarchy: measure the caches, too
     cache: the same question has the same answer, until `clear_peaks_cache`
     """
-    device, asked = resolve_device(device), dtype if isinstance(dtype, (list, tuple)) else [dtype]
-    _check_request(device, asked, matmul_size, bandwidth_mb, warmup, steps)
+    device = resolve_device(device)
     allow_tf32 = bool(allow_tf32) and has_tf32(device)
-    names = ['tf32' if d == 'tf32' else dtype_name(resolve_dtype(d), allow_tf32) for d in asked]
+    names = ['tf32' if d == 'tf32' else dtype_name(resolve_dtype(d), allow_tf32)
+             for d in (dtype if isinstance(dtype, (list, tuple)) else [dtype])]
+    _check_request(device, names, matmul_size, bandwidth_mb, warmup, steps)
     key = (device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy,
            torch.get_num_threads(), torch.backends.cudnn.benchmark)
     if not (cache and key in measured_peaks):
@@ -274,9 +283,12 @@ def _measure(device, names, matmul_size, nbytes, warmup, steps, allow_tf32,
         source='measured', date=datetime.now(timezone.utc).isoformat(timespec='seconds'))
 
 
-def _check_request(device, dtypes, matmul_size, bandwidth_mb, warmup, steps):
+def _check_request(device, names, matmul_size, bandwidth_mb, warmup, steps):
     device_clock(device)   # an error where nothing runs
-    if not dtypes: raise ValueError(f'dtype={dtypes!r} names no dtype')
+    if not names: raise ValueError(f'dtype={names!r} names no dtype')
+    for name in names:
+        if reason := why_no_peak(device, name):
+            raise ValueError(f'dtype={name!r} has no peak on {device}: {reason}')
     counts = [('warmup', warmup, 0), ('steps', steps, 1)]
     if matmul_size is not None: counts.append(('matmul_size', matmul_size, 1))
     for name, value, least in counts:
