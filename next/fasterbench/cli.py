@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['ENDINGS', 'MODEL', 'MACHINE', 'RUN', 'TRAIN', 'ROWS', 'OUTPUT', 'FILE', 'DEVICES', 'RATES', 'COMMANDS', 'arg',
            'whole', 'writable', 'doing', 'load', 'check_training', 'training', 'labelled', 'usual_loss', 'check_view',
-           'finish', 'finish_table', 'table_of', 'finish_rows', 'figures', 'count', 'roofline', 'estimate',
-           'device_table', 'peaks', 'finish_peaks', 'Ceiling', 'ceiling_table', 'sheet_table', 'show', 'parser', 'main',
-           'show_warning', 'in_one_line']
+           'finish', 'finish_table', 'table_of', 'finish_rows', 'operation_table', 'figures', 'count', 'roofline',
+           'estimate', 'device_table', 'peaks', 'finish_peaks', 'Ceiling', 'ceiling_table', 'sheet_table', 'show',
+           'parser', 'main', 'show_warning', 'in_one_line']
 
 # %% ../nbs/analysis/cli.ipynb #abca5ce7
 import argparse
@@ -201,8 +201,25 @@ def finish_rows(args, result):
     shown = result.by(args.by) if args.by else result
     if not args.json:
         result.summary(args.top or None, args.sort, args.by, args.columns)
+        operations = operation_table(shown)
+        if operations.lines: print('', operations.text(args.top or None), sep='\n')
         if args.plot: print('', text_roofline(shown.rows, result.peaks), sep='\n')
     finish(args, shown.table(), figures(result), result)
+
+
+def operation_table(result):
+    """A line for each operator of a row, if operations were asked for."""
+    from fasterbench.views.table import Column
+    lines = [(row, operation) for row in result for operation in row.operations]
+
+    def of_operation(key, heading, unit):
+        return Column(key, heading, unit, value=lambda line: getattr(line[1], key))
+
+    table = table_of(lines, [
+        Column('row', 'row', value=lambda line: line[0].label), of_operation('name', 'operator', ''),
+        of_operation('calls', 'calls', 'count'), of_operation('flops', 'FLOPs', 'FLOP'),
+        of_operation('bytes_moved', 'bytes', 'B'), of_operation('time_s', 'profiled time', 's')])
+    return replace(table, sort='time_s')
 
 
 def figures(result) -> dict:

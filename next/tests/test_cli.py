@@ -123,6 +123,12 @@ def test_training_step(run):
     assert result['answer']['fits'] is True
 
 
+def test_operations(run):
+    text = run('roofline net.py:build --operations --peaks peaks.json --steps 4')
+    operators = [line.split()[:2] for line in text.splitlines() if 'aten::' in line]
+    assert ['0', 'aten::addmm'] in operators and ['1', 'aten::relu'] in operators
+
+
 def test_estimate_of_one_device_has_rows(run):
     assert '(the model)' not in run('estimate net.py:build --peaks H100-SXM')
     rows = json.loads(run('estimate net.py:build --peaks H100-SXM --dtype bf16 --json'))['rows']
