@@ -216,8 +216,9 @@ def operation_table(result):
         return Column(key, heading, unit, value=lambda line: getattr(line[1], key))
 
     table = table_of(lines, [
-        Column('row', 'row', value=lambda line: line[0].label), of_operation('name', 'operator', ''),
-        of_operation('calls', 'calls', 'count'), of_operation('flops', 'FLOPs', 'FLOP'),
+        Column('row', 'row', value=lambda line: line[0].label),
+        of_operation('name', 'operator', ''), of_operation('calls', 'calls', 'count'),
+        of_operation('flops', 'FLOPs', 'FLOP'),
         of_operation('bytes_moved', 'bytes', 'B'), of_operation('time_s', 'profiled time', 's')])
     return replace(table, sort='time_s')
 
