@@ -22,8 +22,8 @@ class Moves:
     def __init__(self):
         self.events = defaultdict(list)     # storage → (place, `Access`), in the order of the run
         self.storages = defaultdict(set)    # place → storages that it reads or writes
-        self.births = {}                    # storage → place that made it; `None`: it was there before
-        self.references = {}                # storage → weak reference, so that its number stays its own
+        self.births = {}                    # storage → place that made it; `None`: none of the run
+        self.references = {}                # storage → weak reference, which keeps its number its own
         self.remaining = set()              # storages that outlive the run
 
     def add(self, place: Hashable, call: Call, accesses: list[Access]):
@@ -47,7 +47,7 @@ class Moves:
         self.references = {}
 
     def crossing(self, places: set) -> float:
-        """Bytes that these places read and did not make, and those that they write and leave to others."""
+        """Bytes that these places read and did not make, and that they write and leave to others."""
         storages = set().union(*(self.storages[p] for p in places))
         return sum(self.crossing_of(storage, places) for storage in storages)
 

@@ -35,10 +35,10 @@ class Work:
     operators: Counter = field(default_factory=Counter)        # name (`aten::addmm`) → calls
     operator_flops: Counter = field(default_factory=Counter)   # name → FLOPs
     operator_bytes: Counter = field(default_factory=Counter)   # name → bytes
-    unknown: Counter = field(default_factory=Counter)          # `aten.sort.default` → calls, without a rule
+    unknown: Counter = field(default_factory=Counter)          # operator without a rule → calls
     by_dtype: Counter = field(default_factory=Counter)         # dtype → FLOPs + bytes
     product_dtypes: Counter = field(default_factory=Counter)   # dtype → FLOPs of products
-    links: Counter = field(default_factory=Counter)   # kind of collective → bytes on a rank's link
+    links: Counter = field(default_factory=Counter)            # collective → bytes on a rank's link
 
     def add(self, call: Call, cost: Cost):
         """Add one call."""
@@ -80,7 +80,9 @@ class Costs:
     def __getitem__(self, at: Place | str) -> Work:
         """The work of a place, or of a module in all phases."""
         found = [work for place, work in self.work.items() if at in (place, place.module)]
-        if not found: raise KeyError(f'{at!r} does no work: {", ".join(p.module for p in self.work)}')
+        if not found:
+            names = ', '.join(dict.fromkeys(p.module for p in self.work))
+            raise KeyError(f'{at!r} does no work; these do: {names}')
         return sum(found[1:], found[0])
 
     def total(self, key: str) -> int | Counter:
@@ -165,7 +167,7 @@ KERNELS = 'scaled_dot_product_attention', 'lstm', 'gru', 'rnn_tanh', 'rnn_relu'
 
 
 def whole_rule(op, args: tuple) -> Rule | None:
-    """The rule of a composite operator that devices run as one kernel, where nothing runs: on meta."""
+    """The rule of a composite operator that devices run as one kernel, on the meta device."""
     is_kernel = getattr(op, '_opname', None) in KERNELS
     return table[op._opname] if is_kernel and args[0].is_meta else None
 
@@ -187,7 +189,7 @@ def count(run) -> Costs:
 
 @contextmanager
 def uncompiled():
-    """What is compiled, also in the block, runs as it was written; Dynamo is not imported for that."""
+    """What is compiled, also in the block, runs as it was written; Dynamo is imported by others."""
     with ExitStack() as stack:
         def run_eagerly(): stack.enter_context(torch.compiler.set_stance('force_eager'))
         def compile(*args, **kwargs):

@@ -19,7 +19,7 @@ KINDS = dict(PARAM='parameters', BUFFER='buffers', GRAD='gradients', ACT='activa
 @dataclass
 class Footprint:
     """Bytes of memory that a training step holds."""
-    after: dict[str, dict[str, int]]   # part of the step → kind → bytes that are held when it is over
+    after: dict[str, dict[str, int]]   # part of the step → kind → bytes that are held after it
     at_peak: dict[str, int]            # kind → bytes when it holds most
 
     @property
@@ -32,12 +32,23 @@ class Footprint:
 
 
 def footprint(run) -> Footprint | None:
-    """The memory of one training step; `None`, with a warning that says why, where torch can't follow it."""
+    """The memory of one training step; `None`, and a warning why, where torch can't follow it."""
     from torch.distributed._tools.mem_tracker import MemTracker   # who reads results needs no torch
     from fasterbench.base.tensors import tensors
     from fasterbench.counting.counter import uncompiled
 
     args, kwargs = run.arguments()
+    states = run.optimizer.state.values() if run.optimizer else ()
+    state_bytes = sum(t.nbytes for t in tensors([*states]) if t.device.type == run.device.type)
+
+    def snapshot(which):
+        found = by_kind(tracker.get_tracker_snapshot(which), run.device)
+        made = found.get('optimizer', 0) - state_bytes
+        if made > 0:   # by the update, on its way
+            found['optimizer'] -= made
+            found['temporaries'] = found.get('temporaries', 0) + made
+        return {kind: n for kind, n in found.items() if n}
+
     after, tracker = {}, MemTracker()
     tracker.supports_higher_order_operators = True   # what they return is followed like any result
     state = [run.optimizer] if run.optimizer else []
@@ -45,17 +56,17 @@ def footprint(run) -> Footprint | None:
 
     @contextmanager
     def part(name, loss=None):
-        if name == 'forward': tracker.reset_mod_stats()   # it refuses a second forward pass otherwise
+        if name == 'forward': tracker.reset_mod_stats()   # or it refuses a second forward pass
         yield
-        after[name] = by_kind(tracker.get_tracker_snapshot('current'), run.device)
+        after[name] = snapshot('current')
 
     try:
         with uncompiled(), tracker: run(args, kwargs, part)
     except (NotImplementedError, AssertionError) as e:
         why = str(e).partition('\n')[0] or type(e).__name__
-        warnings.warn(f'the memory of the step is not known: torch.distributed._tools.MemTracker: {why}')
+        warnings.warn(f"the memory of the step is not known: torch's MemTracker: {why}")
         return None
-    return Footprint(after, by_kind(tracker.get_tracker_snapshot('peak'), run.device))
+    return Footprint(after, snapshot('peak'))
 
 
 def by_kind(snapshot: dict, device) -> dict[str, int]:

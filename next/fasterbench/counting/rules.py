@@ -26,22 +26,22 @@ from .traffic import Access, Call, accesses, parameters, tensors, total_bytes
 class Rule(NamedTuple):
     """How an operator is counted; each function takes a `Call`."""
     flops: Callable | None                      # `None`: unknown
-    limits: Callable = lambda call: {}          # argument → bytes of it that are touched, if not all
-    beside: Callable = lambda call: 0           # FLOPs beside those of the product
+    limits: Callable = lambda call: {}          # argument → bytes that are touched, if not all
+    more_flops: Callable = lambda call: 0       # beside those of the product
     is_product: bool = False                    # are `flops` those of matrix products?
     is_free: bool = False                       # does it move nothing?
     nbytes: Callable | None = None              # `None`: every input once, every output once
-    links: Callable = lambda call: {}           # kind of collective → bytes that cross a rank's link
+    links: Callable = lambda call: {}           # kind of collective → bytes on a rank's link
 
 
 FREE, UNKNOWN = Rule(lambda call: 0, is_free=True), Rule(None)
 table: dict[str, Rule] = {}   # name of an operator, behind its library and `::` unless that is aten
 
 
-def rule(names: str, limits=Rule(None).limits, beside=Rule(None).beside, is_product=False):
+def rule(names: str, limits=Rule(None).limits, more_flops=Rule(None).more_flops, is_product=False):
     """Registers a function of a `Call` as the FLOPs of the operators of these names."""
     def register(flops):
-        table.update(dict.fromkeys(names.split(), Rule(flops, limits, beside, is_product)))
+        table.update(dict.fromkeys(names.split(), Rule(flops, limits, more_flops, is_product)))
         return flops
     return register
 
@@ -56,7 +56,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(call: Call, rule: Rule | None = None) -> Cost:
-    """What one call costs by its operator's rule; one that is put together from others, as a whole."""
+    """What one call costs by its operator's rule; one put together from others, as a whole."""
     rule = rule or rule_for(call.op) or named_rule(call.op) or UNKNOWN
     if rule.is_free: return Cost(0, 0)
     moved = accesses(call, rule.limits(call))
@@ -66,7 +66,7 @@ def cost_of(call: Call, rule: Rule | None = None) -> Cost:
     if flops and call.dtype.is_complex and not call.name.startswith('_fft'):
         flops *= 4 if rule.is_product else 2
     product = round(flops) if rule.is_product else 0
-    return Cost(round(flops + rule.beside(call)), nbytes, product, moved, rule.links(call))
+    return Cost(round(flops + rule.more_flops(call)), nbytes, product, moved, rule.links(call))
 
 # %% ../../nbs/counting/rules.ipynb #66a6a313
 FREE_NAMESPACES = 'prim', 'profiler'   # devices of fake tensors, ranges of a profiler
@@ -85,7 +85,7 @@ def find_rule(op, formula: Callable | None) -> Rule | None:
     is_higher_order = not isinstance(op, torch._ops.OpOverload)
     known = None if is_higher_order else named_rule(op)
     is_torchs = getattr(formula, '__module__', None) == 'torch.utils.flop_counter'
-    # torch's own count too much in the backward of grouped convolutions: those of `formulas` go first
+    # torch's own counts too much in the backward of grouped convolutions: ours go first
     if formula and not (known and is_torchs): return torch_rule(formula, known or UNKNOWN)
     if is_higher_order: return None if plain_definition(op) else UNKNOWN
     if op.namespace in FREE_NAMESPACES: return FREE
@@ -96,13 +96,13 @@ def find_rule(op, formula: Callable | None) -> Rule | None:
 
 
 def torch_rule(formula: Callable, known: Rule) -> Rule:
-    """A rule whose products are counted by a formula of torch's registry, the rest as `known` has it."""
+    """The rule with a formula of torch's registry for the products, the rest as `known` has it."""
     def flops(call): return formula(*call.args, **call.kwargs, out_val=call.out)
     return known._replace(flops=flops, is_product=True, is_free=False)
 
 
 def named_rule(op) -> Rule | None:
-    """The rule under the operator's name, or under the name of what it does in place or for each of a list."""
+    """The rule under an operator's name, or that of what it does in place or for each of a list."""
     library = '' if op.namespace in ('aten', 'prims', 'prim') else f'{op.namespace}::'
     name = op._opname
     found = table.get(library + name) or table.get(library + name.removesuffix('_'))
@@ -115,7 +115,7 @@ def rule_by_tags(op) -> Rule | None:
     if DispatchKey.CompositeImplicitAutograd in op.py_kernels: return None   # composite, in Python
     if op.is_view or torch.Tag.inplace_view in op.tags: return FREE
     if torch.Tag.pointwise in op.tags: return Rule(per_output(1))
-    twin = getattr(torch.ops.aten, op._opname.removesuffix('_'), None)   # `abs` is tagged, `abs_` is not
+    twin = getattr(torch.ops.aten, op._opname.removesuffix('_'), None)   # of `abs_`, which has no tag
     has_twin = twin and 'default' in twin.overloads() and twin.default is not op
     return rule_for(twin.default) if has_twin else UNKNOWN
 
@@ -146,11 +146,11 @@ def is_composite(op) -> bool:
 
 
 def plain_definition(op) -> Callable | None:
-    """What a higher-order operator runs, as a function whose operators can be counted; `None`: unknown."""
+    """What a higher-order operator runs, as a function whose operators are seen; `None`: unknown."""
     if op.name() == 'cond':
         return lambda condition, yes, no, operands: (yes if condition else no)(*operands)
-    if op.name() not in ('flex_attention', 'flex_attention_backward', 'while_loop', 'map_impl'): return None
-    return op.py_kernels[DispatchKey.CompositeExplicitAutograd]
+    is_python = op.name() in ('flex_attention', 'flex_attention_backward', 'while_loop', 'map_impl')
+    return op.py_kernels[DispatchKey.CompositeExplicitAutograd] if is_python else None
 
 
 def run_in_parts(op, args: tuple, kwargs: dict):

@@ -22,16 +22,17 @@ class Parameter(NamedTuple):
 
 
 # In-place operators that overwrite their target without reading it, unless they accumulate
-OVERWRITING = frozenset('''copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_
-    cauchy_ geometric_ _foreach_copy_ _foreach_zero_ index_put_ _index_put_impl_ index_copy_ index_fill_
-    scatter_ put_'''.split())
+OVERWRITING = frozenset('''copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_
+    log_normal_ cauchy_ geometric_ _foreach_copy_ _foreach_zero_ index_put_ _index_put_impl_
+    index_copy_ index_fill_ scatter_ put_'''.split())
 
 
 @cache
 def parameters(op) -> dict[str, Parameter]:
     """The parameters of an operator by name, in their order."""
     if not isinstance(op, torch._ops.OpOverload):   # a higher-order operator is a Python class
-        return {p.name: Parameter(p.default) for p in inspect.signature(op.__call__).parameters.values()}
+        python = inspect.signature(op.__call__).parameters.values()
+        return {p.name: Parameter(p.default) for p in python}
     name, found = op._opname, {}
     for a in op._schema.arguments:
         is_written = a.alias_info is not None and a.alias_info.is_write
@@ -47,7 +48,7 @@ def parameters(op) -> dict[str, Parameter]:
 def returns_targets(op) -> bool:
     """Does an operator return what it writes to, as those in place and with `out=` do?"""
     returns = op._schema.returns if isinstance(op, torch._ops.OpOverload) else ()
-    return bool(returns) and all(r.alias_info is not None and r.alias_info.is_write for r in returns)
+    return bool(returns) and all(r.alias_info and r.alias_info.is_write for r in returns)
 
 # %% ../../nbs/counting/traffic.ipynb #d4b688ca
 def tensors(value) -> list[torch.Tensor]:
@@ -58,7 +59,7 @@ def tensors(value) -> list[torch.Tensor]:
 
 
 def is_float(t: torch.Tensor) -> bool:
-    """Does a tensor hold numbers whose arithmetic is counted: floating-point, complex or quantized ones?"""
+    """Does a tensor hold floating-point, complex or quantized numbers? Their arithmetic is counted."""
     return t.is_floating_point() or t.is_complex() or t.is_quantized
 
 # %% ../../nbs/counting/traffic.ipynb #1c5c5329
@@ -69,8 +70,9 @@ class Call:
         self.op, self.args, self.kwargs, self.out = op, args, kwargs, out
         self.parameters = parameters(op)
         self.arguments = dict(zip(self.parameters, args)) | kwargs   # by their names in the schema
-        self.tensors = {name: found for name, value in self.arguments.items() if (found := tensors(value))}
-        self.inputs = [t for found in self.tensors.values() for t in found]
+        lists = {name: tensors(value) for name, value in self.arguments.items()}
+        self.tensors = {name: found for name, found in lists.items() if found}   # of each argument
+        self.inputs = [t for found in lists.values() for t in found]
         self.outputs = tensors(out)
 
     def __getattr__(self, name):
@@ -120,7 +122,7 @@ class Call:
         return any(map(is_float, self.outputs)) or self.first is not None and is_float(self.first)
 
     def reads(self, name: str) -> bool:
-        """Is an argument read? What is overwritten is not, unless the operator accumulates there."""
+        """Is an argument read? What is overwritten is not, unless the operator accumulates."""
         if self.parameters[name].is_read: return True
         return bool(self.arguments.get('accumulate')) or 'reduce' in self.arguments
 
@@ -130,10 +132,10 @@ class Call:
 
 # %% ../../nbs/counting/traffic.ipynb #5dc26397
 def covered_bytes(t: torch.Tensor) -> int:
-    """Bytes of memory that a tensor covers, each once; of a sparse one those of its values and indices."""
+    """Bytes of memory that a tensor covers, each once; of a sparse one, of values and indices."""
     if t.is_sparse: return t._values().nbytes + t._indices().nbytes
-    if t.is_nested or t.layout is not torch.strided or t.is_contiguous(): return t.numel()*t.element_size()
-    if not t.numel(): return 0
+    is_dense = t.is_nested or t.layout is not torch.strided or t.is_contiguous()
+    if is_dense or not t.numel(): return t.numel()*t.element_size()
     dims = [(n, step) for n, step in zip(t.shape, t.stride()) if step]
     reach = 1 + sum((n - 1)*step for n, step in dims)
     return min(prod(n for n, _ in dims), reach)*t.element_size()
