@@ -22,8 +22,9 @@ class Moves:
     def __init__(self):
         self.events = defaultdict(list)     # storage → (place, `Access`), in the order of the run
         self.storages = defaultdict(set)    # place → storages that it reads or writes
+        self.returned = defaultdict(list)   # storage → (place, caller) of calls that returned it
         self.births = {}                    # storage → place that made it; `None`: none of the run
-        self.references = {}                # storage → weak reference, which keeps its number its own
+        self.references = {}                # storage → weak reference: its number stays its own
         self.remaining = set()              # storages that outlive the run
 
     def add(self, place: Hashable, call: Call, accesses: list[Access]):
@@ -41,14 +42,26 @@ class Moves:
             self.births[storage._cdata] = born
             self.references[storage._cdata] = StorageWeakRef(storage)
 
+    def returns(self, found: list[torch.Tensor], place: Hashable, caller: Hashable):
+        """A call at a place has given these tensors to its caller."""
+        for t in found:
+            if t.layout is not torch.strided or t.is_nested: continue
+            self.returned[t.untyped_storage()._cdata].append((place, caller))
+
     def end(self):
         """The run is over: what still exists was made to stay."""
         self.remaining = {s for s, ref in self.references.items() if not ref.expired()}
         self.references = {}
 
+    @property
+    def places(self) -> set:
+        """All places of the run, those included that only call others."""
+        calls = (call for calls in self.returned.values() for call in calls)
+        return {*self.storages}.union(*calls)
+
     def crossing(self, places: set) -> float:
-        """Bytes that these places read and did not make, and that they write and leave to others."""
-        storages = set().union(*(self.storages[p] for p in places))
+        """Bytes that these places read and did not make, and that they write for others."""
+        storages = set().union(*(self.storages.get(p, ()) for p in places))
         return sum(self.crossing_of(storage, places) for storage in storages)
 
     def crossing_of(self, storage: int, places: set) -> float:
@@ -67,4 +80,5 @@ class Moves:
         whole = events[0][1].view.storage_bytes
         read, left, needed = (min(sum(s.values()), whole) for s in (incoming, written, read_later))
         stays = birth is None or storage in self.remaining
-        return read + (left if stays else min(left, needed))
+        is_result = any(p in places and caller not in places for p, caller in self.returned[storage])
+        return read + (left if stays or is_result else min(left, needed))
