@@ -77,8 +77,9 @@ class RooflineAnalyzer:
                       accumulate: int = 1, dtype=None) -> Roofline:
         """The least time and the memory of a training step under `peaks`; nothing is run."""
         peaks = as_peaks(peaks) or self.given
-        options = dict(clip=clip, autocast=autocast, accumulate=accumulate,
-                       dtype=dtype and resolve_dtype(dtype), on_gpu=self._on_gpu(peaks))
+        options = dict(clip=clip, autocast=autocast and resolve_dtype(autocast),
+                       accumulate=accumulate, dtype=dtype and resolve_dtype(dtype),
+                       on_gpu=self._on_gpu(peaks))
         with step_without_data(self.model, self.sample, loss, optimizer, **options) as run:
             result = estimate(run, peaks, tf32=dtype == 'tf32')
         return self._keep(result)
