@@ -169,3 +169,13 @@ def test_importing_is_light():
 print(*[m for m in {heavy} if m in sys.modules])"""
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-2000:]
+
+
+def test_products_of_integers_have_no_roof():
+    """A CPU has no peak of int64, and float32 is measured all the same."""
+    class Integers(nn.Linear):
+        def forward(self, x): return super().forward(x)*(x.long() @ x.long().t()).sum()
+
+    result = RooflineAnalyzer(Integers(64, 64), torch.randn(8, 64)).profile(steps=2)
+    assert result.peaks.compute_peaks.keys() == {'float32'}
+    assert result.flops > 0

@@ -6,13 +6,13 @@
 __all__ = ['estimate']
 
 # %% ../../nbs/sources/estimate.ipynb #061d56c2
+from ..base.tensors import resolve_device
 from ..counting.counter import count
 from ..counting.memory import footprint
 from ..machine.datasheets import as_peaks
-from ..machine.peaks import measure_peaks
 from ..results.roofline import Roofline
 from ..results.rows import place
-from .profile import about_of, count_parameters, product_dtypes, rows_of
+from .profile import about_of, count_parameters, measured_peaks, rows_of
 
 # %% ../../nbs/sources/estimate.ipynb #e7b08156
 def estimate(run, peaks=None, tf32: bool = False) -> Roofline:
@@ -22,7 +22,7 @@ def estimate(run, peaks=None, tf32: bool = False) -> Roofline:
     """
     peaks, costs = as_peaks(peaks), count(run)
     rows = rows_of(run, costs, tf32=tf32)
-    peaks = peaks or measure_peaks(dtype=product_dtypes(run.model, rows))
+    peaks = peaks or measured_peaks(resolve_device(), run.model, rows)
     return Roofline(
         rows=[place(row, peaks) for row in rows], peaks=peaks, kind='estimated',
         params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,

@@ -4,20 +4,21 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen', 'profile',
-           'count_parameters', 'product_dtypes', 'about_of']
+           'count_parameters', 'measured_peaks', 'about_of']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
 
 import torch
 from torch import nn
+from torch.export import UnflattenedModule
 
 from ..base.system import Others
 from ..base.tensors import call_words, dtype_name, model_dtype, tensors
 from ..counting.counter import Costs, Work, count
 from ..counting.memory import footprint
 from ..machine.datasheets import as_peaks
-from ..machine.peaks import measure_peaks
+from ..machine.peaks import measure_peaks, why_no_peak
 from ..results.roofline import Roofline, Totals
 from ..results.rows import RooflinePoint, place
 from ..running.modules import ModuleStack, Place, visible_modules
@@ -109,7 +110,7 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
     add_unseen(costs, timings, visible_modules(run.model))
     rows = rows_of(run, costs, timings)
     if operations: add_operations(run, rows, costs)
-    if not peaks: peaks = measure_peaks(run.device, dtype=product_dtypes(run.model, rows))
+    peaks = peaks or measured_peaks(run.device, run.model, rows)
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
     totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s,
@@ -125,18 +126,24 @@ def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 # %% ../../nbs/sources/profile.ipynb #8ca5902e
-def product_dtypes(model: nn.Module, rows: list[RooflinePoint]) -> list[str]:
-    """The dtypes of products, the model's own first."""
-    used = [row.dtype for row in rows if row.matmul_flops]
-    return list(dict.fromkeys([dtype_name(model_dtype(model)), *used]))
+def measured_peaks(device: torch.device, model: nn.Module, rows: list[RooflinePoint]):
+    """The peaks of a device in the dtypes of the rows' products, as far as it has a peak in them."""
+    used = [dtype_name(model_dtype(model)), *(row.dtype for row in rows if row.matmul_flops)]
+    dtypes = [name for name in dict.fromkeys(used) if not why_no_peak(device, name)]
+    return measure_peaks(device, dtype=dtypes or ['float32'])
 
 # %% ../../nbs/sources/profile.ipynb #cad5b805
 def about_of(run) -> dict[str, str | int | float | None]:
     """What a result says of its run: model, sample and the tokens in it if there are any."""
     model, (args, kwargs) = getattr(run.model, '_orig_mod', run.model), run.arguments()
-    about = dict(run=run.kind, model=type(model).__name__, sample=call_words(args, kwargs),
-                 dtype=dtype_name(model_dtype(model)), torch=str(torch.__version__))
+    sample, batches = call_words(args, kwargs), getattr(run, 'accumulate', 1)
+    if batches > 1: sample = f'{batches} micro-batches of {sample}'
+    if getattr(run, 'autocast', None): sample += f', autocast to {dtype_name(run.autocast)}'
+    is_program = isinstance(model, UnflattenedModule)   # torch interprets it
+    about = dict(run=run.kind, model=type(model).__name__ + ' (exported program)'*is_program,
+                 sample=sample, dtype=dtype_name(model_dtype(model)),
+                 torch=str(torch.__version__))
     integers = [t for t in tensors((args, kwargs)) if t.dtype in (torch.int64, torch.int32)]
     if integers and integers[0].dim() == 2:   # ids: batch × length
-        about['tokens'] = integers[0].numel()*getattr(run, 'accumulate', 1)
+        about['tokens'] = integers[0].numel()*batches
     return about
