@@ -83,7 +83,7 @@ def rows_of(run, costs: Costs, timings: Timings | None = None,
 
 # %% ../../nbs/sources/profile.ipynb #6ababed9
 UNSEEN = 'work that torch does not dispatch'
-PYTHON_S = 5e-5   # seconds of Python in a call of a module, and for each module inside as much
+PYTHON_S = 2e-4   # seconds of Python in a call of a module, and for each module inside as much
 
 
 def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
