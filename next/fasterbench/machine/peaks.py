@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 from typing import NamedTuple
 
 import torch
@@ -39,17 +39,18 @@ def best_rate(kernels: list[Kernel], device: torch.device, warmup: int,
               budget_s: float) -> tuple[float, str]:
     """The best amount per second, found in about `budget_s` seconds, and the name of its kernel.
 
-    Kernels take turns, so that a disturbance hits all of them; those below three quarters of the
-    best have no further turn.
+    Kernels take turns, so that a disturbance hits all of them; after two turns those below three
+    quarters of the best have no more.
     """
     kernels, clock = sorted(kernels, key=lambda k: k.amount), device_clock(device)
     for kernel in kernels:
         for _ in range(warmup): kernel.run()
     rates, end = dict.fromkeys(kernels, 0.), time.perf_counter() + budget_s
-    for kernel in cycle(kernels):
+    for i in count():
+        turn, kernel = i//len(kernels), kernels[i % len(kernels)]
         best = max(rates.values())
         if best and time.perf_counter() > end: break
-        if 0 < rates[kernel] < 0.75*best: continue
+        if turn > 1 and rates[kernel] < 0.75*best: continue
         rates[kernel] = max(rates[kernel], kernel.amount/least_seconds(kernel.run, clock, TURN_S))
     fastest = max(rates, key=rates.get)
     return rates[fastest], fastest.name
@@ -115,7 +116,7 @@ def arithmetic_kernels(device: torch.device, dtype: torch.dtype,
         sizes = [(matmul_size,)*3]
     elif device.type == 'cpu':
         threads = torch.get_num_threads()
-        scale = round((8*threads)**(1/3)) if threads > 1 else 1   # as much work for each thread
+        scale = round((2*threads)**(1/3))   # as much work for each thread
         shapes = (128, 384, 128), (256, 384, 128), (96, 256, 512), (384, 384, 384)
         sizes = [tuple(scale*side for side in shape) for shape in shapes]
     else:
