@@ -20,7 +20,7 @@ from ..base.text import si
 from ..counting.memory import Footprint
 from ..machine.datasheets import as_peaks
 from ..machine.hardware import HardwarePeaks
-from .rows import NOISY, RooflinePoint, interquartile_range, join, place
+from .rows import RooflinePoint, interquartile_range, is_noisy, join, place
 from ..views.chart import ceilings
 from ..views.report import answer, lines, peaks_text, rows_text
 from ..views.table import Column, Table, percent, terminal_width
@@ -43,8 +43,8 @@ class Totals:
 
     @property
     def noisy(self) -> bool:
-        """Is the IQR above a tenth of the median?"""
-        return (self.iqr_s or 0) > NOISY*median(self.samples or [0])
+        """Do the passes scatter?"""
+        return is_noisy(self.samples)
 
     @property
     def overhead_pct(self) -> float | None:
@@ -85,6 +85,7 @@ ROW_COLUMNS = {column.key: column for column in (
     Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'in matrix products and convolutions'),
     Column('bytes_moved', 'bytes', 'B', 'inputs and outputs of every operation'),
     Column('boundary_bytes', 'boundary', 'B', 'what one fused kernel would have to move'),
+    Column('link_bytes', 'link bytes', 'B', 'that collectives send over the link of this rank'),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
     Column('bound', 'bound', help='compute at or right of the ridge, memory left of it'),
     Column('utilization_pct', 'util %', '%', 'least time / time', show=_utilization_text),
@@ -160,6 +161,17 @@ class Roofline:
         return self.total('roof_time_s')
 
     @property
+    def utilization_pct(self) -> float | None:
+        """Least time in percent of the measured one."""
+        return 100*self.roof_time_s/self.time_s if self.time_s else None
+
+    @property
+    def memory_bound_pct(self) -> float | None:
+        """Percent of the least time that memory-bound rows have."""
+        memory_s = sum(row.roof_time_s for row in self.rows if row.bound == 'memory')
+        return 100*memory_s/self.roof_time_s if self.roof_time_s else None
+
+    @property
     def fused_time_s(self) -> float:
         """The same with each row as one kernel."""
         return self.total('fused_time_s')
@@ -224,7 +236,8 @@ class Roofline:
     def under(self, peaks: HardwarePeaks | str) -> 'Roofline':
         """The same rows under another roof, also that of a datasheet's name or a file.
 
-        Comes before `by`: the least time of a group is the sum of those of its rows.
+        Call it before `by`: of a group it gives the least time of all its FLOPs and all its bytes,
+        which is less than the sum of its rows'.
         """
         peaks = as_peaks(peaks)
         return replace(self, peaks=peaks, rows=[place(row, peaks) for row in self.rows])
@@ -284,12 +297,12 @@ def block_names(rows: list[RooflinePoint]) -> Callable:
     """The function from a row to the name of its group: equal layers of repeated blocks.
 
     Layers are equal if their names differ in numbers alone and phase, type, FLOPs and bytes do not.
-    A group's name has `*` where the names differ; several groups of one name are named after their
-    first rows.
+    A group's name has `*` where the names differ. Where two groups would get the same name, each is
+    named by its first row and how many more there are.
     """
     def kind(row):
-        place = tuple('*' if part.isdecimal() else part for part in row.name.split('.'))
-        return place, row.phase, row.type, row.flops, row.bytes_moved
+        starred = tuple('*' if part.isdecimal() else part for part in row.name.split('.'))
+        return starred, row.phase, row.type, row.flops, row.bytes_moved
 
     def pattern(names):
         columns = zip(*(name.split('.') for name in names))

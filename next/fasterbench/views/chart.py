@@ -22,14 +22,13 @@ def ceilings(rows, peaks) -> dict[str, float | None]:
     return {dtype: peaks.ceiling(dtype) for dtype in dtypes or [peaks.arithmetic(None)]}
 
 # %% ../../nbs/views/chart.ipynb #5f2a0d2c
-def text_roofline(rows, peaks, width: int = 64, height: int = 14, names: int = 8) -> str:
+def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) -> str:
     """The roof with a letter for each of the slowest rows that do arithmetic, and their names.
 
     Rows that were not timed lie on the roof. Rows at the same character share a letter.
     """
-    def seconds(row): return row.roof_time_s if row.time_s is None else row.time_s
     drawn = [row for row in rows if row.arithmetic_intensity and row.rate]
-    drawn = sorted(drawn, key=seconds, reverse=True)[:names]
+    drawn = sorted(drawn, key=lambda row: row.seconds, reverse=True)[:top]
     roofs = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
     roofs = roofs or {peaks.arithmetic(None): peaks.peak_flops}
     ridges = {dtype: rate/peaks.peak_bandwidth for dtype, rate in roofs.items()}
@@ -67,6 +66,6 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, names: int = 8
         below.append(f' + {dtype}: {si(roofs[dtype], "FLOP/s")} from {plain(ridge)} FLOP/B on')
     for at, letter in letters.items():
         for row in rows_at[at]:
-            below.append(f' {letter} {row.label}, {row.type}: {si(seconds(row), "s")}')
+            below.append(f' {letter} {row.label}, {row.type}: {si(row.seconds, "s")}')
     return '\n'.join([f'{mark:>12} |{line}' for mark, line in zip(scale, picture)]
                      + [' '*13 + line for line in below])
