@@ -19,14 +19,15 @@ from ..base.text import plain, si
 
 # %% ../../nbs/views/table.ipynb #aecdd37c
 def percent(value: float) -> str:
-    """A whole number; below one a tenth, and what is less than that."""
+    """A whole number, with one decimal below 1; '<0.1' below that."""
     if value >= 1 or not value: return f'{value:.0f}'
     return f'{value:.1f}' if value >= 0.1 else '<0.1'
 
 
 FORMATS = {   # unit → how a value is written
     '': str, 'count': '{:,}'.format, 'FLOP': si, 'B': lambda value: si(value, 'B'),
-    's': lambda value: si(value, 's'), 'FLOP/B': plain, 'GFLOP/s': plain, '%': percent}
+    's': lambda value: si(value, 's'), 'FLOP/s': lambda value: si(value, 'FLOP/s'),
+    'B/s': lambda value: si(value, 'B/s'), 'FLOP/B': plain, 'GFLOP/s': plain, '%': percent}
 
 
 @dataclass(frozen=True)
