@@ -83,10 +83,11 @@ class TrainingStep(ForwardPass):
 
     def __init__(self, model, sample, device, loss: Callable | None = None,
                  optimizer: Optimizer | None = None, clip: float | Callable | None = None,
-                 scaler=None, autocast: torch.dtype | None = None, accumulate: int = 1):
+                 scaler=None, autocast: torch.dtype | str | None = None, accumulate: int = 1):
         super().__init__(model, sample, device)
         self.loss, self.optimizer, self.scaler = loss or output_loss, optimizer, scaler
-        self.autocast, self.accumulate = autocast, accumulate
+        self.autocast = resolve_dtype(autocast) if autocast else None
+        self.accumulate = accumulate
         is_norm = clip is not None and not callable(clip)
         self.clip = partial(nn.utils.clip_grad_norm_, max_norm=clip) if is_norm else clip
         groups = optimizer.param_groups if optimizer else []
@@ -267,7 +268,6 @@ def training(model: nn.Module, sample, loss: Callable | None = None,
     """
     check_model(model, sample)
     check_step(model, loss, optimizer, **options)
-    if options.get('autocast'): options['autocast'] = resolve_dtype(options['autocast'])
     device = resolve_device(device or model_device(model, sample))
     moved, loss = on_device(model, device, loss)
     if moved is not model and isinstance(optimizer, Optimizer):
