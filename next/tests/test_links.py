@@ -3,7 +3,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from fasterbench.base.files import load_json, save_json
-from fasterbench.machine.links import SHARES, Link, measure_links
+from fasterbench.machine.links import MEASURED, Link, measure_links
 
 
 def measure(rank, folder):
@@ -19,6 +19,6 @@ def test_two_processes(tmp_path):
     link, other = (load_json(tmp_path/f'{rank}.json', Link) for rank in range(2))
     assert link == other   # every rank has the times of the slowest
     assert (link.ranks, link.backend) == (2, 'gloo')
-    assert {*link.bandwidths, *link.unsupported} == {*SHARES}
+    assert {*link.bandwidths, *link.unsupported} == {*MEASURED}
     assert {'all_reduce', 'broadcast', 'send'} <= {*link.bandwidths}
     assert link.seconds('all_reduce', 2**30) > link.seconds('all_reduce', 8) > 0

@@ -19,10 +19,10 @@ Rate = Annotated[float, msgspec.Meta(gt=0)]     # of these per second
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 # %% ../../nbs/base/files.ipynb #f4f3ac16
-def write_whole(path, text: str | bytes):
+def write_whole(path, text: str):
     """Write a file completely, or leave what was there."""
     part = Path(f'{path}.part')
-    part.write_bytes(text.encode() if isinstance(text, str) else text)
+    part.write_bytes(text.encode())
     part.replace(path)
 
 # %% ../../nbs/base/files.ipynb #448e7139
@@ -57,15 +57,15 @@ def load_json(path, *kinds):
     except (msgspec.MsgspecError, ValueError) as e: raise ValueError(f'{path}: {e}') from e
 
 
-def _unknown_fields(read, kept, place: str = '$'):
-    """The places of keys that were read and are not in what was made of them."""
+def _unknown_fields(read, kept, path: str = '$'):
+    """The paths of keys that were read and are not in what was made of them."""
     if isinstance(read, dict):
         for key, value in read.items():
-            if key not in kept: yield f'{place}.{key}'
-            else: yield from _unknown_fields(value, kept[key], f'{place}.{key}')
+            if key not in kept: yield f'{path}.{key}'
+            else: yield from _unknown_fields(value, kept[key], f'{path}.{key}')
     elif isinstance(read, list):
         for i, (value, made) in enumerate(zip(read, kept)):
-            yield from _unknown_fields(value, made, f'{place}[{i}]')
+            yield from _unknown_fields(value, made, f'{path}[{i}]')
 
 # %% ../../nbs/base/files.ipynb #700d891a
 def read_table(path, kind):

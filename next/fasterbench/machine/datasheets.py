@@ -32,8 +32,8 @@ def datasheet_peaks(row: dict[str, str | None]) -> HardwarePeaks:
     return HardwarePeaks(
         peak_flops=rates[dtype], peak_bandwidth=float(row['bandwidth_gb_s'])*1e9,
         device=row['device_type'], dtype=dtype, compute_peaks=rates,
-        memory_bytes=int(row['capacity_gib'])*2**30, device_name=row['name'], source=row['source'],
-        date=row['date'] or '')
+        memory_bytes=int(row['capacity_gib'])*2**30, device_name=row['name'],
+        source=f"{row['source']} ({row['status']})", date=row['date'] or '')
 
 
 @cache

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.export import UnflattenedModule
 
-from ..base.system import Others
+from ..base.system import OtherProcesses
 from ..base.tensors import call_words, dtype_name, model_dtype, tensors
 from ..counting.counter import Costs, Work, count
 from ..counting.memory import footprint
@@ -106,7 +106,7 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
     if warmup < 0 or steps < 1:
         raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
     peaks, costs = as_peaks(peaks), count(run)
-    with Others() as others: timings = measure(run, warmup - 2, steps)
+    with OtherProcesses() as others: timings = measure(run, warmup - 2, steps)
     add_unseen(costs, timings, visible_modules(run.model))
     rows = rows_of(run, costs, timings)
     if operations: add_operations(run, rows, costs)
