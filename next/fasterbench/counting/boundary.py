@@ -40,7 +40,9 @@ class Moves:
         storage = t.untyped_storage()
         if storage._cdata not in self.births:
             self.births[storage._cdata] = born
-            self.references[storage._cdata] = StorageWeakRef(storage)
+            reference = self.references[storage._cdata] = StorageWeakRef(storage)
+            # torch 2.6 aborts at times where such a reference is given back: some bytes are kept there
+            if torch.__version__ < '2.9': reference._free_weak_ref = lambda number: None
 
     def returns(self, found: list[torch.Tensor], place: Hashable, caller: Hashable):
         """A call at a place has given these tensors to its caller."""

@@ -24,7 +24,6 @@ __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of
 # %% ../../nbs/counting/formulas.ipynb #265394d9
 from math import log2, prod
 import torch
-from torch.utils.flop_counter import flop_registry
 from .rules import per_output, rule
 from .traffic import Call, covered_bytes, tensors
 
@@ -236,6 +235,7 @@ def heads_first(*tensors) -> list[tuple]:
 
 def torch_formula(c: Call) -> int:
     """The FLOPs that torch's own formula gives."""
+    from torch.utils.flop_counter import flop_registry
     return flop_registry[c.op._overloadpacket](*c.args, **c.kwargs, out_val=c.out)
 
 

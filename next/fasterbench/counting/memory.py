@@ -61,7 +61,9 @@ def footprint(run) -> Footprint | None:
         after[name] = snapshot('current')
 
     try:
-        with uncompiled(), tracker: run(args, kwargs, part)
+        with uncompiled(), tracker, warnings.catch_warnings():
+            warnings.filterwarnings('ignore', 'Module is None')   # one that the forward pass made
+            run(args, kwargs, part)
     except (NotImplementedError, AssertionError) as e:
         why = str(e).partition('\n')[0] or type(e).__name__
         warnings.warn(f"the memory of the step is not known: torch's MemTracker: {why}")

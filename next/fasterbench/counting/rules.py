@@ -18,7 +18,6 @@ from numbers import Real
 from typing import NamedTuple
 import torch
 from torch._C import DispatchKey
-from torch.utils.flop_counter import flop_registry
 from .collectives import NAMESPACES, collective_kind, link_bytes
 from .traffic import Access, Call, accesses, parameters, tensors, total_bytes
 
@@ -75,6 +74,7 @@ registered: dict = {}   # operator → `Rule` that `register_cost` made
 
 def rule_for(op) -> Rule | None:
     """The rule of an operator; `None`: it is put together from others and counted by its parts."""
+    from torch.utils.flop_counter import flop_registry   # imports triton, which takes its time
     if op in registered: return registered[op]
     return find_rule(op, flop_registry.get(getattr(op, '_overloadpacket', op)))
 
