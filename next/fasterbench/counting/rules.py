@@ -115,6 +115,7 @@ def rule_by_tags(op) -> Rule | None:
     if DispatchKey.CompositeImplicitAutograd in op.py_kernels: return None   # composite, in Python
     if op.is_view or torch.Tag.inplace_view in op.tags: return FREE
     if torch.Tag.pointwise in op.tags: return Rule(per_output(1))
+    if op.namespace not in ('aten', 'prims'): return UNKNOWN
     twin = getattr(torch.ops.aten, op._opname.removesuffix('_'), None)   # of `abs_`, which has no tag
     has_twin = twin and 'default' in twin.overloads() and twin.default is not op
     return rule_for(twin.default) if has_twin else UNKNOWN
