@@ -47,7 +47,8 @@ class Moves:
     def returns(self, found: list[torch.Tensor], place: Hashable, caller: Hashable):
         """A call at a place has given these tensors to its caller."""
         for t in found:
-            if t.layout is not torch.strided or t.is_nested: continue
+            is_wrapper = torch._C._functorch.is_functorch_wrapped_tensor(t)
+            if is_wrapper or t.layout is not torch.strided or t.is_nested: continue
             self.returned[t.untyped_storage()._cdata].append((place, caller))
 
     def end(self):
