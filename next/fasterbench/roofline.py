@@ -39,7 +39,8 @@ class RooflineAnalyzer:
             model, own = open_program(model)
             sample = own if sample is None else sample
         check_model(model, sample)
-        self.model, self.sample, self.given, self.results = model, sample, as_peaks(peaks), None
+        self.model, self.sample = model, sample
+        self.given_peaks, self.results = as_peaks(peaks), None
 
     def profile(self, device=None, *, warmup: int = 5, steps: int = 20, grad: bool = False,
                 operations: bool = False) -> Roofline:
@@ -48,7 +49,7 @@ class RooflineAnalyzer:
         With `grad` autograd records them; with `operations` rows list the operators they run.
         """
         with inference(self.model, self.sample, device, grad) as run:
-            result = profile(run, self.given, warmup, steps, operations)
+            result = profile(run, self.given_peaks, warmup, steps, operations)
         return self._keep(result)
 
     def profile_step(self, loss=None, optimizer=None, *, device=None, clip=None, scaler=None,
@@ -62,12 +63,15 @@ class RooflineAnalyzer:
         """
         options = dict(clip=clip, scaler=scaler, autocast=autocast, accumulate=accumulate)
         with training(self.model, self.sample, loss, optimizer, device, **options) as run:
-            result = profile(run, self.given, warmup, steps, operations)
+            result = profile(run, self.given_peaks, warmup, steps, operations)
         return self._keep(result)
 
     def estimate(self, peaks=None, *, dtype=None) -> Roofline:
-        """The least time of a forward pass in `dtype` under `peaks`; nothing is run."""
-        peaks = as_peaks(peaks) or self.given
+        """The least time of a forward pass in `dtype` under `peaks`; the model is not run.
+
+        `peaks=None`: those that were given before, or else this machine's, which are measured.
+        """
+        peaks = as_peaks(peaks) or self.given_peaks
         options = dict(dtype=dtype and resolve_dtype(dtype), on_gpu=self._on_gpu(peaks))
         with without_data(self.model, self.sample, **options) as run:
             result = estimate(run, peaks, tf32=dtype == 'tf32')
@@ -75,8 +79,11 @@ class RooflineAnalyzer:
 
     def estimate_step(self, peaks=None, loss=None, optimizer=None, *, clip=None, autocast=None,
                       accumulate: int = 1, dtype=None) -> Roofline:
-        """The least time and the memory of a training step under `peaks`; nothing is run."""
-        peaks = as_peaks(peaks) or self.given
+        """The least time and the memory of a training step under `peaks`; the model is not run.
+
+        `peaks=None`: as in `estimate`; the other arguments: as in `profile_step`.
+        """
+        peaks = as_peaks(peaks) or self.given_peaks
         options = dict(clip=clip, autocast=autocast and resolve_dtype(autocast),
                        accumulate=accumulate, dtype=dtype and resolve_dtype(dtype),
                        on_gpu=self._on_gpu(peaks))
@@ -85,21 +92,17 @@ class RooflineAnalyzer:
         return self._keep(result)
 
     def count(self) -> Roofline:
-        """The FLOPs, bytes and parameters of a forward pass by module; nothing is run."""
+        """The FLOPs, bytes and parameters of a forward pass by module; the model is not run."""
         return self._keep(counted(self.model, self.sample))
 
     def summary(self, **options):
         """Print the last result; `options` are those of `Roofline.summary`."""
         self._last().summary(**options)
 
-    def plot(self, **options):
-        """The figure of the last result."""
-        return self._last().plot(**options)
-
     @property
     def peaks(self) -> HardwarePeaks | None:
         """What the last result is compared with, or what was given."""
-        return self.results.peaks if self.results else self.given
+        return self.results.peaks if self.results else self.given_peaks
 
     @property
     def totals(self) -> Totals | None:
@@ -112,7 +115,7 @@ class RooflineAnalyzer:
         return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
 
     def _keep(self, result: Roofline) -> Roofline:
-        """Results are kept when they are whole: an error before leaves the last one."""
+        """Make a result the last one; an error before that leaves the one before."""
         self.results = result
         return result
 
