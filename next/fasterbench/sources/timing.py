@@ -144,7 +144,7 @@ class Timings:
 
     @property
     def middle(self) -> list[int]:
-        """The positions of the passes that means are taken of."""
+        """The positions of the passes that means are of."""
         return middle_half(self.totals)
 
     @property
