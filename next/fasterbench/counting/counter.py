@@ -185,8 +185,8 @@ class ResultStack(ModuleStack):
         """The call that runs: its place, and which call of it this is."""
         return self.place, self.calls[self.place]
 
-    def followed(self, name: str, call):
-        follow = super().followed(name, call)
+    def wrap_call(self, name: str, call):
+        follow = super().wrap_call(name, call)
         def returning(*args, **kwargs):
             out = follow(*args, **kwargs)
             place = Place(self.phase, name)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SMALL', 'NO_DATA', 'aten', 'cpu_attention', 'FLOAT32_ON_GPU', 'CPU', 'data_in', 'WithoutData', 'NeedsData',
-           'module_of', 'explained', 'gpu_operators', 'gpu_attention', 'gpu_rms_norm', 'FusedRmsNorm', 'GpuAutocast',
-           'several_at_a_time', 'as_before', 'without_data', 'step_without_data']
+           'module_of', 'explain_errors', 'gpu_operators', 'gpu_attention', 'gpu_rms_norm', 'FusedRmsNorm',
+           'GpuAutocast', 'several_at_a_time', 'without_data', 'step_without_data']
 
 # %% ../../nbs/running/fake.ipynb #b7c6c1ec
 import copy
@@ -29,8 +29,7 @@ from torch.utils._pytree import tree_map
 from ..base.tensors import call_args
 from .run import ForwardPass, TrainingStep, check_model, check_step
 from .run import make_optimizer, note
-from .state import containers, objects_in, random_states, settings
-from .state import tensors_in
+from .state import containers, objects_in, restored, tensors_in
 
 # %% ../../nbs/running/fake.ipynb #271cd5bc
 SMALL = 2**16   # bytes up to which a floating-point buffer keeps its values
@@ -71,16 +70,17 @@ class WithoutData:
     def counterpart(self, t: torch.Tensor) -> torch.Tensor:
         """What stands for a tensor of the model."""
         if isinstance(t, nn.Parameter): return self.parameter(t)
+        if t.layout is not torch.strided: return t.detach().clone()
         has_values = not t.is_meta and (not t.is_floating_point() or t.nbytes <= SMALL)
         return t.detach().clone().to(self.dtype_of(t)) if has_values else self.fake(t)
 
-    def copies(self, model: nn.Module, *others) -> tuple:
+    def of(self, model: nn.Module, *others) -> tuple:
         """The model and, if there are any, optimizer and loss, which share its parameters."""
         found = containers(*objects_in(model, *others))
         counterparts = {id(t): self.counterpart(t) for t in tensors_in(found)}
         counterparts |= {id(t): self.fake(t) for t in data_in(model, *others)}
         # Empty dicts of hooks are most of what deepcopy would take apart
-        counterparts |= {id(c): c.copy() for c in found if not c}
+        counterparts |= {id(c): c.copy() for c in found if not c and c != ()}
         # Graphs of torch.export hold fake tensors, which can't be copied
         with patch.object(FakeTensor, '__deepcopy__', lambda t, memo: t, create=True):
             return copy.deepcopy((model, *others), counterparts)
@@ -113,7 +113,7 @@ def module_of(error: Exception, model: nn.Module) -> str:
 
 
 @contextmanager
-def explained(model: nn.Module):
+def explain_errors(model: nn.Module):
     """Errors name the module; what a model asks of values that are not there is `NeedsData`."""
     logger = logging.getLogger(fake_tensor.__name__)
     try:
@@ -156,8 +156,8 @@ def gpu_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fa
         dtype = torch.get_autocast_dtype('cpu')
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     half = query.dtype in (torch.float16, torch.bfloat16)
-    same_heads = query.shape[-1] == value.shape[-1] and query.dim() == 4
-    if half and attn_mask is None and same_heads:
+    fits_flash = query.shape[-1] == value.shape[-1] and query.dim() == 4
+    if half and attn_mask is None and fits_flash:
         return aten._scaled_dot_product_flash_attention(
             query, key, value, dropout_p, is_causal, scale=scale)[0]
     if enable_gqa:   # flash attention reads grouped heads as they are
@@ -231,29 +231,17 @@ CPU = torch.device('cpu')
 
 
 @contextmanager
-def as_before(model: nn.Module):
-    """Restore the gradients of a model's parameters, random numbers and settings of torch."""
-    with ExitStack() as stack:
-        for set_value, *value in random_states(CPU) + settings(CPU):
-            stack.callback(set_value, *value)
-        for p in model.parameters():
-            stack.callback(setattr, p, 'grad', p.grad)
-            p.grad = None   # a backward pass would add to it in place
-        yield
-
-
-@contextmanager
 def without_data(model: nn.Module, sample, dtype: torch.dtype | None = None, on_gpu: bool = False):
     """A forward pass without data; with `on_gpu`, of the fused operators that a GPU would run."""
     check_model(model, sample)
-    make = WithoutData(dtype)
+    copies = WithoutData(dtype)
     with ExitStack() as stack:
-        stack.enter_context(as_before(model))
-        copied, = make.copies(model)
-        stack.enter_context(explained(copied))
+        stack.enter_context(restored(model, values=False))
+        copied, = copies.of(model)
+        stack.enter_context(explain_errors(copied))
         stack.enter_context(torch.no_grad())
         if on_gpu: stack.enter_context(gpu_operators())
-        yield ForwardPass(copied.eval(), make.sample(sample), CPU)
+        yield ForwardPass(copied.eval(), copies.sample(sample), CPU)
 
 
 @contextmanager
@@ -263,11 +251,12 @@ def step_without_data(model: nn.Module, sample, loss=None, optimizer=None, *,
     check_model(model, sample)
     check_step(model, loss, optimizer, **options)
     if isinstance(optimizer, str): optimizer = make_optimizer(optimizer, model, loss)
-    make = WithoutData(dtype)
+    copies = WithoutData(dtype)
     with ExitStack() as stack:
-        stack.enter_context(as_before(model))
-        copied, optimizer, loss = make.copies(model, optimizer, loss)
-        stack.enter_context(explained(copied))
+        stack.enter_context(restored(model, optimizer, loss, values=False))
+        for p in model.parameters(): p.grad = None   # or a backward pass would add to it in place
+        copied, optimizer, loss = copies.of(model, optimizer, loss)
+        stack.enter_context(explain_errors(copied))
         stack.enter_context(torch.enable_grad())
         if on_gpu:
             stack.enter_context(gpu_operators())
@@ -276,6 +265,6 @@ def step_without_data(model: nn.Module, sample, loss=None, optimizer=None, *,
         if isinstance(options.get('clip'), (int, float)):   # torch's default, not for fake tensors
             norm = options['clip']
             options['clip'] = partial(nn.utils.clip_grad_norm_, max_norm=norm, foreach=True)
-        run = TrainingStep(copied, make.sample(sample), CPU, loss, optimizer, **options)
+        run = TrainingStep(copied, copies.sample(sample), CPU, loss, optimizer, **options)
         run.prime()
         yield run

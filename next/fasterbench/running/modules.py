@@ -73,7 +73,8 @@ class ModuleStack:
     def reset(self):
         """Begin a new run."""
         self.phase, self.names, self.calls = 'forward', [''], Counter()
-        self.numbers, self.innermost = [0], ['']   # from this node's number on → this module
+        # From the node `numbers[i]` to the node before `numbers[i + 1]`, `innermost[i]` made them
+        self.numbers, self.innermost = [0], ['']
 
     @property
     def place(self) -> Place:
@@ -83,7 +84,8 @@ class ModuleStack:
     @property
     def in_module(self) -> bool:
         """Whether a module is called inside of the part of the step that runs."""
-        return len(self.names) > 2 and self.names[-1] in self.modules
+        began = 2   # names of the run and of the part, which are no calls
+        return len(self.names) > began and self.names[-1] in self.modules
 
     @contextmanager
     def watching(self):
@@ -92,7 +94,7 @@ class ModuleStack:
         try:
             for name, module in self.modules.items():
                 call = before[name] or module._call_impl
-                vars(module)['_compiled_call_impl'] = self.followed(name, call)
+                vars(module)['_compiled_call_impl'] = self.wrap_call(name, call)
             yield self
         finally:
             for name, call in before.items():
@@ -100,13 +102,13 @@ class ModuleStack:
                 if call is None: attributes.pop('_compiled_call_impl', None)
                 else: attributes['_compiled_call_impl'] = call
 
-    def followed(self, name: str, call):
-        """The function `call` of a module, which is the innermost meanwhile."""
-        def followed_call(*args, **kwargs):
+    def wrap_call(self, name: str, call):
+        """A function that calls a module, by its `call`, and makes it the innermost meanwhile."""
+        def watched_call(*args, **kwargs):
             self.enter(name)
             try: return call(*args, **kwargs)
             finally: self.leave()
-        return followed_call
+        return watched_call
 
     def enter(self, name: str):
         """A module is called."""

@@ -16,12 +16,14 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import LBFGS, Optimizer
 from torch.utils._pytree import tree_map
 
 # %% ../../nbs/running/run.ipynb #5a76ba37
 from ..base.tensors import call_args, call_words, model_device, resolve_device
 from ..base.tensors import resolve_dtype, tensors
+from ..base.text import some
 from .state import SavedTensor, restored
 
 # %% ../../nbs/running/run.ipynb #1147e4c3
@@ -180,12 +182,16 @@ def make_optimizer(name: str, model: nn.Module, loss=None) -> Optimizer:
 
 
 def check_model(model, sample):
-    """Refuse what is no module, and what can be no sample."""
+    """Refuse what is no module or has parameters without a shape, and what can be no sample."""
     if not isinstance(model, nn.Module):
         is_class = isinstance(model, type)
         kind = f'the class {model.__name__}' if is_class else f'a {type(model).__name__}'
         raise TypeError(f'the model is {kind}, not a torch.nn.Module')
     call_args(sample)
+    lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise ValueError(f'{type(model).__name__} has parameters that get their shape from a first '
+                         f'call, which has not been made: {some(lazy)}')
 
 
 def check_step(model, loss, optimizer, clip=None, scaler=None, autocast=None, accumulate=1):
@@ -245,7 +251,7 @@ def warn_of_hooks(model: nn.Module, optimizer: Optimizer | None):
     hooked = {type(o).__name__: None for o in (optimizer, *model.modules(), *model.parameters())
               if any(getattr(o, name, None) for name in names)}
     if hooked:
-        warnings.warn(f'{", ".join(hooked)} has hooks on its steps: they run as often as steps do '
+        warnings.warn(f'{some(hooked)} has hooks on its steps: they run as often as steps do '
                       'here, and what they change elsewhere is not restored', stacklevel=4)
 
 

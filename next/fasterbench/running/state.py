@@ -20,6 +20,8 @@ from torch import nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.optim import Optimizer
 
+from ..base.text import some
+
 # %% ../../nbs/running/state.ipynb #6f7308cc
 CONTAINERS = {dict, OrderedDict, defaultdict, list, set}
 
@@ -31,22 +33,22 @@ def objects_in(*given) -> list:
 
 
 def containers(*objects) -> list:
-    """The dicts of attributes of some objects, and the dicts, lists and sets inside, each once."""
+    """The dicts of attributes of some objects, and the dicts, lists, sets and tuples inside."""
     found, todo = {}, [vars(o) for o in objects]
     while todo:
         container = todo.pop()
         if id(container) in found: continue
         found[id(container)] = container
         for value in container.values() if isinstance(container, dict) else container:
-            if type(value) in CONTAINERS: todo.append(value)
+            if type(value) in CONTAINERS or type(value) is tuple: todo.append(value)
             elif isinstance(value, Optimizer): todo.append(vars(value))   # one in a wrapper
     return list(found.values())
 
 # %% ../../nbs/running/state.ipynb #fb70ebc5
-def tensors_in(containers: list) -> list[torch.Tensor]:
-    """The tensors that are directly in some dicts, lists and sets, each once."""
+def tensors_in(containers: list, kind: type = torch.Tensor) -> list:
+    """The tensors, or objects of another kind, that are directly in some containers, each once."""
     inside = [v for c in containers for v in (c.values() if isinstance(c, dict) else c)]
-    return list({id(t): t for t in inside if isinstance(t, torch.Tensor)}.values())
+    return list({id(v): v for v in inside if isinstance(v, kind)}.values())
 
 # %% ../../nbs/running/state.ipynb #72396008
 def refill(container, content):
@@ -58,12 +60,13 @@ def refill(container, content):
         container |= content
     else:
         container.update(content)
-        for key in container.keys() - content.keys():
-            del container[key]
+        for key in container.keys() - content.keys(): del container[key]
+        if [*map(id, container)] != [*map(id, content)]:   # the order of keys
+            for key in content: container[key] = container.pop(key)
 
 # %% ../../nbs/running/state.ipynb #079fcd0c
 class SavedTensor:
-    """The values of a tensor, kept on the CPU unless `copied` is false, and their version."""
+    """The version of a tensor and, if `copied`, its values on the CPU."""
 
     def __init__(self, tensor: torch.Tensor, copied: bool = True):
         self.tensor = tensor
@@ -115,21 +118,26 @@ def settings(device: torch.device) -> list[tuple]:
 class SavedState:
     """State of a model, and of an optimizer, a gradient scaler or a loss if there are any."""
 
-    def __init__(self, model: nn.Module, *others, parameters: bool, device: torch.device):
+    def __init__(self, model: nn.Module, *others, device: torch.device, parameters: bool = False,
+                 values: bool = True):
         reshard(model)
         self.model, found = model, containers(*objects_in(model, *others))
-        self.contents = [(c, c.copy()) for c in found]
-        # TorchScript's modules have no attributes in Python, but these iterators
+        self.contents = [(c, c.copy()) for c in found if type(c) is not tuple]
+        # Tensors of TorchScript's modules are no attributes in Python: only iterators give them
         tensors = [*tensors_in(found), *model.parameters(), *model.buffers()]
         tensors = {id(t): t for t in tensors if not t.is_meta}.values()
-        self.tensors = [SavedTensor(t, copied=parameters or not isinstance(t, nn.Parameter))
-                        for t in tensors]
+        self.tensors = [
+            SavedTensor(t, copied=values and (parameters or not isinstance(t, nn.Parameter)))
+            for t in tensors]
         self.gradients = [(t, t.grad) for t in tensors if t.is_leaf]
+        self.hooks = [(t, name, dict(getattr(t, name) or {})) for t in tensors if t.is_leaf
+                      for name in ('_backward_hooks', '_post_accumulate_grad_hooks')]
         self.settings = random_states(device) + settings(device)
+        self.settings += [(g.set_state, g.get_state()) for g in tensors_in(found, torch.Generator)]
 
     def restore(self):
         """Restore everything. An error in one place does not keep the rest from being restored."""
-        with ExitStack() as stack:
+        with ExitStack() as stack:   # makes the calls when it ends, the last one first
             for set_value, *value in self.settings: stack.callback(set_value, *value)
             for tensor, grad in self.gradients: stack.callback(setattr, tensor, 'grad', grad)
             for saved in self.tensors:
@@ -138,18 +146,21 @@ class SavedState:
             stack.callback(reshard, self.model)
 
     def refill(self):
-        """Give the containers what they held."""
+        """Give the containers, and the dicts of tensors' hooks, what they held."""
         for container, content in self.contents:
             if container or content: refill(container, content)   # most are empty dicts of hooks
+        for tensor, name, content in self.hooks:
+            hooks = getattr(tensor, name)   # `None` until the first one comes
+            if hooks: refill(hooks, content)
 
     def check_parameters(self):
         """Refuse a forward pass that has written to parameters, of which there is no copy."""
-        written = {id(s.tensor) for s in self.tensors if s.value is None and s.changed}
+        written = {id(s.tensor) for s in self.tensors
+                   if s.value is None and s.version is not None and s.changed}
         names = [name for name, p in self.model.named_parameters() if id(p) in written]
         if names:
-            more = f' and {len(names) - 3} more' if len(names) > 3 else ''
             raise RuntimeError(f'the forward pass of {type(self.model).__name__} wrote to '
-                               f'parameters, which are not restored: {", ".join(names[:3])}{more}')
+                               f'parameters, which are not restored: {some(names)}')
 
 
 def reshard(model: nn.Module):
@@ -175,26 +186,29 @@ def uninterrupted():
 
 # %% ../../nbs/running/state.ipynb #61e9140d
 @contextmanager
-def restored(model: nn.Module, *others, parameters: bool = False, device=torch.device('cpu')):
+def restored(model: nn.Module, *others, parameters: bool = False, values: bool = True,
+             device=torch.device('cpu')):
     """Restore a model, and optimizer, scaler and loss if given, also after an error or Ctrl-C.
 
     Restored when the block ends:
-    - every attribute of every registered module, with the dicts, lists and sets inside (so also
+    - every attribute of every registered module, with dicts, lists, sets and tuples inside (so also
       hooks, `training` flags, buffers by name, what was made lazily); the same of the others;
     - the values of buffers and of tensors in attributes; with `parameters`, of parameters, too;
-    - gradients, as the objects that they were;
-    - the random generators of Python, NumPy and torch, with that of `device`;
+    - gradients, as the objects that they were, and hooks of parameters;
+    - the random generators of Python, NumPy and torch, of `device`, and in attributes;
     - the settings of torch that runs change: grad mode, autocast, threads of a backward pass.
 
     A forward pass that writes to a parameter, where `parameters` are not kept, is a `RuntimeError`
     with the parameter's name; the rest is restored. Ctrl-C is held back only while restoring.
+    With `values=False` no values are kept: estimates and counts without data run copies of the
+    model, so only what these share with it has to be restored.
 
-    Not restored: what closures, global variables, tuples, unregistered modules and objects of your
-    own classes hold; NumPy arrays, iterators, files, `torch.Generator`s of your own; `lru_cache`s;
-    settings of the process that a forward pass changes; a tensor's `requires_grad`, memory and
-    shape (`.data =`, `resize_`). Writes to a parameter through `.data` or NumPy are not noticed.
+    Not restored: what closures, global variables, unregistered modules and objects of your own
+    classes hold; NumPy arrays, iterators, files, `lru_cache`s; settings of the process that a
+    forward pass changes; a tensor's `requires_grad`, memory and shape (`.data =`, `resize_`).
+    Writes to a parameter through `.data` or NumPy are not noticed.
     """
-    state = SavedState(model, *others, parameters=parameters, device=device)
+    state = SavedState(model, *others, device=device, parameters=parameters, values=values)
     with ExitStack() as stack:
         try:
             try:

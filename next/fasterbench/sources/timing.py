@@ -71,9 +71,9 @@ class ModuleTimer(ModuleStack):
         own = own_times(spans, total=at[1])
         return at[1] - own.pop(HOOKS, 0.), own
 
-    def followed(self, name, call):
+    def wrap_call(self, name, call):
         """`call` of a module with marks around it, which are timed, too: so as few as can be."""
-        if torch.is_grad_enabled(): return self.followed_with_graph(name, call)
+        if torch.is_grad_enabled(): return self.wrap_call_with_graph(name, call)
         place, append, mark = Place('forward', name), self.spans.append, self.clock.mark
 
         def timed_call(*args, **kwargs):
@@ -82,7 +82,7 @@ class ModuleTimer(ModuleStack):
             finally: append((place, start, mark()))
         return timed_call
 
-    def followed_with_graph(self, name, call):
+    def wrap_call_with_graph(self, name, call):
         """The same where a backward pass may follow, which has to know the owner of each node."""
         places = {phase: Place(phase, name) for phase in PHASES}
         append, mark = self.spans.append, self.clock.mark
