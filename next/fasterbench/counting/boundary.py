@@ -69,19 +69,20 @@ class Moves:
 
     def crossing_of(self, storage: int, places: set) -> float:
         """Bytes of one storage that cross the boundary of these places, in and out."""
-        incoming, written, read_later = {}, {}, {}   # view → bytes
+        incoming, written, read_later = {}, {}, {}   # view → bytes, for each way to touch it
         birth, events = self.births.get(storage), self.events[storage]
         made_inside = birth is not None and birth in places
         for place, (view, nbytes, is_write) in events:
             if place in places:
                 if is_write: sums = written
-                elif written or made_inside: continue
+                elif written or made_inside: continue        # it reads what it has
                 else: sums = incoming
-            elif written and not is_write: sums = read_later
-            else: continue
+            elif written and not is_write: sums = read_later   # by others
+            else: continue                                   # others write, or read before
             sums[view] = min(sums.get(view, 0) + nbytes, view.nbytes)
         whole = events[0][1].view.storage_bytes
-        read, left, needed = (min(sum(s.values()), whole) for s in (incoming, written, read_later))
+        bytes_in, bytes_out, needed = (min(sum(views.values()), whole)
+                                       for views in (incoming, written, read_later))
         stays = birth is None or storage in self.remaining
         is_result = any(p in places and caller not in places for p, caller in self.returned[storage])
-        return read + (left if stays or is_result else min(left, needed))
+        return bytes_in + (bytes_out if stays or is_result else min(bytes_out, needed))

@@ -5,28 +5,28 @@
 # %% auto #0
 __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of', 'rank_of', 'per_dimension', 'gelu',
            'gelu_backward', 'add', 'addcmul', 'clamp', 'dropout', 'elu_backward', 'layer_norm', 'rms_norm',
-           'batch_norm', 'limits_by_gradient', 'layer_norm_reads', 'layer_norm_backward', 'rms_norm_backward',
-           'is_trained', 'batch_norm_reads', 'batch_norm_backward', 'batch_norm_backward_of_gpu', 'strided_reads',
-           'convolution_flops', 'convolution_reads', 'convolution', 'convolution_backward_reads', 'bias_gradient',
+           'batch_norm', 'unneeded', 'layer_norm_limits', 'layer_norm_backward', 'rms_norm_backward', 'is_trained',
+           'batch_norm_limits', 'batch_norm_backward', 'batch_norm_backward_of_gpu', 'strided_limits',
+           'convolution_flops', 'convolution_limits', 'convolution', 'convolution_backward_limits', 'bias_gradient',
            'convolution_backward', 'deformable_convolution', 'product_with_vector', 'sum_with_product', 'linear',
-           'quantized_product', 'sum_of_products', 'attention_flops', 'attention_backward_flops', 'attention',
-           'attention_backward', 'heads_first', 'torch_formula', 'efficient_attention', 'efficient_attention_backward',
+           'plain_product', 'sum_of_products', 'attention_flops', 'attention_backward_flops', 'attention',
+           'attention_backward', 'efficient_attention_flops', 'efficient_attention', 'efficient_attention_backward',
            'sequence_lengths', 'multi_head_flops', 'multi_head_attention', 'encoder_layer', 'recurrent_flops',
            'recurrent', 'recurrent_of_cpu', 'recurrent_backward_of_cpu', 'recurrent_of_gpu',
            'recurrent_backward_of_gpu', 'lstm_cell', 'gru_cell', 'factorization', 'triangular_solve',
            'two_triangular_solves', 'fourier_transform', 'trace', 'distances', 'comparison', 'window', 'pool',
            'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool', 'adaptive_pool_backward', 'pixels',
-           'grid_sample', 'grid_sample_backward', 'label_reads', 'nll_loss', 'nll_loss_backward',
-           'binary_cross_entropy_backward', 'embedding_backward', 'bag_reads', 'embedding_bag',
-           'embedding_bag_backward', 'indexed_writes', 'index_put', 'scatter_add', 'scatter', 'normal', 'roi_align',
-           'nms', 'fused_step', 'shared_options', 'decay', 'momentum']
+           'grid_sample', 'grid_sample_backward', 'label_limits', 'nll_loss', 'nll_loss_backward',
+           'binary_cross_entropy_backward', 'embedding_backward', 'bag_limits', 'embedding_bag',
+           'embedding_bag_backward', 'indexed_limits', 'index_put', 'scatter_add', 'scatter', 'normal', 'roi_align',
+           'nms', 'fused_optimizer', 'shared_options', 'decay', 'momentum']
 
 # %% ../../nbs/counting/formulas.ipynb #265394d9
 import re
 from math import log2, prod
 import torch
 from .rules import per_output, rule
-from .traffic import Call, covered_bytes, tensors
+from .traffic import Call, argument_tensors, covered_bytes
 
 # %% ../../nbs/counting/formulas.ipynb #d0c4c4b7
 def count_of(call: Call, *names: str) -> int:
@@ -49,7 +49,9 @@ def gelu(c): return (9 if c.approximate == 'tanh' else 5)*c.out.numel()
 
 
 @rule('gelu_backward')
-def gelu_backward(c): return (18 if c.approximate == 'tanh' else 11)*c.self.numel()
+def gelu_backward(c):
+    """Φ(x) + x·φ(x), times the gradient: Φ takes 4 FLOPs, φ 4, and the rest 3; with tanh 18."""
+    return (18 if c.approximate == 'tanh' else 11)*c.self.numel()
 
 
 @rule('add sub rsub')
@@ -93,11 +95,12 @@ def rms_norm(c):
 @rule('native_batch_norm _native_batch_norm_legit cudnn_batch_norm miopen_batch_norm '
       '_batch_norm_with_update _native_batch_norm_legit_no_training _batch_norm_no_update')
 def batch_norm(c):
-    is_training = c.name == '_batch_norm_with_update' or 'no_' not in c.name and c.training
-    return (5 + count_of(c, 'weight', 'bias') if is_training else 2)*c.input.numel()
+    is_training = c.name == '_batch_norm_with_update' or ('no_' not in c.name and c.training)
+    per_element = (5 + count_of(c, 'weight', 'bias')) if is_training else 2
+    return per_element*c.input.numel()
 
 
-def limits_by_gradient(c: Call, **arguments: str) -> dict[str, int]:
+def unneeded(c: Call, **arguments: str) -> dict[str, int]:
     """Limits of a backward: 0 for arguments that no gradient asked for needs.
 
     `arguments`: argument → for which gradients it is read, of `i`nput, `w`eight and `b`ias.
@@ -106,11 +109,11 @@ def limits_by_gradient(c: Call, **arguments: str) -> dict[str, int]:
     return {name: 0 for name, gradients in arguments.items() if not asked & set(gradients)}
 
 
-def layer_norm_reads(c):
-    return limits_by_gradient(c, input='iw', mean='iw', rstd='iw', weight='i', bias='')
+def layer_norm_limits(c):
+    return unneeded(c, input='iw', mean='iw', rstd='iw', weight='i', bias='')
 
 
-@rule('native_layer_norm_backward native_group_norm_backward', layer_norm_reads)
+@rule('native_layer_norm_backward native_group_norm_backward', layer_norm_limits)
 def layer_norm_backward(c):
     """The normalized input again; two sums and their shares for its gradient; sums for others."""
     of_input, of_weight, of_bias = c.output_mask
@@ -118,7 +121,7 @@ def layer_norm_backward(c):
     return c.input.numel()*(normalized + of_input*(7 + scaled) + 2*of_weight + of_bias)
 
 
-@rule('_fused_rms_norm_backward', layer_norm_reads)
+@rule('_fused_rms_norm_backward', layer_norm_limits)
 def rms_norm_backward(c):
     of_input, of_weight = c.output_mask
     normalized = of_input or of_weight
@@ -127,18 +130,18 @@ def rms_norm_backward(c):
 
 def is_trained(c) -> bool:
     """Do the statistics of a batch norm's backward depend on its input?"""
-    return c.arguments['train' if 'train' in c.parameters else 'update']
+    return c.arguments['train' if 'train' in c.schema else 'update']
 
 
-def batch_norm_reads(c):
+def batch_norm_limits(c):
     if is_trained(c):
-        return limits_by_gradient(c, input='iw', weight='i', save_mean='iw', save_invstd='iw',
-                                  running_mean='', running_var='')
-    return limits_by_gradient(c, input='w', weight='i', running_mean='w', running_var='iw',
-                              save_mean='', save_invstd='')
+        return unneeded(c, input='iw', weight='i', save_mean='iw', save_invstd='iw',
+                        running_mean='', running_var='')
+    return unneeded(c, input='w', weight='i', running_mean='w', running_var='iw',
+                    save_mean='', save_invstd='')
 
 
-@rule('native_batch_norm_backward batch_norm_backward', batch_norm_reads)
+@rule('native_batch_norm_backward batch_norm_backward', batch_norm_limits)
 def batch_norm_backward(c):
     """9 an element where statistics of the batch depend on the input, else a scale and two sums."""
     of_input, of_weight, of_bias = c.output_mask
@@ -146,10 +149,12 @@ def batch_norm_backward(c):
 
 
 @rule('cudnn_batch_norm_backward miopen_batch_norm_backward')
-def batch_norm_backward_of_gpu(c): return 9*c.input.numel()
+def batch_norm_backward_of_gpu(c):
+    """As `batch_norm_backward` in training: all gradients come from one kernel."""
+    return 9*c.input.numel()
 
 # %% ../../nbs/counting/formulas.ipynb #31697db9
-def strided_reads(c: Call, name: str) -> dict[str, float]:
+def strided_limits(c: Call, name: str) -> dict[str, float]:
     """Limits of an input whose windows leave elements out: strides are larger than the kernel."""
     x = getattr(c, name)
     if getattr(c, 'transposed', False): return {}
@@ -164,24 +169,24 @@ def convolution_flops(x, weight, out, transposed: bool = False) -> int:
     return 2*(x if transposed else out).numel()*prod(weight.shape[1:])
 
 
-def convolution_reads(c): return strided_reads(c, 'self' if 'self' in c.arguments else 'input')
+def convolution_limits(c): return strided_limits(c, 'self' if 'self' in c.arguments else 'input')
 
 
 @rule('convolution _convolution convolution_overrideable cudnn_convolution mkldnn_convolution '
       'miopen_convolution _slow_conv2d_forward slow_conv3d_forward _conv_depthwise2d',
-      convolution_reads, is_product=True)
+      convolution_limits, is_product=True)
 def convolution(c):
     return convolution_flops(c.first, c.weight, c.result, getattr(c, 'transposed', False))
 
 
-def convolution_backward_reads(c):
-    return {**strided_reads(c, 'input'), **limits_by_gradient(c, input='w', weight='i')}
+def convolution_backward_limits(c):
+    return {**strided_limits(c, 'input'), **unneeded(c, input='w', weight='i')}
 
 
 def bias_gradient(c): return c.output_mask[2]*c.grad_output.numel()
 
 
-@rule('convolution_backward', convolution_backward_reads, bias_gradient, is_product=True)
+@rule('convolution_backward', convolution_backward_limits, bias_gradient, is_product=True)
 def convolution_backward(c):
     """A convolution for the gradient of the input, and one for that of the weight."""
     products = sum(c.output_mask[:2])
@@ -206,7 +211,7 @@ def linear(c): return 2*c.input.numel()*len(c.weight)
 
 @rule('_int_mm _weight_int8pack_mm _weight_int4pack_mm _grouped_mm _scaled_grouped_mm',
       is_product=True)
-def quantized_product(c): return 2*c.first.numel()*c.result.shape[-1]
+def plain_product(c): return 2*c.first.numel()*c.result.shape[-1]
 
 
 @rule('addbmm _addmm_activation', is_product=True)
@@ -234,28 +239,22 @@ def attention_backward(c):
     return attention_backward_flops(c.query.shape, c.key.shape, c.value.shape)
 
 
-def heads_first(*tensors) -> list[tuple]:
-    """Shapes [batch, heads, length, width] of tensors [batch, length, heads, width]."""
-    return [(t.shape[0], t.shape[2], t.shape[1], t.shape[3]) for t in tensors]
+def efficient_attention_flops(c: Call, flops) -> int:
+    """By `flops` of the shapes, heads first; where sequences have lengths, by torch's own formula."""
+    if 'cu_seqlens_q' in c:
+        from torch.utils.flop_counter import flop_registry
+        return flop_registry[c.op._overloadpacket](*c.args, **c.kwargs, out_val=c.out)
+    shapes = (t.shape for t in (c.query, c.key, c.value))
+    return flops(*[(batch, heads, length, width) for batch, length, heads, width in shapes])
 
 
-def torch_formula(c: Call) -> int:
-    """The FLOPs that torch's own formula gives."""
-    from torch.utils.flop_counter import flop_registry
-    return flop_registry[c.op._overloadpacket](*c.args, **c.kwargs, out_val=c.out)
-
-
-# torch's own formulas of these two expect heads before lengths, unless lengths differ
+# torch's own formulas of these two take the length for the heads
 @rule('_efficient_attention_forward', is_product=True)
-def efficient_attention(c):
-    if 'cu_seqlens_q' in c: return torch_formula(c)
-    return attention_flops(*heads_first(c.query, c.key, c.value))
+def efficient_attention(c): return efficient_attention_flops(c, attention_flops)
 
 
 @rule('_efficient_attention_backward', is_product=True)
-def efficient_attention_backward(c):
-    if 'cu_seqlens_q' in c: return torch_formula(c)
-    return attention_backward_flops(*heads_first(c.query, c.key, c.value))
+def efficient_attention_backward(c): return efficient_attention_flops(c, attention_backward_flops)
 
 
 def sequence_lengths(t) -> list[tuple[int, int]]:
@@ -307,11 +306,15 @@ def recurrent_backward_of_gpu(c):
 
 
 @rule('_thnn_fused_lstm_cell')
-def lstm_cell(c): return 30*c.result.numel()
+def lstm_cell(c):
+    """Four gates of two halves and two biases (12), three sigmoids (12), two tanh, four for the state."""
+    return 30*c.result.numel()
 
 
 @rule('_thnn_fused_gru_cell')
-def gru_cell(c): return 23*c.result.numel()
+def gru_cell(c):
+    """Six halves of gates with biases (6), their sums (2), two sigmoids (8), tanh, six for the state."""
+    return 23*c.result.numel()
 
 # %% ../../nbs/counting/formulas.ipynb #58efddba
 LINEAR_ALGEBRA = {
@@ -365,7 +368,7 @@ def window(c: Call) -> int:
 
 
 @rule('avg_pool1d avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices',
-      lambda c: strided_reads(c, 'self'))
+      lambda c: strided_limits(c, 'self'))
 def pool(c): return c.result.numel()*window(c)
 
 
@@ -415,19 +418,19 @@ def grid_sample_backward(c):
     return points*(4*rank + n + rank*is_smooth) + grad.numel()*(of_input + of_grid)
 
 # %% ../../nbs/counting/formulas.ipynb #3c67adc5
-def label_reads(c: Call) -> dict[str, float]:
+def label_limits(c: Call) -> dict[str, float]:
     names = [name for name in ('self', 'weight') if name in c]
     return {name: c.target.numel()*getattr(c, name).element_size() for name in names}
 
 
-@rule('nll_loss_forward nll_loss2d_forward', label_reads)
+@rule('nll_loss_forward nll_loss2d_forward', label_limits)
 def nll_loss(c): return (1 + count_of(c, 'weight'))*c.target.numel()
 
 
 MEAN = 1   # the reduction of a loss
 
 
-@rule('nll_loss_backward nll_loss2d_backward', lambda c: {**label_reads(c), 'self': 0})
+@rule('nll_loss_backward nll_loss2d_backward', lambda c: {**label_limits(c), 'self': 0})
 def nll_loss_backward(c):
     return (1 + count_of(c, 'weight') + (c.reduction == MEAN))*c.target.numel()
 
@@ -441,11 +444,11 @@ def binary_cross_entropy_backward(c):
 def embedding_backward(c): return (1 + c.scale_grad_by_freq)*c.grad_output.numel()
 
 
-def bag_reads(c):
+def bag_limits(c):
     return dict(weight=c.indices.numel()*c.weight.shape[-1]*c.weight.element_size())
 
 
-@rule('_embedding_bag _embedding_bag_forward_only', bag_reads)
+@rule('_embedding_bag _embedding_bag_forward_only', bag_limits)
 def embedding_bag(c):
     return (1 + count_of(c, 'per_sample_weights'))*c.indices.numel()*c.weight.shape[-1]
 
@@ -454,7 +457,7 @@ def embedding_bag(c):
 def embedding_bag_backward(c): return c.indices.numel()*c.grad.shape[-1]
 
 
-def indexed_writes(c: Call) -> dict[str, float]:
+def indexed_limits(c: Call) -> dict[str, float]:
     """Limits of a target of which some elements are written: as many as the source has."""
     if not c.name.endswith('_'): return {}
     sources = (c.arguments.get(name) for name in ('values', 'source', 'src', 'index'))
@@ -462,15 +465,15 @@ def indexed_writes(c: Call) -> dict[str, float]:
     return dict(self=source.numel()*c.self.element_size())
 
 
-@rule('index_put _index_put_impl _unsafe_index_put', indexed_writes)
+@rule('index_put _index_put_impl _unsafe_index_put', indexed_limits)
 def index_put(c): return c.accumulate*c.values.numel()
 
 
-@rule('scatter_add index_add scatter_reduce index_reduce', indexed_writes)
+@rule('scatter_add index_add scatter_reduce index_reduce', indexed_limits)
 def scatter_add(c): return (c.source if 'source' in c.arguments else c.index).numel()
 
 
-@rule('scatter index_copy index_fill put', indexed_writes)
+@rule('scatter index_copy index_fill put', indexed_limits)
 def scatter(c): return 0
 
 
@@ -485,13 +488,15 @@ def roi_align(c):
 
 
 @rule('torchvision::nms')
-def nms(c): return 13*len(c.dets)*(len(c.dets) - 1)//2
+def nms(c):
+    """A pair: four bounds, two sides of at least 0 (4), an overlap, a union (2), a ratio, a comparison."""
+    return 13*len(c.dets)*(len(c.dets) - 1)//2
 
 # %% ../../nbs/counting/formulas.ipynb #0793b7cd
-def fused_step(name: str, per_element):
+def fused_optimizer(name: str, per_element):
     """Registers the FLOPs that a fused optimizer does for each element of its parameters."""
     @rule(name)
-    def flops(c): return per_element(c)*sum(p.numel() for p in tensors(c.self))
+    def flops(c): return per_element(c)*sum(p.numel() for p in argument_tensors(c.self))
 
 
 def shared_options(c) -> int:
@@ -509,7 +514,7 @@ def momentum(c) -> int:
     return 2 + (c.dampening != 0)
 
 
-fused_step('_fused_adam', lambda c: 13 + c.amsgrad + decay(c) + shared_options(c))
-fused_step('_fused_adamw', lambda c: 13 + (c.weight_decay != 0) + c.amsgrad + shared_options(c))
-fused_step('_fused_adagrad', lambda c: 7 + decay(c) + shared_options(c))
-fused_step('_fused_sgd', lambda c: 2 + decay(c) + shared_options(c) + 2*c.nesterov + momentum(c))
+fused_optimizer('_fused_adam', lambda c: 13 + c.amsgrad + decay(c) + shared_options(c))
+fused_optimizer('_fused_adamw', lambda c: 13 + (c.weight_decay != 0) + c.amsgrad + shared_options(c))
+fused_optimizer('_fused_adagrad', lambda c: 7 + decay(c) + shared_options(c))
+fused_optimizer('_fused_sgd', lambda c: 2 + decay(c) + shared_options(c) + 2*c.nesterov + momentum(c))

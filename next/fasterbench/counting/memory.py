@@ -9,7 +9,6 @@ __all__ = ['KINDS', 'Footprint', 'footprint', 'by_kind']
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ..base.text import si
 
 # %% ../../nbs/counting/memory.ipynb #58112245
 KINDS = dict(PARAM='parameters', BUFFER='buffers', GRAD='gradients', ACT='activations',
@@ -25,15 +24,10 @@ class Footprint:
     @property
     def peak(self) -> int: return sum(self.at_peak.values())
 
-    def __str__(self):
-        kinds = sorted(self.at_peak, key=self.at_peak.get, reverse=True)
-        parts = ', '.join(f'{kind} {si(self.at_peak[kind], "B")}' for kind in kinds)
-        return f'{si(self.peak, "B")} at the peak: {parts}'
-
 
 def footprint(run) -> Footprint | None:
     """The memory of one training step; `None`, and a warning why, where torch can't follow it."""
-    from torch.distributed._tools.mem_tracker import MemTracker   # who reads results needs no torch
+    from torch.distributed._tools.mem_tracker import MemTracker   # results are read without torch
     from fasterbench.base.tensors import tensors
     from fasterbench.counting.counter import uncompiled
 
