@@ -240,7 +240,7 @@ def attention_backward(c):
 
 
 def efficient_attention_flops(c: Call, flops) -> int:
-    """By `flops` of the shapes, heads first; where sequences have lengths, by torch's own formula."""
+    """By `flops` of the shapes, heads first; by torch's own formula where sequences have lengths."""
     if 'cu_seqlens_q' in c:
         from torch.utils.flop_counter import flop_registry
         return flop_registry[c.op._overloadpacket](*c.args, **c.kwargs, out_val=c.out)
@@ -307,13 +307,13 @@ def recurrent_backward_of_gpu(c):
 
 @rule('_thnn_fused_lstm_cell')
 def lstm_cell(c):
-    """Four gates of two halves and two biases (12), three sigmoids (12), two tanh, four for the state."""
+    """12 for sums of four gates and biases, 12 for three sigmoids, 2 for tanh, 4 for the state."""
     return 30*c.result.numel()
 
 
 @rule('_thnn_fused_gru_cell')
 def gru_cell(c):
-    """Six halves of gates with biases (6), their sums (2), two sigmoids (8), tanh, six for the state."""
+    """6 for biases, 2 for sums of gates, 8 for two sigmoids, 1 for tanh, 6 for the state."""
     return 23*c.result.numel()
 
 # %% ../../nbs/counting/formulas.ipynb #58efddba
@@ -489,7 +489,7 @@ def roi_align(c):
 
 @rule('torchvision::nms')
 def nms(c):
-    """A pair: four bounds, two sides of at least 0 (4), an overlap, a union (2), a ratio, a comparison."""
+    """4 for a pair's bounds, 4 for sides of at least 0, 3 for areas, 1 for their ratio, 1 to compare."""
     return 13*len(c.dets)*(len(c.dets) - 1)//2
 
 # %% ../../nbs/counting/formulas.ipynb #0793b7cd

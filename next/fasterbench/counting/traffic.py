@@ -59,7 +59,7 @@ def argument_tensors(value) -> list[torch.Tensor]:
 
 
 def is_float(t: torch.Tensor) -> bool:
-    """Does a tensor hold floating-point, complex or quantized numbers? Their arithmetic is counted."""
+    """Does a tensor hold numbers whose arithmetic is counted: floats, complex or quantized ones?"""
     return t.is_floating_point() or t.is_complex() or t.is_quantized
 
 # %% ../../nbs/counting/traffic.ipynb #1c5c5329
@@ -184,7 +184,7 @@ def accesses(call: Call, limits: dict[str, float] = {}) -> list[Access]:
             if writes: found.append(Access(view, nbytes, True))
     views = map(View.of, () if returns_targets(call.op) else call.outputs)
     made = [Access(view, view.nbytes, True) for view in views if view.storage not in inputs]
-    only_views = call.out is not None and not made and not is_written
+    only_views = call.outputs and not made and not is_written
     return [] if only_views else found + made
 
 
