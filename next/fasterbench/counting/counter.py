@@ -185,12 +185,13 @@ class ResultStack(ModuleStack):
         """The call that runs: its place, and which call of it this is."""
         return self.place, self.calls[self.place]
 
-    def wrap_call(self, name: str, call):
-        follow = super().wrap_call(name, call)
+    def followed(self, name: str, call):
+        follow = super().followed(name, call)
         def returning(*args, **kwargs):
             out = follow(*args, **kwargs)
             place = Place(self.phase, name)
-            self.moves.returns(tensors(out), (place, self.calls[place]), caller=self.visit)
+            found = [out] if isinstance(out, torch.Tensor) else tensors(out)
+            self.moves.returns(found, (place, self.calls[place]), caller=self.visit)
             return out
         return returning
 
