@@ -174,7 +174,6 @@ def test_rms_norm_of_a_gpu():
     model = nn.Sequential(nn.Linear(8, 8), nn.RMSNorm(8), nn.RMSNorm(8, elementwise_affine=False))
     with step_without_data(model, torch.zeros(2, 8), lambda o: o.sum(), 'sgd', on_gpu=True) as run:
         with Operators() as operators: run(*run.arguments())
-        assert model[1].weight.grad is None
     assert {'_fused_rms_norm', '_fused_rms_norm_backward'} <= operators.names
     assert 'rsqrt' not in operators.names
     with without_data(model, torch.zeros(2, 8), on_gpu=True) as run, Operators() as operators:
@@ -211,6 +210,7 @@ def test_fused_encoders_stay_fused():
         assert '_transformer_encoder_layer_fwd' in names(count(run))
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 9), reason='modes do not see higher-order operators')
 def test_flex_attention_has_a_backward():
     from torch.nn.attention.flex_attention import flex_attention
     class Flexible(Attention):
