@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fasterbench.counting.counter import count
+from fasterbench.counting.memory import footprint
 from fasterbench.running.fake import NeedsData, step_without_data, without_data
 from fasterbench.running.run import inference, training
 
@@ -322,6 +323,13 @@ def test_a_loss_that_is_a_module():
         assert criterion.calls == 1 and not torch.equal(criterion.weight, torch.ones(2))
     with step_without_data(net, X, criterion, optimizer) as run: run(*run.arguments())
     assert differences(before, picture(net, criterion, optimizer)) == []
+
+
+def test_frozen_parameters_have_a_memory():
+    net = Net()
+    before = picture(net)
+    with training(net, X, loss, 'sgd') as run: assert footprint(run).peak > 0
+    assert differences(before, picture(net)) == []
 
 
 # Errors

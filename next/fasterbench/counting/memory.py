@@ -7,6 +7,7 @@ __all__ = ['KINDS', 'Footprint', 'footprint', 'by_kind']
 
 # %% ../../nbs/counting/memory.ipynb #abc2d4d9
 import warnings
+from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ class Footprint:
 def footprint(run) -> Footprint | None:
     """The memory of one training step; `None`, and a warning why, where torch can't follow it."""
     from torch.distributed._tools.mem_tracker import MemTracker   # results are read without torch
+    from torch.utils.hooks import RemovableHandle
     from fasterbench.base.tensors import tensors
     from fasterbench.counting.counter import uncompiled
 
@@ -47,6 +49,9 @@ def footprint(run) -> Footprint | None:
     tracker.supports_higher_order_operators = True   # what they return is followed like any result
     state = [run.optimizer] if run.optimizer else []
     tracker.track_external(run.model, *state, *tensors((args, kwargs)))
+    no_hook = RemovableHandle(OrderedDict())   # of frozen parameters, on which torch refuses the tracker's
+    for p in run.model.parameters():
+        if not p.requires_grad: tracker._param_to_grad_hook_handles[p] = no_hook, no_hook
 
     @contextmanager
     def part(name, loss=None):

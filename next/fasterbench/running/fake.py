@@ -83,7 +83,10 @@ class WithoutData:
         counterparts |= {id(c): c.copy() for c in found if not c and c != ()}
         # Graphs of torch.export hold fake tensors, which can't be copied
         with patch.object(FakeTensor, '__deepcopy__', lambda t, memo: t, create=True):
-            return copy.deepcopy((model, *others), counterparts)
+            made = copy.deepcopy((model, *others), counterparts)
+        for m in made[0].modules():   # nested tensors have no fake ones: padding is computed, too
+            if isinstance(m, nn.TransformerEncoder): m.use_nested_tensor = False
+        return made
 
     def sample(self, sample) -> tuple[tuple, dict]:
         """The `args, kwargs` of a sample without its floating-point data."""
