@@ -75,7 +75,6 @@ TRAIN = 'training', [
         'or the mean of squares'),
     arg('--optimizer', metavar='NAME',
         help='sgd, adamw, … of torch.optim (default: yours, or sgd)'),
-    arg('--lr', type=float, help="learning rate (default: the optimizer's)"),
     arg('--clip', type=float, metavar='NORM', help='norm to which gradients are clipped'),
     arg('--autocast', metavar='DTYPE', help='dtype of torch.autocast for forward pass and loss: bf16'),
     arg('--accumulate', type=whole, metavar='N', help='micro-batches of one update (default: 1)')]
@@ -116,18 +115,14 @@ def load(args, device=None) -> tuple:
 # %% ../nbs/analysis/cli.ipynb #bec819bf
 def check_training(args):
     """Refuse options of a training step where there is none."""
-    for option in () if args.train else ('optimizer', 'lr', 'clip', 'autocast', 'accumulate'):
+    for option in () if args.train else ('optimizer', 'clip', 'autocast', 'accumulate'):
         if getattr(args, option) is not None:
             raise ValueError(f'--{option} is of a training step: it needs --train')
 
 
 def training(args, model, sample, loss=None, optimizer=None) -> tuple:
     """The sample of a training step, and arguments of `profile_step` and `estimate_step`."""
-    from fasterbench.running.run import make_optimizer
-    if args.optimizer or optimizer is None:
-        optimizer = make_optimizer(args.optimizer or 'sgd', model)
-    if args.lr is not None:
-        for group in optimizer.param_groups: group['lr'] = args.lr
+    optimizer = args.optimizer or optimizer or 'sgd'
     options = {k: getattr(args, k) for k in ('clip', 'autocast', 'accumulate')}
     options = {k: value for k, value in options.items() if value is not None}
     return labelled(model, sample), dict(loss=loss or usual_loss, optimizer=optimizer, **options)

@@ -114,7 +114,7 @@ def test_roofline_says_the_answer_first(run):
 
 
 def test_training_step(run):
-    step = '--train --optimizer adamw --lr 0.1 --clip 1 --autocast bf16 --accumulate 2'
+    step = '--train --optimizer adamw --clip 1 --autocast bf16 --accumulate 2'
     result = json.loads(run(f'roofline net.py:build {step} --peaks peaks.json --steps 4 --json'))
     assert {row['phase'] for row in result['rows']} == {'forward', 'backward', 'optimizer'}
     assert {'(loss)', '(clip)', '(optimizer)'} <= {row['name'] for row in result['rows']}

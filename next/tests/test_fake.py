@@ -188,11 +188,18 @@ def test_autocast_of_a_gpu():
     with step_without_data(model, x, lambda o: o.sum(), 'adamw', **options) as run:
         costs = count(run)
         assert {p.dtype for p in run.model.parameters()} == {torch.float32}
-        assert all(group['foreach'] for group in run.optimizer.param_groups)
     assert '_scaled_dot_product_flash_attention' in names(costs)
     dtypes = {at: w.dtype for at, w in costs.work.items()}
     assert dtypes['forward', 'q'] == 'bfloat16' and dtypes['forward', 'norm'] == 'float32'
-    assert '_foreach_addcdiv_' in names(costs)
+
+
+def test_optimizers_of_a_gpu():
+    """One that is named is fused; an object runs as torch runs it on a GPU, several tensors at a time."""
+    model = nn.Linear(8, 8)
+    for optimizer, operator in (('adamw', '_fused_adamw_'), (torch.optim.AdamW(model.parameters()), '_foreach_addcdiv_')):
+        with step_without_data(model, torch.zeros(2, 8), torch.sum, optimizer, on_gpu=True) as run:
+            assert operator in names(count(run))
+    assert model.weight.grad is None and optimizer.param_groups[0]['foreach'] is None
 
 
 def test_a_pinned_attention():

@@ -253,7 +253,8 @@ def step_without_data(model: nn.Module, sample, loss=None, optimizer=None, *,
     """A training step without data; `options` are those of `TrainingStep`."""
     check_model(model, sample)
     check_step(model, loss, optimizer, **options)
-    if isinstance(optimizer, str): optimizer = make_optimizer(optimizer, model, loss)
+    if isinstance(optimizer, str):
+        optimizer = make_optimizer(optimizer, model, loss, fused=on_gpu)
     copies = WithoutData(dtype)
     with ExitStack() as stack:
         stack.enter_context(restored(model, optimizer, loss, values=False))

@@ -170,15 +170,22 @@ def all_parameters(*modules) -> list[nn.Parameter]:
     return [p for m in modules if isinstance(m, nn.Module) for p in m.parameters()]
 
 # %% ../../nbs/running/run.ipynb #42e98812
-def make_optimizer(name: str, model: nn.Module, loss=None) -> Optimizer:
+def make_optimizer(name: str, model: nn.Module, loss=None, fused: bool = False) -> Optimizer:
     """The optimizer of `torch.optim` with this name ('adamw', 'sgd', …) and its defaults, for the
     parameters of the model and of a loss that has some.
+
+    `fused`: one kernel updates everything, where the optimizer has one. That is what takes a GPU
+    least; its own default needs memory for temporaries as large as the parameters.
     """
     kinds = {k.lower(): v for k, v in vars(torch.optim).items()
              if isinstance(v, type) and issubclass(v, Optimizer) and v not in (Optimizer, LBFGS)}
     if name.lower() not in kinds:
         raise ValueError(f'optimizer={name!r} is none of torch.optim: {", ".join(sorted(kinds))}')
-    return kinds[name.lower()](p for p in all_parameters(model, loss) if p.requires_grad)
+    parameters = [p for p in all_parameters(model, loss) if p.requires_grad]
+    optimizer = kinds[name.lower()](parameters)
+    for group in optimizer.param_groups:
+        if fused and 'fused' in group: group['fused'] = True
+    return optimizer
 
 
 def check_model(model, sample):
@@ -279,7 +286,8 @@ def training(model: nn.Module, sample, loss: Callable | None = None,
     if moved is not model and isinstance(optimizer, Optimizer):
         raise ValueError(f'device={str(device)!r}, but {type(optimizer).__name__} holds the '
                          f'parameters on {model_device(model)}')
-    if isinstance(optimizer, str): optimizer = make_optimizer(optimizer, moved, loss)
+    if isinstance(optimizer, str):
+        optimizer = make_optimizer(optimizer, moved, loss, fused=device.type == 'cuda')
     warn_of_hooks(moved, optimizer)
     others = optimizer, options.get('scaler'), loss if isinstance(loss, nn.Module) else None
     with restored(moved, *others, parameters=True, device=device), torch.inference_mode(False):
