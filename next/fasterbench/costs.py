@@ -20,9 +20,10 @@ _all_ = ['register_cost', 'unregister_cost']
 # %% ../nbs/analysis/costs.ipynb #25681a2f
 def count_costs(model, sample) -> Costs:
     """Count one forward pass in evaluation mode, on the device that the model is on."""
-    on_meta = model_device(model, sample).type == 'meta'
-    opened = without_data if on_meta else inference
-    with opened(model, sample) as run: return count(run)
+    device = model_device(model, sample)
+    on_meta = device.type == 'meta'
+    with without_data(model, sample) if on_meta else inference(model, sample, device) as run:
+        return count(run)
 
 # %% ../nbs/analysis/costs.ipynb #f98df25b
 def count_step(model, sample, loss=None, optimizer=None, **options) -> Costs:

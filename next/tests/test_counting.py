@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from fasterbench import count_costs
 from fasterbench.counting.counter import CostMode, count
 from fasterbench.running.fake import without_data
 from fasterbench.running.modules import ModuleStack, Place
@@ -120,6 +121,21 @@ def test_boundary_of_a_residual_block():
     assert costs[''].boundary_bytes == x + x + x          # its result, x, the sum; what ReLU makes stays inside
     assert costs.boundary_bytes == x + weight + x         # x is read once
     assert costs.bytes_moved == (x + weight + x) + 2*x + 3*x
+
+
+class LastOutput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(8, 16, batch_first=True)
+
+    def forward(self, x): return self.rnn(x)[0][:, -1]
+
+
+def test_what_a_module_returns_leaves_it_whole():
+    """An LSTM gives all outputs and its two states to its caller, which looks at the last output."""
+    boundary = count_costs(LastOutput(), torch.randn(2, 5, 8))['rnn'].boundary_bytes
+    weights = 4*16*(8 + 16 + 2)
+    assert boundary == 4*(2*5*8 + weights + 2*5*16 + 2*2*16)
 
 
 # Exchanges between processes

@@ -67,7 +67,9 @@ class ModuleStack:
         self.modules = visible_modules(model)
         self.owners = {}   # parameter → qualified name of the first module that holds it
         for name, module in self.modules.items():
-            for p in module.parameters(recurse=is_compiled(module)): self.owners.setdefault(p, name)
+            own = module.parameters() if is_compiled(module) else module._parameters.values()
+            for p in own: self.owners.setdefault(p, name)
+        self.owners.pop(None, None)   # parameters that a module is registered to be without
         self.reset()
 
     def reset(self):

@@ -245,8 +245,7 @@ def check_optimizer(model, loss, optimizer):
 # %% ../../nbs/running/run.ipynb #f417065a
 def on_device(model: nn.Module, device: torch.device, *others) -> tuple:
     """The model and others, or copies of them on a device if the model is on another one."""
-    has_tensors = any(True for _ in (*model.parameters(), *model.buffers()))
-    if model_device(model) == device or not has_tensors: return model, *others
+    if {t.device for t in (*model.parameters(), *model.buffers())} <= {device}: return model, *others
     copies = copy.deepcopy((model, *others))
     return tuple(o.to(device) if isinstance(o, nn.Module) else o for o in copies)
 
