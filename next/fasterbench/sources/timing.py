@@ -54,38 +54,43 @@ class ModuleTimer(ModuleStack):
     def __init__(self, model, device: torch.device):
         super().__init__(model)
         self.clock = device_clock(device)
-        self.spans = []
+        self.marks = []   # place, start and end of a span, and those of the next: no object for each
         self.running = None   # in a backward pass: the place that runs, and its start
 
     def time(self, run) -> tuple[float, dict[Place, float]]:
         """Seconds of one pass, and of each place in it: the time in which it was the innermost."""
         self.reset()
-        self.spans, self.running = [], None
+        self.marks, self.running = [], None
         args, kwargs = run.arguments()
         with self.watching():
             start = self.clock.mark()
             run(args, kwargs, self.part)
             end = self.clock.mark()
-        at = self.clock.seconds([start, end, *(mark for _, *marks in self.spans for mark in marks)])
-        spans = list(zip([place for place, *_ in self.spans], at[2::2], at[3::2]))
-        own = own_times(spans, total=at[1])
-        return at[1] - own.pop(HOOKS, 0.), own
+        starts, ends = self.marks[1::3], self.marks[2::3]
+        _, total, *at = self.clock.seconds([start, end, *starts, *ends])
+        own = own_times([*zip(self.marks[::3], at[:len(starts)], at[len(starts):])], total)
+        return total - own.pop(HOOKS, 0.), own
+
+    @property
+    def spans(self) -> list[tuple]:
+        """Place, start and end of each span of the last pass, in marks of the clock."""
+        return [*zip(self.marks[::3], self.marks[1::3], self.marks[2::3])]
 
     def wrap_call(self, name, call):
         """`call` of a module with marks around it, which are timed, too: so as few as can be."""
         if torch.is_grad_enabled(): return self.wrap_call_with_graph(name, call)
-        place, append, mark = Place('forward', name), self.spans.append, self.clock.mark
+        place, extend, mark = Place('forward', name), self.marks.extend, self.clock.mark
 
         def timed_call(*args, **kwargs):
             start = mark()
             try: return call(*args, **kwargs)
-            finally: append((place, start, mark()))
+            finally: extend((place, start, mark()))
         return timed_call
 
     def wrap_call_with_graph(self, name, call):
         """The same where a backward pass may follow, which has to know the owner of each node."""
         places = {phase: Place(phase, name) for phase in PHASES}
-        append, mark = self.spans.append, self.clock.mark
+        extend, mark = self.marks.extend, self.clock.mark
         names, switch = self.names, self.switch
 
         def timed_call(*args, **kwargs):
@@ -96,7 +101,7 @@ class ModuleTimer(ModuleStack):
             finally:
                 names.pop()
                 switch(names[-1])
-                append((places[self.phase], start, mark()))
+                extend((places[self.phase], start, mark()))
             in_checkpoint = self.phase == 'backward' and len(names) == 2
             if in_checkpoint: self.hook_backward(output)   # it may run a graph of its own
             return output
@@ -115,7 +120,7 @@ class ModuleTimer(ModuleStack):
             else:
                 start = self.clock.mark()
                 yield
-                if name != 'forward': self.spans.append((place, start, self.clock.mark()))
+                if name != 'forward': self.marks.extend((place, start, self.clock.mark()))
 
     def hook_backward(self, outputs):
         """Hook the nodes of the outputs' graph at which another module's part begins."""
@@ -124,12 +129,12 @@ class ModuleTimer(ModuleStack):
             name = self.owner(node)
             if name != last: node.register_prehook(lambda grads, name=name: self.begin(name))
             last = name
-        self.spans.append((HOOKS, start, self.clock.mark()))
+        self.marks.extend((HOOKS, start, self.clock.mark()))
 
     def begin(self, name: str | None):
         """In the backward pass the part of a module begins; `None`: the pass is over."""
         now = self.clock.mark()
-        if self.running: self.spans.append((*self.running, now))
+        if self.running: self.marks.extend((*self.running, now))
         self.running = (Place('backward', name), now) if name is not None else None
 
 # %% ../../nbs/sources/timing.ipynb #676816a9
