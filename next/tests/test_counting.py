@@ -88,7 +88,9 @@ def counted(op, sample):
     return work.flops, work.bytes_moved, dict(work.unknown)
 
 
-def test_operators_of_torch():
+def test_operators_of_torch(monkeypatch):
+    # torch's samples freeze the flags of its backends for the whole process
+    monkeypatch.setattr(torch.backends, '__allow_nonbracketed_mutation_flag', True)
     found = {op.name: counted(op, sample) for op, sample in samples()}
     assert len(found) > 0.9*len(OPERATORS)
     assert {name: unknown for name, (_, _, unknown) in found.items() if unknown} == {}
