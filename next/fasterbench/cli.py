@@ -382,7 +382,7 @@ def show(args):
     show_rows(args, saved)
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
-FILE = 'file', [arg('file', help='of --out FILE.json')]
+FILE = 'file', [arg('file', help='a .json file that --out has written')]
 DEVICES = 'machines', [
     arg('--peaks', required=True, metavar='A,B',
         help='devices such as H100-SXM, or files of `fasterbench peaks`')]

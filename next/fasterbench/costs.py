@@ -39,7 +39,7 @@ def count_step(model, sample, loss=None, optimizer=None, **options) -> Costs:
 def counted(model, sample) -> Roofline:
     """Rows of a forward pass with FLOPs, bytes and parameters, no times and no roof.
 
-    It is counted without data: nothing is run.
+    A copy without data is counted.
     """
     with without_data(model, sample) as run:
         costs = count(run)

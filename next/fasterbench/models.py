@@ -143,7 +143,8 @@ def from_kernelbench(path: str, device=None) -> tuple:
     """The `Model` of a file of KernelBench, and its inputs."""
     module = load_code(path)
     if not all(hasattr(module, k) for k in ('Model', 'get_init_inputs', 'get_inputs')):
-        raise ModelError(f'{path!r} names no function: {path}:build is the one of that name')
+        raise ModelError(f'{path!r} has no Model, get_init_inputs and get_inputs; '
+                         f'a function of your own is named as {path}:build')
     with own_code(path):
         model = construct(lambda: module.Model(*module.get_init_inputs()), device)
         return model, tuple(construct(module.get_inputs, device))

@@ -115,7 +115,7 @@ class RooflineAnalyzer:
         return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
 
     def _keep(self, result: Roofline) -> Roofline:
-        """Make a result the last one; an error before that leaves the one before."""
+        """Remember a result as the last one; after an error the previous one stays."""
         self.results = result
         return result
 

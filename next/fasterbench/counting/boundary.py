@@ -13,7 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .traffic import Access, Call
 
 # %% ../../nbs/counting/boundary.ipynb #5c119d36
-# torch 2.6 aborts at times where a weak reference to a storage is given back: its bytes are kept
+# Before torch 2.9 giving back a weak reference to a storage can abort the process: none is given back
 KEEPS_REFERENCES = torch.__version__ < '2.9'
 
 

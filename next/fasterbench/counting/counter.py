@@ -214,7 +214,7 @@ def count(run) -> Costs:
 
 @contextmanager
 def uncollected():
-    """Python's garbage collector waits: each of many small objects brings it on, for a tenth of the time."""
+    """Pause Python's garbage collector: many small objects trigger it, and it takes a tenth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try: yield

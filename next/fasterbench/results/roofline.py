@@ -173,7 +173,7 @@ class Roofline:
 
     @property
     def fused_time_s(self) -> float:
-        """The same with each row as one kernel."""
+        """Least seconds of the rows one after the other, each as one fused kernel."""
         return self.total('fused_time_s')
 
     @property

@@ -28,7 +28,7 @@ from .state import SavedTensor, restored
 
 # %% ../../nbs/running/run.ipynb #1147e4c3
 UNCOPIED = (type(None), str, bytes, int, float, complex, type, torch.Tensor, torch.dtype,
-            torch.device, nn.Module)   # a call can't change these, and tensors are reset
+            torch.device, nn.Module)   # not copied: immutable, reset (tensors), or modules
 
 
 def no_part(name: str, loss=None):
@@ -174,8 +174,9 @@ def make_optimizer(name: str, model: nn.Module, loss=None, fused: bool = False) 
     """The optimizer of `torch.optim` with this name ('adamw', 'sgd', …) and its defaults, for the
     parameters of the model and of a loss that has some.
 
-    `fused`: one kernel updates everything, where the optimizer has one. That is what takes a GPU
-    least; its own default needs memory for temporaries as large as the parameters.
+    `fused`: one kernel updates everything, where the optimizer has one. That is the
+    fastest on a GPU, whose default, several tensors at a time, needs memory for temporaries as
+    large as the parameters.
     """
     kinds = {k.lower(): v for k, v in vars(torch.optim).items()
              if isinstance(v, type) and issubclass(v, Optimizer) and v not in (Optimizer, LBFGS)}

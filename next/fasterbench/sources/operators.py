@@ -62,7 +62,7 @@ def operator_times(run, costs: Costs) -> dict[Place, dict[str, list[float]]]:
 
 # %% ../../nbs/sources/operators.ipynb #a678346b
 def add_operations(run, rows: list[RooflinePoint], costs: Costs, passes: int = 3):
-    """Give rows their operations; the time of each is the least of some passes."""
+    """Give rows their operations; the time of each is the least of the passes in which it was seen."""
     times = [operator_times(run, costs) for _ in range(passes)]
     for row in rows:
         at = Place(row.phase or 'forward', row.name)
@@ -70,10 +70,10 @@ def add_operations(run, rows: list[RooflinePoint], costs: Costs, passes: int = 3
         unknown = {str(op).rpartition('.')[0].replace('.', '::') for op in work.unknown}
         for name in dict.fromkeys([*work.operators, *(name for t in times for name in t[at])]):
             is_counted = name in work.operators
-            seconds = min(sum(t[at][name]) for t in times)
+            seconds = min((sum(t[at][name]) for t in times if t[at][name]), default=None)
             if not seconds and not work.operator_bytes[name]: continue   # a view, in some passes
             row.operations.append(Operation(
-                name, calls=work.operators[name] or len(times[-1][at][name]),
+                name, calls=work.operators[name] or max(len(t[at][name]) for t in times),
                 flops=work.operator_flops[name] if is_counted and name not in unknown else None,
                 bytes_moved=work.operator_bytes[name] if is_counted else None, time_s=seconds))
-        row.operations.sort(key=lambda o: -o.time_s)
+        row.operations.sort(key=lambda o: -(o.time_s or 0))

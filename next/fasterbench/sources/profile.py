@@ -96,7 +96,7 @@ def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
             costs.work[at] = Work(calls=calls, unknown=Counter({UNSEEN: calls}))
 
 # %% ../../nbs/sources/profile.ipynb #97390041
-COUNTED = 2   # passes of the warm-up that the counted one stands for, as long as it takes
+COUNTED = 2   # passes of the warm-up that the counted pass replaces: it takes about as long
 
 
 def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
