@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_map
 from ..base.tensors import call_args
 from .run import ForwardPass, TrainingStep, check_model, check_step
 from .run import make_optimizer, note
-from .state import containers, objects_in, restored, tensors_in
+from .state import containers, objects_in, restored, tensors_in, uncollected
 
 # %% ../../nbs/running/fake.ipynb #271cd5bc
 SMALL = 2**16   # bytes up to which a floating-point buffer keeps its values
@@ -240,7 +240,7 @@ def without_data(model: nn.Module, sample, dtype: torch.dtype | None = None, on_
     copies = WithoutData(dtype)
     with ExitStack() as stack:
         stack.enter_context(restored(model, values=False))
-        copied, = copies.of(model)
+        with uncollected(): copied, = copies.of(model)
         stack.enter_context(explain_errors(copied))
         stack.enter_context(torch.no_grad())
         if on_gpu: stack.enter_context(gpu_operators())
@@ -259,7 +259,7 @@ def step_without_data(model: nn.Module, sample, loss=None, optimizer=None, *,
     with ExitStack() as stack:
         stack.enter_context(restored(model, optimizer, loss, values=False))
         for p in model.parameters(): p.grad = None   # or a backward pass would add to it in place
-        copied, optimizer, loss = copies.of(model, optimizer, loss)
+        with uncollected(): copied, optimizer, loss = copies.of(model, optimizer, loss)
         stack.enter_context(explain_errors(copied))
         stack.enter_context(torch.enable_grad())
         if on_gpu:

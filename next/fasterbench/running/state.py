@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['CONTAINERS', 'objects_in', 'containers', 'values_in', 'tensors_in', 'refill', 'SavedTensor', 'random_states',
-           'settings', 'SavedState', 'reshard', 'uninterrupted', 'restored']
+           'settings', 'SavedState', 'reshard', 'uncollected', 'uninterrupted', 'restored']
 
 # %% ../../nbs/running/state.ipynb #3a7b165f
+import gc
 import random
 import signal
 import sys
@@ -176,6 +177,16 @@ def reshard(model: nn.Module):
 
 # %% ../../nbs/running/state.ipynb #cbe34fcb
 @contextmanager
+def uncollected():
+    """Pause Python's garbage collector, which many small objects would set off again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try: yield
+    finally:
+        if was_enabled: gc.enable()
+
+
+@contextmanager
 def uninterrupted():
     """Hold Ctrl-C back until the block ends."""
     if threading.current_thread() is not threading.main_thread():   # others are not interrupted
@@ -213,7 +224,8 @@ def restored(model: nn.Module, *others, parameters: bool = False, values: bool =
     forward pass changes; a tensor's `requires_grad`, memory and shape (`.data =`, `resize_`).
     Writes to a parameter through `.data` or NumPy are not noticed.
     """
-    state = SavedState(model, *others, device=device, parameters=parameters, values=values)
+    with uncollected():
+        state = SavedState(model, *others, device=device, parameters=parameters, values=values)
     with ExitStack() as stack:
         try:
             try:
