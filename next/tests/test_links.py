@@ -1,4 +1,6 @@
 """Links are measured between two processes."""
+from datetime import timedelta
+
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
@@ -7,7 +9,8 @@ from fasterbench.machine.links import MEASURED, Link, measure_links
 
 
 def measure(rank, folder):
-    dist.init_process_group('gloo', init_method=f'file://{folder}/store', rank=rank, world_size=2)
+    dist.init_process_group('gloo', init_method=f'file://{folder}/store', rank=rank, world_size=2,
+                            timeout=timedelta(seconds=60))   # an exchange that stands still is an error
     pair = dist.new_group([0, 1])
     links = measure_links({'pair': pair}, sizes=(8, 2**18))
     save_json(links['pair'], folder/f'{rank}.json')
