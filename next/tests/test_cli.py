@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fasterbench
-from fasterbench import HardwarePeaks, Roofline, cli
+from fasterbench import HardwarePeaks, Roofline, cli, options
 
 NET = '''
 import torch
@@ -203,7 +203,7 @@ def test_interrupted(fails, monkeypatch):
 
 def test_a_terminal_sees_what_is_being_done(capsys, monkeypatch):
     monkeypatch.setattr('sys.stderr.isatty', lambda: True)
-    with cli.doing('counting'): print('of a model')
+    with options.doing('counting'): print('of a model')
     assert capsys.readouterr() == ('', 'counting …of a model\n\r\033[K')
 
 
