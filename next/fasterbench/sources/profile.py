@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen',
-           'profile', 'count_parameters', 'measured_peaks', 'about_of']
+           'profile', 'check_passes', 'measured_result', 'count_parameters', 'measured_peaks', 'about_of',
+           'profile_in_turns']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
@@ -23,7 +24,7 @@ from ..results.roofline import Roofline, Totals
 from ..results.rows import RooflinePoint, place
 from ..running.modules import ModuleStack, Place, visible_modules
 from .operators import add_operations
-from .timing import Timings, measure
+from .timing import Timings, measure, measure_in_turns
 
 # %% ../../nbs/sources/profile.ipynb #732cad8e
 def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | None = None,
@@ -107,10 +108,21 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
     products. With `operations` further passes run under torch's profiler, and rows list their
     operators.
     """
-    if warmup < 0 or steps < 1:
-        raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
+    check_passes(warmup, steps)
     peaks, costs = as_peaks(peaks), count(run)
     with OtherProcesses() as others: timings = measure(run, max(warmup - COUNTED, 0), steps)
+    return measured_result(run, costs, timings, peaks, others.disturbance, operations)
+
+
+def check_passes(warmup: int, steps: int):
+    """Refuse numbers of passes that can't be run."""
+    if warmup < 0 or steps < 1:
+        raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
+
+
+def measured_result(run, costs: Costs, timings: Timings, peaks, disturbance: str,
+                    operations: bool = False) -> Roofline:
+    """What was counted and timed of a run, under the roof; `peaks=None`: measured."""
     add_unseen(costs, timings, visible_modules(run.model))
     rows = rows_of(run, costs, timings)
     if operations: add_operations(run, rows, costs)
@@ -118,7 +130,7 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
     totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s,
-                    others.disturbance, timings.idle_s)
+                    disturbance, timings.idle_s)
     return Roofline(
         rows=rows, peaks=peaks, totals=totals, params=count_parameters(run.model),
         boundary_bytes=costs.boundary_bytes, memory=footprint(run) if run.kind == 'step' else None,
@@ -151,3 +163,15 @@ def about_of(run) -> dict[str, str | int | float | None]:
     if integers and integers[0].dim() == 2:   # ids: batch × length
         about['tokens'] = integers[0].numel()*batches
     return about
+
+# %% ../../nbs/sources/profile.ipynb #41fcfcbc
+def profile_in_turns(runs: list, peaks: list, warmup: int = 5, steps: int = 20) -> list[Roofline]:
+    """As `profile`, for several runs in turns; a sample is the fastest pass of a turn."""
+    check_passes(warmup, steps)
+    counts = [count(run) for run in runs]
+    with OtherProcesses() as others:
+        timings, passes = measure_in_turns(runs, max(warmup - COUNTED, 0), steps)
+    found = [measured_result(*of_run, others.disturbance)
+             for of_run in zip(runs, counts, timings, map(as_peaks, peaks))]
+    for result in found: result.about['passes_in_turn'] = passes
+    return found
