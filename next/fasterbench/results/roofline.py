@@ -174,8 +174,14 @@ class Roofline:
 
     @property
     def roof_time_s(self) -> float:
-        """Least seconds of the rows one after the other, of those whose cost is known."""
-        return self.total('roof_time_s')
+        """Least seconds of the rows one after the other, of those whose cost is known.
+
+        Exchange between devices can hide behind work; a link that carries longer sets the time.
+        """
+        seconds = Counter({'work': 0.})
+        for row in self.rows:
+            seconds[row.roof if row.bound == 'link' else 'work'] += row.roof_time_s or 0
+        return max(seconds.values())
 
     @property
     def utilization_pct(self) -> float | None:

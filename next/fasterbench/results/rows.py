@@ -84,7 +84,7 @@ class RooflinePoint:
     roof_time_s: Amount | None = None     # least time with all data from memory
     cache_time_s: Amount | None = None    # least time with data from the cache that can hold them
     fused_time_s: Amount | None = None    # least time as one fused kernel
-    bound: Literal['compute', 'memory', 'undefined'] = 'undefined'
+    bound: Literal['compute', 'memory', 'link', 'undefined'] = 'undefined'
     roof: str | None = None               # what sets the roof: a dtype, 'DRAM', or a cache
 
     @property
@@ -128,7 +128,7 @@ class RooflinePoint:
         return self.time_s - self.roof_time_s
 
     @property
-    def near(self) -> Literal['compute', 'memory', 'neither', 'unknown']:
+    def near(self) -> Literal['compute', 'memory', 'link', 'neither', 'unknown']:
         """The roof that it is near: its `bound`, or 'neither' if it reaches less than a third."""
         if self.utilization_pct is None: return 'unknown'
         return self.bound if self.utilization_pct >= 100*NEAR else 'neither'
@@ -156,7 +156,11 @@ class RooflinePoint:
 
 # %% ../../nbs/results/rows.ipynb #45dbc642
 def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
-    """A new row, under the roof of `peaks`: its least times in seconds, its bound, its roof."""
+    """A new row, under the roof of `peaks`: its least times in seconds, its bound, its roof.
+
+    A row that a link between devices bounds is returned as it is: the link is not of `peaks`.
+    """
+    if row.bound == 'link': return row
     row = replace(row, roof_time_s=None, cache_time_s=None, fused_time_s=None,
                   bound='undefined', roof=None)
     dtype, ceiling = peaks.arithmetic(row.dtype), peaks.ceiling(row.dtype)
