@@ -9,7 +9,9 @@ from importlib import import_module
 MODULES = {   # module → the names in it that users import from here
     'roofline': 'HardwarePeaks Roofline RooflineAnalyzer RooflinePoint clear_peaks_cache measure_peaks',
     'costs': 'count_costs count_step register_cost unregister_cost',
-    'models': 'load_model'}
+    'models': 'load_model',
+    'results.sweep': 'Sweep',
+    'sweeps': 'estimates sweep sweep_batch sweep_dtype sweep_length sweep_resolution'}
 HOME = {name: module for module, names in MODULES.items() for name in names.split()}
 __all__ = [*HOME]
 

@@ -66,6 +66,11 @@ class Work:
         counts = self.product_dtypes or self.by_dtype
         return max(counts, key=counts.get, default=None)
 
+    @property
+    def launches(self) -> int:
+        """Calls of operators that compute or move anything, which an eager host starts one by one."""
+        return sum(self.operators[name] for name in self.operator_bytes)
+
     def __add__(self, other):
         """The work of two places."""
         both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}

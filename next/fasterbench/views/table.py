@@ -27,7 +27,8 @@ def percent(value: float) -> str:
 FORMATS = {   # unit → how a value is written
     '': str, 'count': '{:,}'.format, 'FLOP': si, 'B': lambda value: si(value, 'B'),
     's': lambda value: si(value, 's'), 'FLOP/s': lambda value: si(value, 'FLOP/s'),
-    'B/s': lambda value: si(value, 'B/s'), 'FLOP/B': plain, 'GFLOP/s': plain, '%': percent}
+    'B/s': lambda value: si(value, 'B/s'), '1/s': si, 'FLOP/B': plain, 'GFLOP/s': plain,
+    'price': plain, '%': percent}
 
 
 @dataclass(frozen=True)
