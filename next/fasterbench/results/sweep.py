@@ -8,12 +8,11 @@ __all__ = ['COLUMNS', 'USUAL', 'OF_DEVICES', 'SPARE', 'Point', 'Sweep']
 # %% ../../nbs/results/sweep.ipynb #7f2bc2b4
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
-from ..base.files import Amount, Rate, load_json, save_json, write_whole
+from ..base.files import Amount, Rate, load_json
 from ..base.text import plain, si
-from .roofline import Roofline, side_by_side
+from .roofline import Roofline, save_result, side_by_side
 from .rows import least_times
 from ..views.table import Column, Table, terminal_width
 
@@ -220,11 +219,7 @@ class Sweep:
 
     def save(self, path):
         """Write all of it as .json, all columns as .csv, or the usual ones as .md."""
-        ending = Path(path).suffix
-        if ending == '.json': save_json(self, path)
-        elif ending == '.csv': write_whole(path, self.table().csv())
-        elif ending == '.md': write_whole(path, self.table().markdown())
-        else: raise ValueError(f'{path}: sweeps are saved as .json, .csv or .md')
+        save_result(self, path)
 
     @classmethod
     def load(cls, path) -> 'Sweep':
