@@ -33,6 +33,7 @@ class HardwarePeaks:
     cudnn_benchmark: bool = False
     compute_peaks: dict[str, Rate] = field(default_factory=dict)   # dtype → FLOP/s
     memory_levels: tuple[MemoryLevel, ...] = ()                    # caches, the innermost first
+    links: dict[str, Rate] = field(default_factory=dict)           # kind of collective → bytes/s
     memory_bytes: Count | None = None
     device_name: str | None = None
     threads: Count | None = None        # of a processor
@@ -43,7 +44,8 @@ class HardwarePeaks:
     def __post_init__(self):
         rates = {'peak_flops': self.peak_flops, 'peak_bandwidth': self.peak_bandwidth,
                  **{f'compute_peaks[{name!r}]': rate for name, rate in self.compute_peaks.items()},
-                 **{f'bandwidth of {level.name}': level.bandwidth for level in self.memory_levels}}
+                 **{f'bandwidth of {level.name}': level.bandwidth for level in self.memory_levels},
+                 **{f'links[{kind!r}]': rate for kind, rate in self.links.items()}}
         for name, rate in rates.items():
             if not (isinstance(rate, Real) and 0 < rate < inf):
                 raise ValueError(f'{name}={rate!r}: a rate is a number above 0 and finite')
