@@ -18,8 +18,11 @@ from ..base.tensors import dtype_name, tensors
 from ..base.text import si
 from . import formulas   # noqa: F401, registers its rules
 from .boundary import Moves
+from .collectives import process_group
+from .mfu import attended, recomputed_scores
 from .rules import Cost, Rule, cost_of, rule_for, run_in_parts, table
 from .traffic import Call
+from ..machine.links import exchange_name
 from ..running.modules import ModuleStack, Place
 from ..running.state import uncollected
 
@@ -31,7 +34,8 @@ class Work:
     product_flops: int = 0        # the part of `flops` in matrix products
     bytes_moved: int = 0
     calls: int = 0
-    recomputed: int = 0           # FLOPs of a backward pass that repeat the forward pass
+    recomputed: int = 0           # FLOPs of products that the backward pass does again
+    masked: int = 0               # FLOPs of the others that a mask of attention leaves out
     largest_operation_bytes: int = 0
     boundary_bytes: float = 0     # that each call would move if it were one kernel, summed
     operators: Counter = field(default_factory=Counter)        # name (`aten::addmm`) → calls
@@ -42,8 +46,8 @@ class Work:
     product_dtypes: Counter = field(default_factory=Counter)   # dtype → FLOPs of products
     links: Counter = field(default_factory=Counter)            # collective → bytes on a rank's link
 
-    def add(self, call: Call, cost: Cost):
-        """Add one call."""
+    def add(self, call: Call, cost: Cost, is_repeated: bool = False):
+        """Add one call, `is_repeated` if it has run before in the same pass."""
         name, flops = call.full_name, cost.flops or 0
         self.operators[name] += 1
         if cost.flops is None: self.unknown[str(call.op)] += 1
@@ -59,6 +63,10 @@ class Work:
         if cost.product_flops:
             self.product_flops += cost.product_flops
             self.product_dtypes[dtype] += cost.product_flops
+            again = cost.product_flops
+            if not is_repeated: again = recomputed_scores(call, cost.product_flops)
+            self.recomputed += again
+            self.masked += round((cost.product_flops - again)*(1 - attended(call)))
 
     @property
     def dtype(self) -> str | None:
@@ -159,9 +167,10 @@ class CostMode(TorchDispatchMode):
     def count(self, call: Call, rule: Rule):
         """Add the cost of one call where it belongs."""
         place, cost = self.place, cost_of(call, rule)
-        self.work[place].add(call, cost)
-        if place.phase == 'backward' and torch.is_grad_enabled():
-            self.work[place].recomputed += cost.flops or 0
+        if cost.links:
+            place = self.stack.exchange(exchange_name(call.name, process_group(call)))
+        is_checkpoint = place.phase == 'backward' and torch.is_grad_enabled()
+        self.work[place].add(call, cost, is_repeated=is_checkpoint)
         visit = place, self.stack.calls[place]   # each call has a boundary of its own
         if not getattr(call.op, 'is_view', False): self.moves.add(visit, call, cost.accesses)
 

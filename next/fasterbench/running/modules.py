@@ -48,6 +48,7 @@ def visible_modules(model: nn.Module) -> dict[str, nn.Module]:
     def visit(name, module):
         if module in seen: return
         seen.add(module)
+        if isinstance(module, nn.parallel.DistributedDataParallel): return visit(name, module.module)
         found[name] = module
         if is_compiled(module): return
         for child, inner in module.named_children():
@@ -143,6 +144,21 @@ class ModuleStack:
                 yield
         finally:
             self.leave()
+
+    def exchange(self, name: str) -> Place:
+        """The place of an exchange between processes that begins now: `name` in the module that runs.
+
+        In a backward pass that is the module of the node; after the nodes, and where gradients are
+        ready, it is the model, since `DistributedDataParallel` sends those of many modules at once.
+        """
+        module = self.names[-1]
+        if self.phase == 'backward' and not self.in_module:
+            node = torch._C._current_autograd_node()
+            is_gradient = node is None or node.name() == 'torch::autograd::AccumulateGrad'
+            module = '' if is_gradient else self.owner(node)
+        place = Place(self.phase, f'{module}.{name}'.lstrip('.'))
+        self.calls[place] += 1
+        return place
 
     def owner(self, node) -> str:
         """The module that made a node of the graph; of an added gradient, the parameter's."""
