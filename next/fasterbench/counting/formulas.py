@@ -19,13 +19,13 @@ __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of
            'grid_sample', 'grid_sample_backward', 'label_limits', 'nll_loss', 'nll_loss_backward',
            'binary_cross_entropy_backward', 'embedding_backward', 'bag_limits', 'embedding_bag',
            'embedding_bag_backward', 'indexed_limits', 'index_put', 'scatter_add', 'scatter', 'normal', 'roi_align',
-           'nms', 'fused_optimizer', 'shared_options', 'decay', 'momentum']
+           'nms', 'fused_optimizer', 'shared_options', 'decay', 'momentum', 'copied_shards']
 
 # %% ../../nbs/counting/formulas.ipynb #265394d9
 import re
 from math import log2, prod
 import torch
-from .rules import per_output, rule
+from .rules import Rule, no_flops, per_output, rule, table
 from .traffic import Call, argument_tensors, covered_bytes
 
 # %% ../../nbs/counting/formulas.ipynb #d0c4c4b7
@@ -518,3 +518,9 @@ fused_optimizer('_fused_adam', lambda c: 13 + c.amsgrad + decay(c) + shared_opti
 fused_optimizer('_fused_adamw', lambda c: 13 + (c.weight_decay != 0) + c.amsgrad + shared_options(c))
 fused_optimizer('_fused_adagrad', lambda c: 7 + decay(c) + shared_options(c))
 fused_optimizer('_fused_sgd', lambda c: 2 + decay(c) + shared_options(c) + 2*c.nesterov + momentum(c))
+
+# %% ../../nbs/counting/formulas.ipynb #e3a760a6
+def copied_shards(c) -> int: return 2*sum(t.nbytes for t in c.tensors['all_gather_inputs'])
+
+
+table['fsdp::all_gather_copy_in'] = Rule(no_flops, nbytes=copied_shards)

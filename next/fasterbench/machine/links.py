@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LINK_SHARES', 'MEASURED', 'collective_kind', 'exchange_name', 'Link', 'run_collective', 'send_around',
-           'collective_seconds', 'measure_links']
+           'collective_seconds', 'measure_links', 'link_rates']
 
 # %% ../../nbs/machine/links.ipynb #a4f6a30d
 import time
@@ -115,26 +115,29 @@ def collective_seconds(kind: str, nbytes: int, group, device, budget_s: float = 
 
 # %% ../../nbs/machine/links.ipynb #48ed64a9
 def measure_links(groups: dict | None = None, device=None,
-                  sizes: tuple[int, ...] = (8, 2**20, 2**24, 2**26)) -> dict[str, Link]:
+                  sizes: tuple[int, ...] = (8, 2**20, 2**24, 2**26),
+                  kinds: tuple[str, ...] = MEASURED) -> dict[str, Link]:
     """Name of a group → its link, by messages of some sizes in bytes; called on all ranks alike.
 
     Parameters
     ----------
     groups: name → process group; `None`: all ranks, as 'world'
     device: where the messages lie; `None`: on the CPU with gloo, else on the accelerator
+    kinds: of those in `MEASURED`
     """
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError('no link without processes: init_process_group was not called')
     groups = groups or {'world': dist.group.WORLD}
-    return {name: _measure_link(name, group, device, sizes) for name, group in groups.items()}
+    return {name: _measure_link(name, group, device, sizes, kinds)
+            for name, group in groups.items()}
 
 
-def _measure_link(name, group, device, sizes) -> Link:
+def _measure_link(name, group, device, sizes, kinds) -> Link:
     if group.size() < 2: raise ValueError(f'group {name!r} has one rank: there is no link')
     backend = dist.get_backend(group)
     device = resolve_device('cpu' if device is None and backend == 'gloo' else device)
     ranks, bandwidths, latencies, unsupported = group.size(), {}, {}, {}
-    for kind in MEASURED:
+    for kind in kinds:
         try:
             seconds = {size: collective_seconds(kind, size, group, device) for size in sizes}
         except RuntimeError as e:   # all ranks alike: the backend has no such collective
@@ -145,3 +148,9 @@ def _measure_link(name, group, device, sizes) -> Link:
         latencies[kind] = seconds[min(sizes)]
     if not bandwidths: raise RuntimeError(f'group {name!r} has no link that works: {unsupported}')
     return Link(ranks, backend, bandwidths, latencies, unsupported)
+
+
+def link_rates(kinds) -> dict[str, float]:
+    """Kind → bytes/s of the links between all ranks; a kind that is not measured has the best."""
+    link = measure_links(kinds=tuple(k for k in MEASURED if k in kinds) or MEASURED)['world']
+    return {kind: link.bandwidths.get(kind, link.bandwidth) for kind in kinds}

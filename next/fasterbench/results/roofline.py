@@ -89,7 +89,8 @@ ROW_COLUMNS = {column.key: column for column in (
     Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'in matrix products and convolutions'),
     Column('bytes_moved', 'bytes', 'B', 'inputs and outputs of every operation'),
     Column('boundary_bytes', 'boundary', 'B', 'what one fused kernel would have to move'),
-    Column('link_bytes', 'link bytes', 'B', 'that collectives send over the link of this rank'),
+    Column('link_bytes', 'link bytes', 'B', 'that collectives send over the link of this rank',
+           show=lambda row: si(row.link_bytes or None, 'B')),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
     Column('bound', 'bound', help='compute at or right of the ridge, memory left of it'),
     Column('utilization_pct', 'util %', '%', 'least time / time', show=_utilization_text),
@@ -112,8 +113,8 @@ ROW_COLUMNS = {column.key: column for column in (
     Column('likely_s', 'likely', 's', 'at the shares of the peaks that runs have reached'))}
 Kind = Literal['measured', 'estimated', 'counted', 'kernels', 'traced', 'listed']
 SHOWN = {   # kind of a result → usual columns
-    'measured': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'bound',
-                 'utilization_pct', 'time_s'),
+    'measured': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'link_bytes', 'bound',
+                 'utilization_pct', 'time_s', 'waiting_s'),
     'kernels': ('name', 'phase', 'type', 'modules', 'flops', 'arithmetic_intensity', 'bound',
                 'utilization_pct', 'time_s'),
     'traced': ('name', 'phase', 'calls', 'flops', 'arithmetic_intensity', 'bound',
@@ -137,8 +138,9 @@ class Roofline:
     params: Count = 0                           # elements of all parameters, each once
     boundary_bytes: Amount | None = None        # what the model would have to move as one kernel
     memory: Footprint | None = None             # of a training step
-    # model, sample, run ('forward' or 'step'), device, dtype, threads, tokens, …
+    # model, sample, run ('forward' or 'step'), device, dtype, threads, tokens, rank, …
     about: dict[str, str | int | float | None] = field(default_factory=dict)
+    by_rank: list['Roofline'] = field(default_factory=list)   # of all processes that share a model
 
     def __iter__(self) -> Iterator[RooflinePoint]:
         return iter(self.rows)
@@ -223,8 +225,17 @@ class Roofline:
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOPs utilization: the same without what a backward pass computes again."""
+        """Model FLOPs utilization: the same without what a backward pass computes again.
+
+        Attention is dense: what its mask leaves out counts, too.
+        """
         return self._utilization(self.matmul_flops - self.total('recomputed'))
+
+    @property
+    def mfu_causal(self) -> float | None:
+        """`mfu` without the products of attention that its mask leaves out."""
+        done_twice, masked = self.total('recomputed'), self.total('masked')
+        return self._utilization(self.matmul_flops - done_twice - masked)
 
     def _utilization(self, flops: int) -> float | None:
         if not (self.peaks and self.time_s): return None
@@ -254,7 +265,8 @@ class Roofline:
         for row in self.rows:
             name, phase = group(row), row.phase if key == 'block' else None
             groups.setdefault(('–' if name is None else str(name), phase), []).append(row)
-        return replace(self, rows=[join(name, rows) for (name, _), rows in groups.items()])
+        return replace(self, rows=[join(name, rows) for (name, _), rows in groups.items()],
+                       by_rank=[result.by(key) for result in self.by_rank])
 
     def under(self, peaks: HardwarePeaks | str) -> 'Roofline':
         """The same rows under another roof, also that of a datasheet's name or a file.
@@ -263,7 +275,8 @@ class Roofline:
         which is less than the sum of its rows'.
         """
         peaks = as_peaks(peaks)
-        return replace(self, peaks=peaks, rows=[place(row, peaks) for row in self.rows])
+        return replace(self, peaks=peaks, rows=[place(row, peaks) for row in self.rows],
+                       by_rank=[result.under(peaks) for result in self.by_rank])
 
     def table(self) -> Table:
         """All rows and all columns."""
@@ -280,6 +293,12 @@ class Roofline:
         for row in self.rows:
             if row.phase: parts[row.phase].append(row)
         return side_by_side(parts, key or ('roof_time_s' if self.time_s is None else 'time_s'))
+
+    def ranks(self, key: str | None = None) -> Table:
+        """The processes that share the model side by side: their times, or another column of rows."""
+        if not self.by_rank: raise ValueError('the model ran in one process')
+        parts = {f'rank {rank}': result.rows for rank, result in enumerate(self.by_rank)}
+        return side_by_side(parts, key or 'time_s', name='label')
 
     def summary(self, top: int | None = 12, sort: str | None = None,
                 by: str | int | Callable | None = None, columns: str | list[str] | None = None):
@@ -356,13 +375,13 @@ def block_names(rows: list[RooflinePoint]) -> Callable:
     return name
 
 # %% ../../nbs/results/roofline.ipynb #565789d7
-def side_by_side(parts: dict[str, list[RooflinePoint]], key: str) -> Table:
-    """A line for each name, with one column of rows for each part; the largest first."""
+def side_by_side(parts: dict[str, list[RooflinePoint]], key: str, name: str = 'name') -> Table:
+    """A line for each name or label, with a column of rows for each part; the largest first."""
     if key not in ROW_COLUMNS:
         raise ValueError(f"no column {key!r}; there are {', '.join(ROW_COLUMNS)}")
     shown, found = ROW_COLUMNS[key], {}
     for part, rows in parts.items():
-        for row in rows: found.setdefault(row.name, {})[part] = row
+        for row in rows: found.setdefault(getattr(row, name), {})[part] = row
 
     def of_part(part):
         return Column(part, part, shown.unit, f'{shown.heading} in {part}',
@@ -370,9 +389,9 @@ def side_by_side(parts: dict[str, list[RooflinePoint]], key: str) -> Table:
 
     def most(line): return max(shown.of(row) or 0 for row in line[1].values())
 
-    name = Column('name', 'name', value=lambda line: line[0],
-                  show=lambda line: line[0] or '(the model)')
-    columns = {'name': name} | {part: of_part(part) for part in parts}
+    names = Column('name', 'name', value=lambda line: line[0],
+                   show=lambda line: line[0] or '(the model)')
+    columns = {'name': names} | {part: of_part(part) for part in parts}
     lines = [*found.items()]
     if not shown.unit: return Table(lines, columns, ('name', *parts), 'order')
     columns['most'] = Column('most', 'most', shown.unit, 'the largest of them', value=most)

@@ -61,7 +61,8 @@ class RooflinePoint:
     calls: Count = 1
     flops: Count | None = None            # of the operations that have a formula
     matmul_flops: Count | None = None     # the part of `flops` in matrix products and convolutions
-    recomputed: Count = 0                 # FLOPs of a backward pass that repeat the forward pass
+    recomputed: Count = 0                 # FLOPs of products that a backward pass does again
+    masked: Count = 0                     # FLOPs of the others that a mask of attention leaves out
     bytes_moved: Amount | None = None     # inputs and outputs of every operation
     boundary_bytes: Amount | None = None  # what one fused kernel would still have to move
     link_bytes: Amount = 0                # that collectives send over the link of this rank
@@ -169,11 +170,17 @@ def least_times(row: RooflinePoint, peaks: HardwarePeaks) -> tuple[float, float]
 def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
     """A new row, under the roof of `peaks`: its least times in seconds, its bound, its roof.
 
-    A row that a link between devices bounds is returned as it is: the link is not of `peaks`.
+    A collective has the link's rate for its kind, which is its type. Where `peaks` have none, a row
+    that a link bounds is returned as it is, under the link that it was estimated for.
     """
-    if row.bound == 'link': return row
+    is_exchange = row.link_bytes and not row.flops
+    rate = peaks.links.get(row.type) if is_exchange else None
+    if rate is None and row.bound == 'link' and row.roof != 'link': return row
     row = replace(row, roof_time_s=None, cache_time_s=None, fused_time_s=None,
                   bound='undefined', roof=None)
+    if is_exchange:
+        if rate: row.bound, row.roof, row.roof_time_s = 'link', 'link', row.link_bytes/rate
+        return row
     times = least_times(row, peaks)
     if times is None: return row
 
@@ -194,8 +201,8 @@ def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
     return row
 
 # %% ../../nbs/results/rows.ipynb #737d59a7
-ADDITIVE = ('calls', 'flops', 'matmul_flops', 'recomputed', 'bytes_moved', 'boundary_bytes',
-            'link_bytes', 'launches', 'params', 'weight_bytes', 'time_s', 'roof_time_s',
+ADDITIVE = ('calls', 'flops', 'matmul_flops', 'recomputed', 'masked', 'bytes_moved',
+            'boundary_bytes', 'link_bytes', 'launches', 'params', 'weight_bytes', 'time_s', 'roof_time_s',
             'cache_time_s', 'fused_time_s', 'likely_s')
 
 

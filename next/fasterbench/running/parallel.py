@@ -17,6 +17,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 
 from ..base.tensors import resolve_device, tensors
 from ..machine.links import collective_kind, exchange_name
@@ -85,7 +86,7 @@ class ExchangeWatch:
 
     def put_before(self, library: str, name: str, kernel):
         """Let `kernel` be called with an operator and its arguments before the operator's own."""
-        made = torch.library.Library(library, 'IMPL')   # noqa: TOR901, it ends with the block
+        made = torch.library.Library(library, 'IMPL')
         self.stack.callback(made._destroy)
         op = getattr(getattr(torch.ops, library), name).default
 
@@ -148,10 +149,9 @@ class ExchangeWatch:
         self.handles.pop(id(exchange.work), None)
         exchange.work = None   # which may hold tensors
 
-    @property
-    def pending(self) -> list[Exchange]:
-        """Those that nobody has waited for so far."""
-        return [exchange for exchange in self.exchanges if exchange.work is not None]
+    def pending(self, first: int = 0) -> list[Exchange]:
+        """Those that nobody has waited for so far, from the one of this number on."""
+        return [exchange for exchange in self.exchanges[first:] if exchange.work is not None]
 
 # %% ../../nbs/running/parallel.ipynb #60d083ff
 PAIRS = [   # layers that are split by columns, and the one after them that is split by rows
@@ -231,7 +231,7 @@ def join_processes(device=None) -> tuple[torch.device, object]:
         torch.accelerator.set_device_index(int(os.environ['LOCAL_RANK']))
         device = resolve_device(device.type)
     dist.init_process_group(dist.get_default_backend_for_device(device), timeout=TIMEOUT)
-    return device, dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
+    return device, init_device_mesh(device.type, (dist.get_world_size(),))
 
 
 def gathered(value) -> list:

@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen',
-           'profile', 'check_passes', 'measured_result', 'count_parameters', 'measured_peaks', 'about_of',
-           'profile_in_turns']
+           'profile', 'check_passes', 'measured_result', 'add_waiting', 'count_parameters', 'measured_peaks',
+           'about_of', 'profile_in_turns']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
+from dataclasses import replace
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.export import UnflattenedModule
 
@@ -19,10 +21,12 @@ from ..base.tensors import call_words, dtype_name, model_dtype, tensors
 from ..counting.counter import Costs, Work, count
 from ..counting.memory import footprint
 from ..machine.datasheets import as_peaks
+from ..machine.links import link_rates
 from ..machine.peaks import has_tf32, measure_peaks, why_no_peak
 from ..results.roofline import Roofline, Totals
 from ..results.rows import RooflinePoint, place
 from ..running.modules import ModuleStack, Place, visible_modules
+from ..running.parallel import gathered, waiting
 from .operators import add_operations
 from .timing import Timings, measure, measure_in_turns
 
@@ -37,6 +41,7 @@ def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | N
     return RooflinePoint(
         name=at.module, type=type, phase=at.phase if is_step else None, calls=work.calls,
         flops=work.flops, matmul_flops=work.product_flops, recomputed=work.recomputed,
+        masked=work.masked,
         bytes_moved=work.bytes_moved, boundary_bytes=work.boundary_bytes,
         working_set=work.largest_operation_bytes, dtype='tf32' if runs_tf32 else work.dtype,
         link_bytes=sum(work.links.values()), launches=work.launches,
@@ -55,7 +60,7 @@ def type_of(name: str, modules: dict[str, nn.Module], run) -> str:
     """The class of a module, of the optimizer or of the loss."""
     if name == '(optimizer)': return type(run.optimizer).__name__
     if name == '(loss)' and isinstance(run.loss, nn.Module): return type(run.loss).__name__
-    if name not in modules: return name.strip('()')
+    if name not in modules: return name.rpartition('(')[2].rstrip(')').partition(' ')[0]
     return type(getattr(modules[name], '_orig_mod', modules[name])).__name__
 
 # %% ../../nbs/sources/profile.ipynb #694359aa
@@ -127,14 +132,39 @@ def measured_result(run, costs: Costs, timings: Timings, peaks, disturbance: str
     rows = rows_of(run, costs, timings)
     if operations: add_operations(run, rows, costs)
     peaks = peaks or measured_peaks(run.device, run.model, rows)
+    if any(timings.exchanges): peaks = add_waiting(rows, timings, peaks)
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
     totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s,
                     disturbance, timings.idle_s)
-    return Roofline(
+    result = Roofline(
         rows=rows, peaks=peaks, totals=totals, params=count_parameters(run.model),
         boundary_bytes=costs.boundary_bytes, memory=footprint(run) if run.kind == 'step' else None,
         about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()))
+    if any(timings.exchanges): result.by_rank = gathered(result)
+    return result
+
+
+def add_waiting(rows: list[RooflinePoint], timings: Timings, peaks):
+    """Note in rows of collectives for whom they waited; gives `peaks` with the links' rates.
+
+    All ranks have to call it.
+    """
+    ranks = gathered(timings.exchanges)
+    row_at = {Place(row.phase or 'forward', row.name): row for row in rows}
+    middle, me = timings.middle, dist.get_rank()
+    for i in middle:
+        for at, seconds in waiting([passes[i] for passes in ranks])[me].items():
+            if at not in row_at: continue   # `DistributedDataParallel` has formed other buckets
+            row, waits = row_at[at], {rank: s/len(middle) for rank, s in seconds.items()}
+            row.waiting_s = (row.waiting_s or 0.) + sum(waits.values())
+            for rank in waits.keys() - {me}:
+                row.waits_for[rank] = row.waits_for.get(rank, 0.) + waits[rank]
+    if peaks.links or len(ranks) == 1: return peaks
+    kinds = {exchange.kind for passes in ranks for of_pass in passes for exchange in of_pass}
+    rates = link_rates(sorted(kinds))
+    if 'send' in rates: rates['recv'] = rates['send']
+    return replace(peaks, links=rates)
 
 # %% ../../nbs/sources/profile.ipynb #7db0f7ca
 def count_parameters(model: nn.Module) -> int:
@@ -152,6 +182,7 @@ def measured_peaks(device: torch.device, model: nn.Module, rows: list[RooflinePo
 def about_of(run) -> dict[str, str | int | float | None]:
     """What a result says of its run: model, sample and the tokens in it if there are any."""
     model, (args, kwargs) = getattr(run.model, '_orig_mod', run.model), run.arguments()
+    if isinstance(model, nn.parallel.DistributedDataParallel): model = model.module
     sample, batches = call_words(args, kwargs), getattr(run, 'accumulate', 1)
     if batches > 1: sample = f'{batches} micro-batches of {sample}'
     if getattr(run, 'autocast', None): sample += f', autocast to {dtype_name(run.autocast)}'

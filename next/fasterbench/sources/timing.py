@@ -8,12 +8,14 @@ __all__ = ['HOOKS', 'PLAIN_IN_WARMUP', 'PLAIN_EVERY', 'FED', 'CYCLES', 'TURN_S',
 
 # %% ../../nbs/sources/timing.ipynb #237b9eba
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from operator import itemgetter
 from statistics import median
 
 import torch
+import torch.distributed as dist
+from torch.autograd import Variable
 
 from ..base.clock import device_clock, elapsed_s, mean_at, middle_half
 from ..base.tensors import tensors
@@ -54,7 +56,9 @@ class ModuleTimer(ModuleStack):
 
     def __init__(self, model, device: torch.device):
         super().__init__(model)
-        self.clock = device_clock(device)
+        self.device, self.clock = device, device_clock(device)
+        self.is_parallel = dist.is_available() and dist.is_initialized()
+        self.watch, self.exchanges = None, []   # collectives of the last pass
         self.marks = []   # place, start and end of a span, and those of the next: no object for each
         self.running = None   # in a backward pass: the place that runs, and its start
 
@@ -63,23 +67,45 @@ class ModuleTimer(ModuleStack):
         self.reset()
         self.marks, self.running = [], None
         args, kwargs = run.arguments()
-        with self.watching():
+        with self.watching(), self.watching_exchanges():
             start = self.clock.mark()
             run(args, kwargs, self.part)
             end = self.clock.mark()
         starts, ends = self.marks[1::3], self.marks[2::3]
         _, total, *at = self.clock.seconds([start, end, *starts, *ends])
         own = own_times([*zip(self.marks[::3], at[:len(starts)], at[len(starts):])], total)
+        for exchange in self.exchanges:
+            exchange.seconds = own.pop(exchange, None)
+            if exchange.seconds is not None: own[exchange.place] += exchange.seconds
         return total - own.pop(HOOKS, 0.), own
 
     @property
     def spans(self) -> list[tuple]:
         """Place, start and end of each span of the last pass, in marks of the clock."""
-        return [*zip(self.marks[::3], self.marks[1::3], self.marks[2::3])]
+        places = [getattr(at, 'place', at) for at in self.marks[::3]]   # of an exchange its own
+        return [*zip(places, self.marks[1::3], self.marks[2::3])]
+
+    def watching_exchanges(self):
+        """A context that marks collectives, if processes share the model."""
+        if not self.is_parallel: return nullcontext()
+        from fasterbench.running.parallel import ExchangeWatch
+        self.watch = ExchangeWatch(self.exchange, self.clock.mark, self.add_exchange)
+        self.exchanges, self.stream = self.watch.exchanges, self.current_stream()
+        return self.watch
+
+    def add_exchange(self, exchange, start):
+        """A collective has blocked the pass since a mark; on another stream it does not."""
+        if self.current_stream() != self.stream: return
+        self.marks.extend((exchange, start, self.clock.mark()))
+
+    def current_stream(self):
+        """The stream of an accelerator; `None` of a processor."""
+        if self.device.type == 'cpu': return None
+        return torch.accelerator.current_stream(self.device)
 
     def wrap_call(self, name, call):
         """`call` of a module with marks around it, which are timed, too: so as few as can be."""
-        if torch.is_grad_enabled(): return self.wrap_call_with_graph(name, call)
+        if torch.is_grad_enabled() or self.is_parallel: return self.wrap_call_with_graph(name, call)
         place, extend, mark = Place('forward', name), self.marks.extend, self.clock.mark
 
         def timed_call(*args, **kwargs):
@@ -89,7 +115,7 @@ class ModuleTimer(ModuleStack):
         return timed_call
 
     def wrap_call_with_graph(self, name, call):
-        """The same where a backward pass may follow, which has to know the owner of each node."""
+        """The same with the names of running modules, for a backward pass or for collectives."""
         places = {phase: Place(phase, name) for phase in PHASES}
         extend, mark = self.marks.extend, self.clock.mark
         names, switch = self.names, self.switch
@@ -115,7 +141,8 @@ class ModuleTimer(ModuleStack):
         with super().part(name):
             if name == 'backward':
                 self.hook_backward(loss)
-                self.begin(place.module)
+                if self.watch: self.hook_end(loss)
+                self.begin(place)
                 yield
                 self.begin(None)
             else:
@@ -127,16 +154,30 @@ class ModuleTimer(ModuleStack):
         """Hook the nodes of the outputs' graph at which another module's part begins."""
         start, last = self.clock.mark(), None
         for node in graph_nodes(outputs):
-            name = self.owner(node)
-            if name != last: node.register_prehook(lambda grads, name=name: self.begin(name))
-            last = name
+            at = Place('backward', self.owner(node))
+            if at != last: node.register_prehook(lambda grads, at=at: self.begin(at))
+            last = at
         self.marks.extend((HOOKS, start, self.clock.mark()))
 
-    def begin(self, name: str | None):
-        """In the backward pass the part of a module begins; `None`: the pass is over."""
+    def hook_end(self, loss):
+        """What comes after all nodes is the time of the collective that is pending, if one is.
+
+        `DistributedDataParallel` sends gradients while others are computed, and waits at the end.
+        """
+        first = len(self.exchanges)
+
+        def after_nodes():
+            pending = self.watch.pending(first)
+            if pending: self.begin(pending[-1])
+
+        queue = Variable._execution_engine.queue_callback   # in a backward pass, for its end
+        loss.grad_fn.register_prehook(lambda grads: queue(after_nodes))
+
+    def begin(self, at):
+        """In the backward pass a place or a collective begins; `None`: the pass is over."""
         now = self.clock.mark()
         if self.running: self.marks.extend((*self.running, now))
-        self.running = (Place('backward', name), now) if name is not None else None
+        self.running = (at, now) if at is not None else None
 
 # %% ../../nbs/sources/timing.ipynb #676816a9
 @dataclass
@@ -147,6 +188,7 @@ class Timings:
     plain: list[float] = field(default_factory=list)              # of passes without marks
     fed: list[float] = field(default_factory=list)                # of passes that wait for no host
     calls: dict[Place, int] = field(default_factory=dict)         # in the last pass
+    exchanges: list[list] = field(default_factory=list)           # `Exchange`s of each timed pass
 
     @property
     def middle(self) -> list[int]:
@@ -189,6 +231,7 @@ def measure(run, warmup: int = 5, steps: int = 20) -> Timings:
         total, own = timer.time(run)
         timings.totals.append(total)
         timings.own.append(own)
+        timings.exchanges.append(timer.exchanges)
         if i % PLAIN_EVERY == 0: timings.plain.append(time_plain(run, timer.clock))
     timings.calls = Counter(place for place, *_ in timer.spans)
     if run.device.type == 'cuda':

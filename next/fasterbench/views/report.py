@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'RUNS', 'OVERHEAD_PCT', 'LINES', 'percentages', 'doubts', 'division', 'work_text',
            'answer', 'least_time_text', 'peaks_text', 'rows_text', 'sample_line', 'work_line', 'time_line',
-           'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'noise_line', 'unknown_line',
-           'ceiling_line', 'above_line', 'error_line', 'lines']
+           'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'ranks_line', 'noise_line',
+           'unknown_line', 'ceiling_line', 'link_line', 'above_line', 'error_line', 'lines']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
@@ -28,7 +28,7 @@ def percentages(parts: dict[str, float]) -> dict[str, int]:
 # %% ../../nbs/views/report.ipynb #aae5e009
 NEAR_WORDS = {   # what `row.near` says, and the time outside of rows
     'compute': "near the arithmetic's roof", 'memory': "near the memory's roof",
-    'link': "near the link's roof",
+    'link': "near the link's roof", 'waiting': 'waiting for other ranks',
     'neither': 'near neither roof (under a third of it)', 'unknown': 'in rows without a known roof',
     'outside': 'outside of rows (Python, dispatch)'}
 SCATTERING = 0.1   # part of the time in noisy rows from which on the answer names it
@@ -53,7 +53,9 @@ def doubts(result) -> list[str]:
 def division(result) -> dict[str, float]:
     """Where the time of a pass was spent, in seconds, with the keys of `NEAR_WORDS`."""
     spent = Counter()
-    for row in result: spent[row.near] += row.time_s or 0
+    for row in result:
+        spent['waiting'] += row.waiting_s or 0
+        spent[row.near] += (row.time_s or 0) - (row.waiting_s or 0)
     spent['outside'] = max(result.time_s - spent.total(), 0)
     return {key: spent[key] for key in NEAR_WORDS}
 
@@ -115,6 +117,8 @@ def peaks_text(result) -> str:
     rates = [f'{dtype} {si(rate, "FLOP/s")} (ridge {plain(rate/peaks.peak_bandwidth)} FLOP/B)'
              for dtype, rate in ceilings(result, peaks).items() if rate]
     rates.append(f'memory {si(peaks.peak_bandwidth, "B/s")}')
+    used = {row.type for row in result if row.link_bytes}
+    rates += [f'{kind} {si(rate, "B/s")}' for kind, rate in peaks.links.items() if kind in used]
     return f"{peaks.device_name or peaks.device}{threads}: {', '.join(rates)} ({peaks.source})"
 
 # %% ../../nbs/views/report.ipynb #1a5fd9d4
@@ -177,6 +181,8 @@ def mfu_line(result) -> str:
     dtype, ceiling = next(iter(ceilings(result, result.peaks).items()))
     at_least = '≥ ' if result.unknown else ''
     said = f'{at_least}{percent(100*result.mfu)} %'
+    if result.mfu_causal < result.mfu:
+        said += f' with attention dense, {at_least}{percent(100*result.mfu_causal)} % causal'
     if result.hfu > result.mfu: said += f', HFU {at_least}{percent(100*result.hfu)} %'
     return f'{said} of {si(ceiling, "FLOP/s")} in {dtype}'
 
@@ -185,6 +191,21 @@ def tokens_line(result) -> str:
     if result.tokens_per_s is None: return ''
     at_most = 'at most ' if result.time_s is None else ''
     return f'{at_most}{result.tokens_per_s:,.0f} per second'
+
+
+def ranks_line(result) -> str:
+    ranks = result.by_rank
+    if not ranks: return ''
+    waiting = [r.total('waiting_s') for r in ranks]
+    working = [r.time_s - seconds for r, seconds in zip(ranks, waiting)]
+    slow, fast = (which(range(len(ranks)), key=working.__getitem__) for which in (max, min))
+    said = f'{len(ranks)}; without waiting a pass takes {si(working[slow], "s")} on rank {slow}'
+    if slow != fast: said += f', {si(working[fast], "s")} on rank {fast}'
+    most = max(range(len(ranks)), key=waiting.__getitem__)
+    waits_for = sum((Counter(row.waits_for) for row in ranks[most]), Counter())
+    if not waits_for: return said
+    (other, _), = waits_for.most_common(1)
+    return f'{said}; rank {most} waits longest, {si(waiting[most], "s")}, mostly for rank {other}'
 
 
 def noise_line(result) -> str:
@@ -205,9 +226,16 @@ def ceiling_line(result) -> str:
     rates = ceilings(result, result.peaks)
     missing = [dtype for dtype, rate in rates.items() if rate is None]
     if not missing: return ''
-    rows = [row for row in result
-            if result.peaks.arithmetic(row.dtype) in missing and row.roof_time_s is None]
+    rows = [row for row in result if not row.link_bytes
+            and result.peaks.arithmetic(row.dtype) in missing and row.roof_time_s is None]
     return f'no peak is known in {some(missing)}: {rows_text(len(rows))} without a roof'
+
+
+def link_line(result) -> str:
+    rows = [row for row in result if row.link_bytes and row.bound == 'undefined']
+    if not rows or not result.peaks: return ''
+    kinds = dict.fromkeys(row.type for row in rows)
+    return f"no rate of a link is known for {some(kinds)}: {rows_text(len(rows))} without a roof"
 
 
 def above_line(result) -> str:
@@ -215,7 +243,9 @@ def above_line(result) -> str:
     for row in result:
         if (row.utilization_pct or 0) <= 100 or row.above_every_roof: continue
         no_cache = row.cache_time_s == row.roof_time_s   # is large enough for its data
-        if row.bound == 'compute' or no_cache:
+        if row.bound == 'link':
+            reasons['beside other work'] += 1
+        elif row.bound == 'compute' or no_cache:
             reasons['within the IQR'] += 1
         elif row.roof in [level.name for level in result.peaks.memory_levels]:
             reasons[f'with data from {row.roof}'] += 1
@@ -236,7 +266,8 @@ def error_line(result) -> str:
 LINES = {   # what a line begins with → its text
     'sample': sample_line, 'work': work_line, 'time': time_line, 'threads': threads_line,
     'phases': phases_line, 'memory': memory_line, 'MFU': mfu_line, 'tokens': tokens_line,
-    '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line,
+    'ranks': ranks_line,
+    '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line, 'links': link_line,
     '↑': above_line, 'error': error_line}
 
 
