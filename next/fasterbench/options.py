@@ -195,7 +195,7 @@ def table_of(lines: list, usual: list, other=()):
 def show_rows(args, result):
     """Print the rows of a result, and write them."""
     from fasterbench.views.chart import text_roofline
-    if args.plot and not result.peaks: raise ValueError('--plot: a count has no roof')
+    if args.plot and not result.peaks: raise ValueError('--plot: without peaks there is no roof')
     shown = result.by(args.by) if args.by else result
     if not args.json:
         result.summary(args.top or None, args.sort, args.by, args.columns)
@@ -224,9 +224,14 @@ def operation_table(result):
 def figures(result) -> dict:
     """What `--json` calls `answer`, in SI units; `None`: not known."""
     least_s, fused_s = (result.roof_time_s, result.fused_time_s) if result.peaks else (None, None)
+
+    def known(key):
+        return None if all(getattr(row, key) is None for row in result) else result.total(key)
+
     return dict(
-        time_s=result.time_s, least_s=least_s, fused_s=fused_s,
+        time_s=result.time_s, least_s=least_s, fused_s=fused_s or None,
         utilization_pct=result.utilization_pct if least_s else None,
-        mfu=result.mfu, hfu=result.hfu, tokens_per_s=result.tokens_per_s, flops=result.flops,
-        matmul_flops=result.matmul_flops, bytes_moved=result.bytes_moved, params=result.params,
+        mfu=result.mfu, hfu=result.hfu, tokens_per_s=result.tokens_per_s, flops=known('flops'),
+        matmul_flops=known('matmul_flops'), bytes_moved=known('bytes_moved'),
+        params=result.params or None,
         memory_bytes=result.memory.peak if result.memory else None, fits=result.fits)

@@ -165,7 +165,7 @@ def test_peaks(run):
 @pytest.mark.parametrize('command, words', {
     'count resnet19': 'near to it: ',
     'count net.py:broken': "net.py:broken raised KeyError: 'layers'",
-    'count net.py:build --plot': '--plot: a count has no roof',
+    'count net.py:build --plot': '--plot: without peaks there is no roof',
     'count nowhere.json': "there is no file 'nowhere.json'",
     'count net.py:build --columns flop': "no column 'flop'",
     'count net.py:build --by blok': "by='blok'",

@@ -7,12 +7,13 @@ __all__ = ['resolve_device', 'resolve_dtype', 'dtype_name', 'model_dtype', 'tens
            'cast']
 
 # %% ../../nbs/base/tensors.ipynb #fb202040
-import re
 from collections import Counter
 from collections.abc import Mapping
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
+
+from .text import dtype_text
 
 # %% ../../nbs/base/tensors.ipynb #a03b95dc
 def resolve_device(device=None) -> torch.device:
@@ -31,7 +32,7 @@ def resolve_device(device=None) -> torch.device:
 def resolve_dtype(dtype) -> torch.dtype:
     """A dtype from its name: 'bfloat16', 'bf16', 'torch.int8'; float32 for 'tf32', which reads it."""
     if isinstance(dtype, torch.dtype): return dtype
-    name = re.sub(r'^(b?)f(p|loat)?(?=\d)', r'\1float', str(dtype).removeprefix('torch.'))
+    name = dtype_text(dtype)
     found = torch.float32 if name == 'tf32' else getattr(torch, name, None)
     if not isinstance(found, torch.dtype): raise ValueError(f'dtype={dtype!r} is no dtype of torch')
     return found

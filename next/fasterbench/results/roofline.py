@@ -81,7 +81,8 @@ def _kernels_text(row) -> str | None:
 
 
 ROW_COLUMNS = {column.key: column for column in (
-    Column('name', 'name', help='of the module', show=lambda row: row.name or '(the model)'),
+    Column('name', 'name', help='of the module', show=lambda row: row.name or '(the model)',
+           widest=60),
     Column('phase', 'phase', help='of a training step'),
     Column('type', 'type', help='class of the module'),
     Column('calls', 'calls', 'count', 'in a pass'),
@@ -115,7 +116,7 @@ Kind = Literal['measured', 'estimated', 'counted', 'kernels', 'traced', 'listed'
 SHOWN = {   # kind of a result → usual columns
     'measured': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'link_bytes', 'bound',
                  'utilization_pct', 'time_s', 'waiting_s'),
-    'kernels': ('name', 'phase', 'type', 'modules', 'flops', 'arithmetic_intensity', 'bound',
+    'kernels': ('name', 'phase', 'type', 'modules', 'calls', 'flops', 'arithmetic_intensity', 'bound',
                 'utilization_pct', 'time_s'),
     'traced': ('name', 'phase', 'calls', 'flops', 'arithmetic_intensity', 'bound',
                'utilization_pct', 'time_s'),
@@ -239,6 +240,7 @@ class Roofline:
 
     def _utilization(self, flops: int) -> float | None:
         if not (self.peaks and self.time_s): return None
+        if all(row.matmul_flops is None for row in self.rows): return None
         ceiling = next(iter(ceilings(self.rows, self.peaks).values()))
         return flops/self.time_s/ceiling if ceiling else None
 

@@ -89,10 +89,10 @@ class WithoutData:
         return made
 
     def sample(self, sample) -> tuple[tuple, dict]:
-        """The `args, kwargs` of a sample without its floating-point data."""
+        """The `args, kwargs` of a sample without its floating-point data, and all on the CPU."""
         def own(o):
-            is_data = isinstance(o, torch.Tensor) and o.is_floating_point()
-            return self.fake(o).requires_grad_(o.requires_grad) if is_data else copy.deepcopy(o)
+            has_values = not isinstance(o, torch.Tensor) or not (o.is_floating_point() or o.is_meta)
+            return copy.deepcopy(o) if has_values else self.fake(o).requires_grad_(o.requires_grad)
         return tree_map(own, call_args(sample))
 
 # %% ../../nbs/running/fake.ipynb #d9cb4059

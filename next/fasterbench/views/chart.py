@@ -17,7 +17,9 @@ def ceilings(rows, peaks) -> dict[str, float | None]:
     `None`: not known. Without any products it is the dtype of the peaks.
     """
     products = Counter()
-    for row in rows: products[peaks.arithmetic(row.dtype)] += row.matmul_flops or 0
+    for row in rows:
+        flops = row.flops if row.matmul_flops is None else row.matmul_flops
+        products[peaks.arithmetic(row.dtype)] += flops or 0
     dtypes = [dtype for dtype, flops in products.most_common() if flops]
     return {dtype: peaks.ceiling(dtype) for dtype in dtypes or [peaks.arithmetic(None)]}
 
