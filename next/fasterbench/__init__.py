@@ -10,6 +10,8 @@ MODULES = {   # module → the names in it that users import from here
     'roofline': 'HardwarePeaks Roofline RooflineAnalyzer RooflinePoint clear_peaks_cache measure_peaks',
     'costs': 'count_costs count_step register_cost unregister_cost',
     'models': 'load_model',
+    'ncu': 'SOLAnalyzer SOLConfig read_ncu',
+    'operations': 'estimate_layer least_time profile_operations read_operations roofline_analysis',
     'results.sweep': 'Sweep',
     'sweeps': 'estimates sweep sweep_batch sweep_dtype sweep_length sweep_resolution'}
 HOME = {name: module for module, names in MODULES.items() for name in names.split()}

@@ -11,8 +11,8 @@ import os
 import sys
 import traceback
 import warnings
-from .commands import count, estimate, peaks, roofline, show
-from .options import DEVICES, FILE, MODEL, OUTPUT, PEAKS, ROWS, RUN, TRAIN
+from .commands import count, estimate, ncu, operations, peaks, roofline, show
+from .options import DEVICES, FILE, LIST, MODEL, NCU, OUTPUT, PEAKS, ROWS, RUN, TRAIN
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
 COMMANDS = {   # function → groups of its options, examples
@@ -25,6 +25,12 @@ COMMANDS = {   # function → groups of its options, examples
     estimate: ([MODEL, DEVICES, TRAIN, ROWS, OUTPUT], [
         'estimate resnet50 --batch 64 --dtype bfloat16 --peaks H100-SXM',
         'estimate resnet18 --batch 64 --train --optimizer adamw --peaks A100-SXM-80GB,H100-SXM']),
+    ncu: ([NCU, ROWS, OUTPUT], [
+        'ncu kernels.csv --out kernels.md',
+        'ncu kernels.csv --peaks H100-SXM --plot']),
+    operations: ([LIST, ROWS, OUTPUT], [
+        'operations list.csv --peaks A100-SXM-80GB --dtype bf16',
+        'operations list.csv --out list.json']),
     peaks: ([PEAKS, OUTPUT], [
         'peaks --dtype float32,bfloat16 --hierarchy --out here.json',
         'peaks --list --sort peak_bandwidth']),

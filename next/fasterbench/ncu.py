@@ -349,7 +349,7 @@ def counted_bytes(kernel: Kernel, level: str = 'DRAM') -> float | None:
 
 # %% ../nbs/analysis/ncu.ipynb #4de9f0e3
 SOL_COLUMNS = {column.key: column for column in (
-    Column('kernel', 'kernel', value=lambda line: line[0].name, widest=60),
+    Column('kernel', 'kernel', value=lambda line: line[0].name),
     Column('device', 'device', value=lambda line: line[0].device),
     Column('calls', 'launches', 'count', value=lambda line: line[0].calls),
     Column('time_s', 'time', 's', 'of all launches', value=lambda line: line[0].time_s),

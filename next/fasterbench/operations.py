@@ -81,11 +81,14 @@ def operations_in(operations) -> list[Listed]:
     names = {key: field_name(key) for record in records for key in record}
     others = NAMES if 'name' in names.values() else []   # beside a name, `op` says something else
     fields = {key: None if name in others else FIELDS.get(name) for key, name in names.items()}
+    given = {field[0] for field in fields.values() if field}
+    lacks = [field for field in ('flops', 'bytes') if field not in given]
+    if records and lacks:
+        raise ValueError(f"no column is {' or '.join(lacks)}, of {some(map(repr, names), 8)}")
     unused = [key for key, field in fields.items() if field is None]
-    has_time = any(field and field[0] == 'time_s' for field in fields.values())
     odd = [key for key in unused if re.search('time|duration|latency|elapsed', names[key])
            and not re.search('roof|fused', names[key])]
-    if odd and not has_time:
+    if odd and 'time_s' not in given:
         raise ValueError(f'{odd[0]!r} is no time in a unit that is known, such as time_ms, '
                          'latency_us or duration_s')
     if unused: warnings.warn(f"not used: {some(map(repr, unused), 8)}", stacklevel=3)
@@ -106,6 +109,9 @@ def records_of(operations) -> list[dict]:
     is_list = hasattr(found, '__iter__') and not isinstance(found, (dict, str))
     records = [*found] if is_list else [found]
     for record in records:
+        if isinstance(record, dict) and None in record:
+            raise ValueError(f'{operations}: a line has more cells than the header: '
+                             f'{[*record.values()]}')
         if not isinstance(record, dict) or not is_list:
             raise TypeError(f'{str(record)[:80]!r} in place of operations such as '
                             "dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)")

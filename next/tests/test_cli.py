@@ -22,6 +22,14 @@ def build():
 def broken():
     return {}['layers']
 '''
+KERNELS = '''==PROF== Connected to process 42
+"ID","Kernel Name","Device","Metric Name","Metric Unit","Metric Value"
+"0","void gemm<float>(float *)","0","Compute (SM) Throughput","%","93.5"
+"0","void gemm<float>(float *)","0","Memory Throughput","%","40.0"
+"0","void gemm<float>(float *)","0","Duration","us","120"
+"0","void gemm<float>(float *)","0","smsp__sass_thread_inst_executed_op_ffma_pred_on.sum","inst","1,000,000,000"
+"0","void gemm<float>(float *)","0","dram__bytes.sum","Mbyte","12"
+'''
 EXAMPLES = [example for _, examples in cli.COMMANDS.values() for example in examples]
 
 
@@ -31,6 +39,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv('COLUMNS', '120')
     (tmp_path/'net.py').write_text(NET)
+    (tmp_path/'kernels.csv').write_text(KERNELS)
+    (tmp_path/'list.csv').write_text('name,GFLOPs,MB,time_us\nmatmul,2,12,400\nadd,0.001,12,\n')
     HardwarePeaks(1e11, 5e10, memory_bytes=2**34, device_name='here').save('peaks.json')
     return tmp_path
 
@@ -87,7 +97,7 @@ def test_every_example_is_understood(example):
     assert cli.parser().parse_args(shlex.split(example)).run.__name__ == example.split()[0]
 
 
-CHEAP = 'count resnet', 'estimate', 'peaks --list'
+CHEAP = 'count resnet', 'estimate', 'peaks --list', 'ncu', 'operations'
 
 
 @pytest.mark.parametrize('example', [e for e in EXAMPLES if e.startswith(CHEAP)])
@@ -151,6 +161,34 @@ def test_columns_and_groups_are_for_files_too(run, folder):
     assert (folder/'c.md').read_text().splitlines()[0].split() == ['|', 'name', '|', 'FLOPs', '|']
 
 
+def test_ncu(run, folder):
+    text = run('ncu kernels.csv --out k.csv --out k.json')
+    assert text.splitlines()[0] == 'kernels.csv, 1 kernel, 1 launch: 120 µs.'
+    assert 'compute, at the roofline' in text and text.endswith('saved k.csv\nsaved k.json\n')
+    assert 'void gemm<float>(float *)' in (folder/'k.csv').read_text()
+    answer = json.loads(run('ncu kernels.csv --json'))['answer']
+    assert answer == dict(time_s=pytest.approx(120e-6), kernels=1, launches=1)
+
+
+def test_ncu_under_a_roof(run):
+    text = run('ncu kernels.csv --peaks H100-SXM --out k.json')
+    assert text.startswith('kernels.csv, 1 kernel: 120 µs; the roof allows ')
+    row = Roofline.load('k.json')[0]
+    assert (row.flops, row.bytes_moved, row.bound) == (2*10**9, 12e6, 'compute')
+    answer = json.loads(run('ncu kernels.csv --peaks H100-SXM --json'))['answer']
+    assert answer['flops'] == 2*10**9 and 'params' not in answer
+
+
+def test_operations_of_a_list(run):
+    text = run('operations list.csv --peaks peaks.json --out list.json --out list.md')
+    assert text.splitlines()[0].startswith('list.csv, 2 operations: at least 20.2 ms')
+    assert 'parameters' not in text and '400 µs in 1 of 2 rows' in text
+    assert [row.name for row in Roofline.load('list.json')] == ['matmul', 'add']
+    assert text.splitlines()[0] == run('show list.json').splitlines()[0]
+    answer = json.loads(run('operations list.csv --json'))['answer']
+    assert answer == dict(flops=2_001_000_000, bytes_moved=24e6)
+
+
 def test_what_a_model_prints_is_no_result(run):
     assert json.loads(run('estimate net.py:build --peaks peaks.json --json'))
 
@@ -175,6 +213,12 @@ def test_peaks(run):
     'roofline net.py:build --device cpu:cpu': 'cpu:cpu',
     'estimate net.py:build --peaks H1000': 'H1000',
     'estimate net.py:build --peaks H100-SXM,peaks.json --plot': '--by and --plot are of the rows',
+    'ncu net.py': 'net.py: no line names the column "Kernel Name"',
+    'ncu kernels.csv --plot': '--by and --plot are of rows under --peaks',
+    'ncu kernels.csv --peaks H100-SXM --level L2': "level='L2': H100-SXM has DRAM",
+    'ncu kernels.csv --columns name': "no column 'name'",
+    'operations net.py --peaks peaks.json': "a line has more cells than the header: ",
+    'operations list.csv --peaks peaks.json --dtype bf16': "matmul: dtype='bfloat16', and the peaks have float32",
     'show net.py': 'net.py'}.items())
 def test_failures_are_one_line(fails, command, words):
     status, error = fails(command)

@@ -81,8 +81,7 @@ def _kernels_text(row) -> str | None:
 
 
 ROW_COLUMNS = {column.key: column for column in (
-    Column('name', 'name', help='of the module', show=lambda row: row.name or '(the model)',
-           widest=60),
+    Column('name', 'name', help='of the module', show=lambda row: row.name or '(the model)'),
     Column('phase', 'phase', help='of a training step'),
     Column('type', 'type', help='class of the module'),
     Column('calls', 'calls', 'count', 'in a pass'),
