@@ -115,8 +115,8 @@ Kind = Literal['measured', 'estimated', 'counted', 'kernels', 'traced', 'listed'
 SHOWN = {   # kind of a result → usual columns
     'measured': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'link_bytes', 'bound',
                  'utilization_pct', 'time_s', 'waiting_s'),
-    'kernels': ('name', 'phase', 'type', 'modules', 'calls', 'flops', 'arithmetic_intensity', 'bound',
-                'utilization_pct', 'time_s'),
+    'kernels': ('name', 'phase', 'type', 'modules', 'calls', 'flops', 'arithmetic_intensity',
+                'bound', 'utilization_pct', 'time_s'),
     'traced': ('name', 'phase', 'calls', 'flops', 'arithmetic_intensity', 'bound',
                'utilization_pct', 'time_s'),
     'listed': ('name', 'flops', 'bytes_moved', 'arithmetic_intensity', 'bound', 'roof_time_s',
