@@ -18,4 +18,5 @@ setup(
     install_requires=settings['requirements'].split(),
     extras_require={extra: settings[f'{extra}_requirements'].split() for extra in ('models', 'dev')},
     entry_points={'console_scripts': settings['console_scripts'].split(),
+                  'pytest11': settings['pytest11'].split(),
                   'nbdev': [f"{settings['lib_name']}={settings['lib_name']}._modidx:d"]})
