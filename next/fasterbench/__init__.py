@@ -7,11 +7,14 @@ __version__ = "0.1.0"
 from importlib import import_module
 
 MODULES = {   # module → the names in it that users import from here
-    'roofline': 'HardwarePeaks Roofline RooflineAnalyzer RooflinePoint clear_peaks_cache measure_peaks',
+    'roofline': 'HardwarePeaks Roofline RooflineAnalyzer RooflinePoint clear_peaks_cache '
+                'compare_interleaved measure_peaks',
     'costs': 'count_costs count_step register_cost unregister_cost',
     'models': 'load_model',
     'ncu': 'SOLAnalyzer SOLConfig read_ncu',
     'operations': 'estimate_layer least_time profile_operations read_operations roofline_analysis',
+    'results.compare': 'Comparison',
+    'results.gate': 'gate',
     'results.sweep': 'Sweep',
     'sweeps': 'estimates sweep sweep_batch sweep_dtype sweep_length sweep_resolution'}
 HOME = {name: module for module, names in MODULES.items() for name in names.split()}

@@ -11,15 +11,16 @@ import os
 import sys
 import traceback
 import warnings
-from .commands import count, estimate, ncu, operations, peaks, roofline, show
-from .options import DEVICES, FILE, LIST, MODEL, NCU, OUTPUT, PEAKS, ROWS, RUN, TRAIN
+from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show
+from .options import (DEVICES, FILE, FILES, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS, ROWS,
+                                 RUN, TRAIN)
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
 COMMANDS = {   # function → groups of its options, examples
     count: ([MODEL, ROWS, OUTPUT], [
         'count resnet50 --by block',
         'count llama/config.json --tokens 4k --columns name,params,flops']),
-    roofline: ([MODEL, RUN, TRAIN, ROWS, OUTPUT], [
+    roofline: ([MODEL, RUN, TRAIN, OTHER, ROWS, OUTPUT], [
         'roofline resnet18 --batch 8 --by block --plot',
         'roofline net.py:build --train --optimizer adamw --out step.json']),
     estimate: ([MODEL, DEVICES, TRAIN, ROWS, OUTPUT], [
@@ -31,6 +32,9 @@ COMMANDS = {   # function → groups of its options, examples
     operations: ([LIST, ROWS, OUTPUT], [
         'operations list.csv --peaks A100-SXM-80GB --dtype bf16',
         'operations list.csv --out list.json']),
+    compare: ([FILES, ROWS, OUTPUT], [
+        'compare before.json after.json --by block',
+        'compare before.json after.json --fail-slower 10 --fail-flops 0']),
     peaks: ([PEAKS, OUTPUT], [
         'peaks --dtype float32,bfloat16 --hierarchy --out here.json',
         'peaks --list --sort peak_bandwidth']),
@@ -59,15 +63,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None):
-    """Run a command; exit status 0: done, 2: failed, 130: interrupted."""
+    """Run a command; exit status 0: done, 2: failed, 130: interrupted.
+
+    Of a comparison with limits, 1: worse, 3: open.
+    """
     arguments = parser()
     args = arguments.parse_args(argv)
     if not hasattr(args, 'run'): return arguments.print_help()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show_warning
-            args.run(args)
+            status = args.run(args)
             sys.stdout.flush()
+            if status: sys.exit(status)
     except KeyboardInterrupt:
         print('fasterbench: interrupted', file=sys.stderr)
         sys.exit(130)

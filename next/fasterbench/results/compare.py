@@ -90,28 +90,38 @@ class Pair:
         return as_one(self.name, self.rows_b)
 
     @property
-    def name(self) -> str:
-        """The name of the fewer rows, of modules rather than of their kernels; `+2`: two more."""
+    def coarse(self) -> list[RooflinePoint]:
+        """The side with fewer rows, with modules rather than with their kernels."""
         sides = [rows for rows in (self.rows_a, self.rows_b) if rows]
-        first, *more = min(sides, key=lambda rows: (any(row.modules for row in rows), len(rows)))
+        return min(sides, key=lambda rows: (any(row.modules for row in rows), len(rows)))
+
+    @property
+    def name(self) -> str:
+        """That of the side with fewer rows; `+2`: of two more."""
+        first, *more = self.coarse
         return first.name + (f' +{len(more)}' if more else '')
 
     @property
     def phase(self) -> str | None:
-        return (self.a or self.b).phase
+        return self.coarse[0].phase
 
     @property
     def type(self) -> str:
-        return (self.a or self.b).type
+        """The class on the side with fewer rows."""
+        return as_one('', self.coarse).type
 
     @property
     def time_a(self) -> float | None:
-        """Seconds in a: measured, or the least ones where nothing was run."""
-        return self.a and self.a.seconds
+        """Seconds in a: measured, or the least ones where nothing was run; of turns the median."""
+        return self.seconds(self.a)
 
     @property
     def time_b(self) -> float | None:
-        return self.b and self.b.seconds
+        return self.seconds(self.b)
+
+    def seconds(self, row: RooflinePoint | None) -> float | None:
+        if row is None: return None
+        return median(row.samples) if self.turns and row.samples else row.seconds
 
     @property
     def measured(self) -> list[bool]:
@@ -203,9 +213,10 @@ def signed(seconds: float | None) -> str:
 
 def _name_text(pair):
     a, b = ([row.name for row in rows] for rows in (pair.rows_a, pair.rows_b))
-    if len(a) > 1 or len(b) > 1: return f'{pair.name} ({len(a)} → {len(b)} rows)'
+    name = pair.name or '(the model)'
+    if len(a) > 1 or len(b) > 1: return f'{name} ({len(a)} → {len(b)} rows)'
     renamed = a and b and bare(a[0]) != bare(b[0])
-    return f'{a[0]} → {b[0]}' if renamed else pair.name or '(the model)'
+    return f'{a[0]} → {b[0]}' if renamed else name
 
 
 def _both(key, heading, unit, help):
@@ -224,8 +235,8 @@ PAIR_COLUMNS = {column.key: column for column in (
     Column('name', 'name', help='of the module', show=_name_text),
     Column('phase', 'phase', help='of a training step'),
     Column('type', 'type', help='class of the module'),
-    Column('time_a', 'time a', 's', 'measured, or the least one'),
-    Column('time_b', 'time b', 's', 'measured, or the least one'),
+    Column('time_a', 'time a', 's', 'measured, of turns the median; or the least one'),
+    Column('time_b', 'time b', 's', 'measured, of turns the median; or the least one'),
     Column('difference_s', 'difference', 's', 'time b less time a',
            show=lambda pair: '=' if pair.change == 'same' else signed(pair.difference_s)),
     Column('ratio', 'ratio', '×', 'time b / time a, and where it lies at 95 %', show=ratio_text),
@@ -371,7 +382,8 @@ def where_most(comparison: Comparison) -> tuple[str, float] | None:
     """The smallest module with more than half of the whole difference, and its seconds."""
     whole, parts = comparison.whole, Counter()
     if whole.change not in ('faster', 'slower'): return None
-    for pair in comparison:
+    sure = [pair for pair in comparison if pair.change not in ('same', 'undecided')]
+    for pair in sure or comparison:
         words = pair.name.split('.')
         for i in range(len(words)):
             parts['.'.join(words[:i + 1])] += pair.difference_s or 0
@@ -416,7 +428,7 @@ def turns_line(c: Comparison) -> str:
 
 def noise_line(c: Comparison) -> str:
     said = {side: doubts(result) for side, result in (('a', c.a), ('b', c.b)) if result.totals}
-    return '; '.join(f"{side}: {', '.join(found)}" for side, found in said.items() if found)
+    return '; '.join(f"{side} {', '.join(found)}" for side, found in said.items() if found)
 
 
 LINES = {   # what a line begins with → its text

@@ -255,7 +255,7 @@ def time_fed(run, clock, mean_s: float) -> float:
     return elapsed_s(lambda: run(args, kwargs), clock)
 
 # %% ../../nbs/sources/timing.ipynb #2adb2440
-TURN_S = 0.05      # seconds of passes in a turn, about
+TURN_S = 0.1       # seconds of passes in a turn, about
 MOST_IN_TURN = 24  # passes
 
 
