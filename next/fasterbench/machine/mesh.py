@@ -84,7 +84,7 @@ def share_reached(places: float, copies: int) -> float:
 class Exchange(NamedTuple):
     """Collectives of one kind that a rank takes part in."""
     group: str         # of the mesh
-    kind: str          # 'all_gather', 'reduce_scatter', 'all_to_all'
+    kind: str          # 'all_gather', 'reduce_scatter', 'all_to_all', 'send'
     nbytes: float      # of the whole message; of `all_to_all` of the tokens of a rank
     calls: float
     ranks: int         # of the group
@@ -93,6 +93,8 @@ class Exchange(NamedTuple):
 
     def traffic(self, joins: int) -> tuple[float, float]:
         """Bytes of a call on a rank's links: in a machine of so many devices, between machines."""
+        if self.kind == 'send':
+            return (self.nbytes, 0) if self.apart*self.ranks <= joins else (0, self.nbytes)
         local = max(1, min(self.ranks, joins//self.apart))   # ranks of the group in one machine
         machines = self.ranks/local
         if self.kind == 'all_to_all':
