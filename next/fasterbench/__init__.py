@@ -15,6 +15,7 @@ MODULES = {   # module → the names in it that users import from here
     'operations': 'estimate_layer least_time profile_operations read_operations roofline_analysis',
     'results.compare': 'Comparison',
     'results.gate': 'gate',
+    'language': 'estimate_language',
     'results.sweep': 'Sweep',
     'sweeps': 'estimates sweep sweep_batch sweep_dtype sweep_length sweep_resolution'}
 HOME = {name: module for module, names in MODULES.items() for name in names.split()}

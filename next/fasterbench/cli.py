@@ -12,7 +12,7 @@ import sys
 import traceback
 import warnings
 from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show
-from .options import (DEVICES, FILE, FILES, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS, ROWS,
+from .options import (DEVICES, FILE, LANGUAGE, FILES, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS, ROWS,
                                  RUN, TRAIN)
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
@@ -23,9 +23,10 @@ COMMANDS = {   # function → groups of its options, examples
     roofline: ([MODEL, RUN, TRAIN, OTHER, ROWS, OUTPUT], [
         'roofline resnet18 --batch 8 --by block --plot',
         'roofline net.py:build --train --optimizer adamw --out step.json']),
-    estimate: ([MODEL, DEVICES, TRAIN, ROWS, OUTPUT], [
+    estimate: ([MODEL, DEVICES, TRAIN, LANGUAGE, ROWS, OUTPUT], [
         'estimate resnet50 --batch 64 --dtype bfloat16 --peaks H100-SXM',
-        'estimate resnet18 --batch 64 --train --optimizer adamw --peaks A100-SXM-80GB,H100-SXM']),
+        'estimate resnet18 --batch 64 --train --optimizer adamw --peaks A100-SXM-80GB,H100-SXM',
+        'estimate llama/config.json --peaks H100-SXM --at 48']),
     ncu: ([NCU, ROWS, OUTPUT], [
         'ncu kernels.csv --out kernels.md',
         'ncu kernels.csv --peaks H100-SXM --plot']),

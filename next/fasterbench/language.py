@@ -243,6 +243,13 @@ class Rate:
         ceiling = next(iter(ceilings(self.result, self.result.peaks).values()))
         return self.result.matmul_flops/self.time_s/ceiling
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What `--json` has of it, in SI units."""
+        return dict(tokens_per_s=self.tokens_per_s, most_tokens_per_s=self.result.tokens_per_s,
+                    time_s=self.time_s, utilization_pct=self.utilization_pct,
+                    mbu=self.mbu, mfu_causal=self.mfu)
+
     def __repr__(self):
         result, peaks, used = self.result, self.result.peaks, self.utilization_pct
         seconds = Counter()
@@ -314,7 +321,6 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
     if network is None and exchanges: network = network_of(peaks, mesh)
 
     where = f'; {mesh} ({mesh.ranks} devices), rows of one of them' if mesh.ranks > 1 else ''
-    if network: where += f'; {network}'
     name = str(config) if isinstance(config, (str, Path)) else model.name
     kept = ''.join(f', {kind} in {format}' for kind, format in
                    dict(weights=weights, cache=cache).items() if format is not None)
@@ -322,6 +328,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
     def run(kind, queries, keys, sample):
         sample = f'{batch:,} sequence{"s"*(batch > 1)}, {sample}, {dtype}{kept}{where}'
         about = dict(model=name, run=kind, sample=sample, dtype=dtype)
+        if network: about['links'] = str(network)
         return forward_pass(rank, peaks, network, batch, queries, keys, about)
 
     return LanguageEstimate(

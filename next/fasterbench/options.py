@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['ENDINGS', 'MODEL', 'MACHINE', 'RUN', 'TRAIN', 'ROWS', 'OUTPUT', 'LIMITS', 'OTHER', 'FILES', 'FILE', 'NCU', 'LIST',
-           'DEVICES', 'PEAKS', 'arg', 'whole', 'percent_limit', 'writable', 'doing', 'load', 'set_up', 'check_training',
-           'training', 'labelled', 'usual_loss', 'check_view', 'write_outputs', 'show_table', 'table_of', 'show_rows',
-           'operation_table', 'figures', 'check_comparison', 'show_comparison', 'changes']
+           'DEVICES', 'LANGUAGE', 'PEAKS', 'arg', 'whole', 'percent_limit', 'number_or_word', 'writable', 'doing',
+           'load', 'set_up', 'check_training', 'training', 'labelled', 'usual_loss', 'check_view', 'write_outputs',
+           'show_table', 'table_of', 'show_rows', 'operation_table', 'figures', 'check_comparison', 'show_comparison',
+           'changes']
 
 # %% ../nbs/analysis/options.ipynb #7641216b
 import argparse
@@ -39,6 +40,12 @@ def percent_limit(text: str) -> float:
     except ValueError: value = math.nan
     if -100 < value < math.inf: return value
     raise argparse.ArgumentTypeError(f'{text!r} is no limit in percent, such as 10')
+
+
+def number_or_word(text: str) -> float | str:
+    """A number, or else the text as it is."""
+    try: return float(text)
+    except ValueError: return text
 
 
 def writable(text: str) -> str:
@@ -126,6 +133,17 @@ LIST = 'file', [
 DEVICES = 'machines', [
     arg('--peaks', required=True, metavar='A,B',
         help='devices such as H100-SXM, or files of `fasterbench peaks`')]
+LANGUAGE = 'language models at work', [
+    arg('--decode', action='store_true', help='a step of decoding: a token for each sequence'),
+    arg('--prompt', type=whole, metavar='N', help='prefill of prompts with N tokens'),
+    arg('--context', type=whole, metavar='N',
+        help='tokens in the cache of each sequence (default: --tokens, or 4096)'),
+    arg('--at', type=float, metavar='RATE',
+        help='tokens/s that were measured while decoding, on all devices together'),
+    arg('--mesh', metavar='SIZES', help='devices that share the work, as tp=8,dp=4; also fsdp, pp, ep'),
+    arg('--weights', type=number_or_word, metavar='FORMAT',
+        help='in which weights are kept: int4, int8, fp8, q4_0, … or bytes of an element'),
+    arg('--cache', type=number_or_word, metavar='FORMAT', help='in which keys and values are kept')]
 PEAKS = 'machine', [
     *MACHINE,
     arg('--dtype', default='float32', help='such as float32,bfloat16 (default: float32); or all'),
@@ -243,8 +261,8 @@ def table_of(lines: list, usual: list, other=()):
     return Table(lines, {c.key: c for c in [*usual, *other]}, tuple(c.key for c in usual), 'order')
 
 
-def show_rows(args, result):
-    """Print the rows of a result, and write them."""
+def show_rows(args, result, **more):
+    """Print the rows of a result, and write them; `more` figures belong to its answer."""
     from fasterbench.views.chart import text_roofline
     if args.plot and not result.peaks: raise ValueError('--plot: without peaks there is no roof')
     shown = result.by(args.by) if args.by else result
@@ -253,7 +271,7 @@ def show_rows(args, result):
         operations = operation_table(shown)
         if operations.lines: print('', operations.text(args.top or None), sep='\n')
         if args.plot: print('', text_roofline(shown.rows, result.peaks), sep='\n')
-    write_outputs(args, shown.table(), figures(result), result)
+    write_outputs(args, shown.table(), figures(result) | more, result)
 
 
 def operation_table(result):

@@ -30,6 +30,8 @@ KERNELS = '''==PROF== Connected to process 42
 "0","void gemm<float>(float *)","0","smsp__sass_thread_inst_executed_op_ffma_pred_on.sum","inst","1,000,000,000"
 "0","void gemm<float>(float *)","0","dram__bytes.sum","Mbyte","12"
 '''
+LLAMA = dict(model_type='llama', hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
 EXAMPLES = [example for _, examples in cli.COMMANDS.values() for example in examples]
 
 
@@ -41,6 +43,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path/'net.py').write_text(NET)
     (tmp_path/'kernels.csv').write_text(KERNELS)
     (tmp_path/'list.csv').write_text('name,GFLOPs,MB,time_us\nmatmul,2,12,400\nadd,0.001,12,\n')
+    (tmp_path/'llama').mkdir()
+    (tmp_path/'llama'/'config.json').write_text(json.dumps(LLAMA))
     HardwarePeaks(1e11, 5e10, memory_bytes=2**34, device_name='here').save('peaks.json')
     return tmp_path
 
@@ -154,6 +158,24 @@ def test_estimate_of_several_devices_has_a_line_for_each(run):
     assert [*result['rows'][0]] == ['device', 'roof_time_s']
 
 
+def test_language_model_at_work(run):
+    llama = 'estimate llama --peaks H100-SXM'
+    products = 2*(2*(64*64 + 2*64*32 + 64*64 + 3*64*128) + 64*100)   # of a token
+    text = run(f'{llama} --at 1000 --context 99 --weights int8')
+    assert text.startswith('1,000 tokens/s are ') and text.splitlines()[1].startswith('MBU ')
+    assert 'a token each after 99 in the cache, bfloat16, weights in int8' in text
+    answer = json.loads(run(f'{llama} --at 1000 --tokens 99 --json'))['answer']
+    assert answer['flops'] == products + 2*2*100*4*(16 + 16)
+    assert answer['tokens_per_s'] == 1000 < answer['most_tokens_per_s'] and answer['mbu'] < 1
+    assert 'llama, prefill: at least ' in run(f'{llama} --prompt 2k')
+    text = run(f'{llama},H200-SXM --prompt 2k --decode --mesh tp=2,dp=2 --batch 8')
+    lines = ['H100-SXM, prefill', 'H100-SXM, decode', 'H200-SXM, prefill', 'H200-SXM, decode']
+    assert [line.partition('  ')[0] for line in text.splitlines()[-4:]] == lines
+    assert 'tp=2, dp=2 (4 devices), rows of one of them' in text
+    whole = json.loads(run('estimate llama --tokens 9 --peaks peaks.json --json'))
+    assert 'model.layers.0.mlp.up_proj' in [row['name'] for row in whole['rows']]
+
+
 def test_columns_and_groups_are_for_files_too(run, folder):
     run('count net.py:build --by type --columns name,flops --sort name --out c.csv --out c.md')
     flops = 2*8*(64*256 + 256*10)
@@ -219,6 +241,12 @@ def test_peaks(run):
     'ncu kernels.csv --columns name': "no column 'name'",
     'operations net.py --peaks peaks.json': "a line has more cells than the header: ",
     'operations list.csv --peaks peaks.json --dtype bf16': "matmul: dtype='bfloat16', and the peaks have float32",
+    'estimate llama --peaks H100-SXM --context 9': '--context is of prefill and decoding',
+    'estimate llama --peaks H100-SXM --decode --train': '--train does not go with prefill',
+    'estimate net.py:build --peaks H100-SXM --decode': 'is no config.json of a language model',
+    'estimate llama --peaks H100-SXM --mesh tp=3': 'tp=3 does not divide 4 heads',
+    'estimate llama --peaks H100-SXM --mesh tp': "mesh='tp' is no mesh such as",
+    'estimate llama --peaks H100-SXM --decode --weights int3': "weights='int3'",
     'show net.py': 'net.py'}.items())
 def test_failures_are_one_line(fails, command, words):
     status, error = fails(command)

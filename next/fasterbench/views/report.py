@@ -250,6 +250,7 @@ def ceiling_line(result) -> str:
 
 
 def link_line(result) -> str:
+    if result.about.get('links'): return str(result.about['links'])   # of an estimate for a mesh
     rows = [row for row in result if row.link_bytes and row.bound == 'undefined']
     if not rows or not result.peaks: return ''
     kinds = dict.fromkeys(row.type for row in rows)
