@@ -20,7 +20,7 @@ from numbers import Real
 
 # %% ../nbs/analysis/ncu.ipynb #2ce57fba
 from .base.files import read_text
-from .base.text import si
+from .base.text import si, some
 from .machine.datasheets import as_peaks
 from .results.roofline import Roofline, Totals
 from .results.rows import RooflinePoint, join, place
@@ -419,6 +419,10 @@ def kernel_rows(launches: list[Kernel], peaks=None, level: str = 'DRAM') -> Roof
     for row in rows:
         if row.roof == 'DRAM': row.roof = level
         row.cache_time_s = row.roof_time_s   # counted bytes did come from this level
+    not_counted = [row.name for row in rows if None in (row.flops, row.bytes_moved)]
+    if peaks and not_counted:
+        warnings.warn(f'no FLOPs or no bytes of {level} were counted in {some(not_counted)}; '
+                      '`ncu --set full` counts both', stacklevel=2)
     times = [row.time_s for row in rows]
     totals = None if None in times else Totals([], [], sum(times), 0.)
     return Roofline(rows=rows, peaks=peaks, kind='kernels', totals=totals,
