@@ -140,7 +140,7 @@ class Roofline:
     memory: Footprint | None = None             # of a training step
     # model, sample, run ('forward' or 'step'), device, dtype, threads, tokens, rank, …
     about: dict[str, str | int | float | None] = field(default_factory=dict)
-    by_rank: list['Roofline'] = field(default_factory=list)   # of all processes that share a model
+    by_rank: 'list[Roofline]' = field(default_factory=list)   # of all processes that share a model
 
     def __iter__(self) -> Iterator[RooflinePoint]:
         return iter(self.rows)
