@@ -13,6 +13,7 @@ __all__ = ['ENDINGS', 'MODEL', 'MACHINE', 'RUN', 'TRAIN', 'ROWS', 'OUTPUT', 'LIM
 import argparse
 import json
 import math
+import os
 import sys
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
@@ -79,7 +80,9 @@ RUN = 'run', [
     arg('--warmup', type=whole, default=5, metavar='N', help='untimed passes first (default: 5)'),
     arg('--steps', type=whole, default=20, metavar='N', help='timed passes (default: 20)'),
     arg('--compile', action='store_true', help='measure what torch.compile makes of the model'),
-    arg('--operations', action='store_true', help='time the operations inside of rows, too')]
+    arg('--operations', action='store_true', help='time the operations inside of rows, too'),
+    arg('--parallel', choices=('tp', 'ddp', 'fsdp'), help='how the processes that torchrun has '
+        'started share the model: its layers, its samples, or its parameters are divided')]
 TRAIN = 'training', [
     arg('--train', action='store_true', help='a training step: forward, loss, backward, optimizer; '
         'the loss is your own, or else what the output holds, cross entropy of scores of classes, '
@@ -154,7 +157,7 @@ PEAKS = 'machine', [
 @contextmanager
 def doing(what: str):
     """Say on a terminal what is being done; what is printed meanwhile goes to stderr."""
-    shown = sys.stderr.isatty()
+    shown = sys.stderr.isatty() and os.environ.get('RANK', '0') == '0'
     if shown: print(f'{what} …', end='', file=sys.stderr, flush=True)
     try:
         with redirect_stdout(sys.stderr): yield
@@ -264,12 +267,15 @@ def table_of(lines: list, usual: list, other=()):
 def show_rows(args, result, **more):
     """Print the rows of a result, and write them; `more` figures belong to its answer."""
     from fasterbench.views.chart import text_roofline
+    from fasterbench.views.table import terminal_width
     if args.plot and not result.peaks: raise ValueError('--plot: without peaks there is no roof')
     shown = result.by(args.by) if args.by else result
     if not args.json:
         result.summary(args.top or None, args.sort, args.by, args.columns)
         operations = operation_table(shown)
         if operations.lines: print('', operations.text(args.top or None), sep='\n')
+        if shown.by_rank:
+            print('', shown.ranks().text(args.top or None, width=terminal_width()), sep='\n')
         if args.plot: print('', text_roofline(shown.rows, result.peaks), sep='\n')
     write_outputs(args, shown.table(), figures(result) | more, result)
 
@@ -300,7 +306,8 @@ def figures(result) -> dict:
     return dict(
         time_s=result.time_s, least_s=least_s, fused_s=fused_s or None,
         utilization_pct=result.utilization_pct if least_s else None,
-        mfu=result.mfu, hfu=result.hfu, tokens_per_s=result.tokens_per_s, flops=known('flops'),
+        mfu_dense=result.mfu, mfu_causal=result.mfu_causal, hfu=result.hfu,
+        tokens_per_s=result.tokens_per_s, flops=known('flops'),
         matmul_flops=known('matmul_flops'), bytes_moved=known('bytes_moved'),
         params=result.params or None,
         memory_bytes=result.memory.peak if result.memory else None, fits=result.fits)

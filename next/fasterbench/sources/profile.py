@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen',
-           'profile', 'check_passes', 'measured_result', 'add_waiting', 'count_parameters', 'measured_peaks',
-           'about_of', 'profile_in_turns']
+           'profile', 'check_passes', 'measured_result', 'drop_unrepeated', 'add_waiting', 'count_parameters',
+           'measured_peaks', 'about_of', 'profile_in_turns']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
@@ -129,6 +129,7 @@ def measured_result(run, costs: Costs, timings: Timings, peaks, disturbance: str
                     operations: bool = False) -> Roofline:
     """What was counted and timed of a run, under the roof; `peaks=None`: measured."""
     add_unseen(costs, timings, visible_modules(run.model))
+    if timings.exchanges: drop_unrepeated(costs, timings)
     rows = rows_of(run, costs, timings)
     if operations: add_operations(run, rows, costs)
     peaks = peaks or measured_peaks(run.device, run.model, rows)
@@ -143,6 +144,13 @@ def measured_result(run, costs: Costs, timings: Timings, peaks, disturbance: str
         about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()))
     if any(timings.exchanges): result.by_rank = gathered(result)
     return result
+
+
+def drop_unrepeated(costs: Costs, timings: Timings):
+    """Drop collectives of the counted pass alone: those with which processes begin to share a model."""
+    repeated = {exchange.place for of_pass in timings.exchanges for exchange in of_pass}
+    for at, work in [*costs.work.items()]:
+        if work.links and at not in repeated: del costs.work[at]
 
 
 def add_waiting(rows: list[RooflinePoint], timings: Timings, peaks):
