@@ -7,6 +7,7 @@ __all__ = ['ROW_COLUMNS', 'Kind', 'SHOWN', 'SORTED_BY', 'SPARE', 'GROUPS', 'Tota
            'block_names', 'side_by_side']
 
 # %% ../../nbs/results/roofline.ipynb #ab134d0f
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -351,12 +352,13 @@ def group_key(by: str | int | Callable, rows: list[RooflinePoint]) -> Callable:
 def block_names(rows: list[RooflinePoint]) -> Callable:
     """The function from a row to the name of its group: equal layers of repeated blocks.
 
-    Layers are equal if their names differ in numbers alone and phase, type, FLOPs and bytes do not.
+    Layers are equal if phase, type, FLOPs and bytes are, and their names differ in numbers alone,
+    such as those of `layers.0` and `layers.1`, or of `layer_0` and `layer_1`.
     A group's name has `*` where the names differ. Where two groups would get the same name, each is
     named by its first row and how many more there are.
     """
     def kind(row):
-        starred = tuple('*' if part.isdecimal() else part for part in row.name.split('.'))
+        starred = re.sub(r'(?<![^._])\d+(?![^.])', '*', row.name)
         return starred, row.phase, row.type, row.flops, row.bytes_moved
 
     def pattern(names):

@@ -75,6 +75,7 @@ class RooflinePoint:
     operations: list[Operation] = field(default_factory=list, repr=False)   # empty: not asked for
     kernels: dict[str, KernelTime] = field(default_factory=dict, repr=False)   # by their names
     modules: list[str] = field(default_factory=list)   # that a compiled kernel does the work of
+    members: list[str] = field(default_factory=list)   # labels of the rows joined in it
 
     samples: list[float] = field(default_factory=list, repr=False)   # seconds of each timed pass
     time_s: float | None = None           # mean of the middle half of the passes
@@ -244,6 +245,7 @@ def join(name: str, rows: list[RooflinePoint]) -> RooflinePoint:
         operations=join_operations([operation for row in rows for operation in row.operations]),
         kernels=join_kernels([row.kernels for row in rows]),
         modules=list(dict.fromkeys(name for row in rows for name in row.modules)),
+        members=[label for row in rows for label in row.members or [row.label]],
         **{key: known_sum(rows, key) for key in ADDITIVE})
     waiting = [row.waiting_s for row in rows if row.waiting_s is not None]
     if waiting: joined.waiting_s = sum(waiting)
