@@ -16,7 +16,7 @@ setup(
     keywords=settings['keywords'].split(), license='Apache-2.0', python_requires=f">={settings['min_python']}",
     packages=find_packages(include=['fasterbench', 'fasterbench.*']), package_data={'fasterbench': ['data/*']},
     install_requires=settings['requirements'].split(),
-    extras_require={extra: settings[f'{extra}_requirements'].split() for extra in ('models', 'dev')},
+    extras_require={extra: settings[f'{extra}_requirements'].split() for extra in ('models', 'pictures', 'dev')},
     entry_points={'console_scripts': settings['console_scripts'].split(),
                   'pytest11': settings['pytest11'].split(),
                   'nbdev': [f"{settings['lib_name']}={settings['lib_name']}._modidx:d"]})

@@ -116,6 +116,10 @@ class RooflineAnalyzer:
         """Print the last result; `options` are those of `Roofline.summary`."""
         self._last().summary(**options)
 
+    def plot(self, **options):
+        """The last result as a plotly figure; `options` are those of `plot_roofline`."""
+        return self._last().plot(**options)
+
     @property
     def peaks(self) -> HardwarePeaks | None:
         """What the last result is compared with, or what was given."""

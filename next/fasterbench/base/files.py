@@ -22,10 +22,10 @@ Rate = Annotated[float, msgspec.Meta(gt=0)]     # of these per second
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 # %% ../../nbs/base/files.ipynb #f4f3ac16
-def write_whole(path, text: str):
+def write_whole(path, content: str | bytes):
     """Write a file completely, or leave what was there."""
     part = Path(f'{path}.part')
-    part.write_bytes(text.encode())
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
     part.replace(path)
 
 # %% ../../nbs/base/files.ipynb #448e7139

@@ -82,6 +82,15 @@ class HardwarePeaks:
         return (f'{where}, {self.arithmetic(self.dtype)}{threads}: {rates}, '
                 f'ridge {plain(self.ridge_point)} FLOP/B ({source})')
 
+    def words(self) -> tuple[list[str], list[str]]:
+        """The device as a title; the figure and the table say all of it."""
+        return [self.device_name or self.device], []
+
+    def plot(self, **options):
+        """All ceilings as a plotly figure; `options` are those of `plot_peaks`."""
+        from fasterbench.views.figure import plot_peaks
+        return plot_peaks(self, **options)
+
     def save(self, path):
         """Write a JSON file."""
         save_json(self, path)

@@ -327,8 +327,18 @@ class Comparison:
         print(*head, '', table.text(top, sort, columns, width=terminal_width()), '',
               *lines(self), sep='\n')
 
+    def words(self) -> tuple[list[str], list[str]]:
+        """A title and the answer; and lines of what else there is to say."""
+        models = dict.fromkeys(str(r.about.get('model', 'the model')) for r in (self.a, self.b))
+        return [f"{' → '.join(models)}: a comparison", *answer(self).splitlines()], lines(self)
+
+    def plot(self, **options):
+        """Pairs under the roof as a plotly figure; `options` are those of `plot_comparison`."""
+        from fasterbench.views.figure import plot_comparison
+        return plot_comparison(self, **options)
+
     def save(self, path):
-        """Write all of it as .json, all columns as .csv, or the usual ones as .md."""
+        """Write a file by its ending: see `save_result`."""
         save_result(self, path)
 
     @classmethod

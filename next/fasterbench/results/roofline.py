@@ -310,8 +310,20 @@ class Roofline:
         print(*(fill(line, 120, break_long_words=False) for line in head), '',
               table.text(top, sort, columns, width=terminal_width()), '', *lines(self), sep='\n')
 
+    def words(self) -> tuple[list[str], list[str]]:
+        """A title and the answer; and lines of what else there is to say."""
+        about = [f'{key:9} {value}' for key, value in self.about.items() if value is not None]
+        name = self.about.get('model', 'Roofline')
+        where = f' on {self.peaks.device_name or self.peaks.device}' if self.peaks else ''
+        return [f'{name}{where}', *answer(self).splitlines()], [*lines(self), *about]
+
+    def plot(self, **options):
+        """The rows under the roof as a plotly figure; `options` are those of `plot_roofline`."""
+        from fasterbench.views.figure import plot_roofline
+        return plot_roofline(self, **options)
+
     def save(self, path):
-        """Write all of it as .json, all columns as .csv, or the usual ones as .md."""
+        """Write a file by its ending: see `save_result`."""
         save_result(self, path)
 
     @classmethod
@@ -328,12 +340,19 @@ class Roofline:
 
 
 def save_result(result, path):
-    """Write an object with a table: all of it as .json, all columns as .csv, or the usual as .md."""
+    """Write an object with a table and a plot by the ending of the file.
+
+    All of it is written as .json, all columns as .csv, the usual ones as .md, a page as .html, and
+    the figure as .png, .svg or .pdf.
+    """
     ending = Path(path).suffix
     if ending == '.json': save_json(result, path)
     elif ending == '.csv': write_whole(path, result.table().csv())
     elif ending == '.md': write_whole(path, result.table().markdown())
-    else: raise ValueError(f'{path}: results are saved as .json, .csv or .md')
+    elif ending in ('.html', '.png', '.svg', '.pdf'):
+        from fasterbench.views.page import write_view
+        write_view(path, result.table(), *result.words(), result.plot)
+    else: raise ValueError(f'{path}: a result is saved as .json, .csv, .md, .html, .png, .svg or .pdf')
 
 # %% ../../nbs/results/roofline.ipynb #bbc525f4
 GROUPS = ('type', 'phase', 'bound', 'dtype', 'roof', 'near')
@@ -358,7 +377,7 @@ def block_names(rows: list[RooflinePoint]) -> Callable:
     named by its first row and how many more there are.
     """
     def kind(row):
-        starred = re.sub(r'(?<![^._])\d+(?![^.])', '*', row.name)
+        starred = re.sub(r'(?<![^.])\d+(?![^.])|(?<=_)\d+(?=\.)', '*', row.name)
         return starred, row.phase, row.type, row.flops, row.bytes_moved
 
     def pattern(names):

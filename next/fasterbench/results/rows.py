@@ -75,7 +75,7 @@ class RooflinePoint:
     operations: list[Operation] = field(default_factory=list, repr=False)   # empty: not asked for
     kernels: dict[str, KernelTime] = field(default_factory=dict, repr=False)   # by their names
     modules: list[str] = field(default_factory=list)   # that a compiled kernel does the work of
-    members: list[str] = field(default_factory=list)   # labels of the rows joined in it
+    members: list[str] = field(default_factory=list, repr=False)   # labels of rows joined in it
 
     samples: list[float] = field(default_factory=list, repr=False)   # seconds of each timed pass
     time_s: float | None = None           # mean of the middle half of the passes

@@ -217,8 +217,12 @@ class Sweep:
         from fasterbench.views.figure import plot_sweep
         return plot_sweep(self, **options)
 
+    def words(self) -> tuple[list[str], list[str]]:
+        """A title; the figure has the lines."""
+        return [repr(self)], []
+
     def save(self, path):
-        """Write all of it as .json, all columns as .csv, or the usual ones as .md."""
+        """Write a file by its ending: see `save_result`."""
         save_result(self, path)
 
     @classmethod

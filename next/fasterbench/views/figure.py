@@ -4,14 +4,18 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'OTHERS', 'INK', 'FAINT', 'RIDGE', 'CACHE', 'SHAPES', 'WIDTHS', 'LEFT', 'RIGHT', 'AXIS', 'BAR', 'PICTURE',
-           'shape', 'is_drawn', 'radius', 'time_ends', 'rate_ends', 'mark_name', 'hover', 'tints', 'Sheet',
-           'legend_height', 'Line', 'roof_lines', 'frame_of', 'draw_plane', 'write_name', 'name_lines', 'plot_peaks',
-           'plot_roofline', 'roofs_of', 'head_lines', 'absent', 'legend_names', 'draw_marks', 'name_marks', 'distance',
-           'draw_bars', 'lighter', 'bar_text', 'left_text']
+           'CHANGES', 'HEAD', 'SERIES', 'NothingToDraw', 'shape', 'is_drawn', 'radius', 'middle_half', 'time_ends',
+           'rate_ends', 'mark_name', 'hover_text', 'hover', 'tints', 'Sheet', 'legend_height', 'Line', 'roof_lines',
+           'frame_of', 'draw_plane', 'write_name', 'name_lines', 'plot_peaks', 'plot_roofline', 'roofs_of',
+           'head_lines', 'absent', 'legend_names', 'draw_marks', 'rounded', 'name_marks', 'distance', 'Bar',
+           'draw_bars', 'lighter', 'draw_times', 'plot_comparison', 'pair_name', 'draw_arrows', 'plot_sweep',
+           'point_ends', 'plot_values']
 
 # %% ../../nbs/views/figure.ipynb #cb5f0542
+import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from math import log10, sqrt
 from statistics import quantiles
@@ -28,6 +32,10 @@ from .report import answer, peaks_text, rows_text
 from .table import percent
 
 # %% ../../nbs/views/figure.ipynb #02a937af
+class NothingToDraw(ValueError):
+    """Why there is no figure of a result."""
+
+
 COLOURS = '#0072b2', '#d55e00', '#009e73', '#a0509a', '#e69f00', '#56b4e9'   # Okabe and Ito
 OTHERS, INK, FAINT, RIDGE = '#8a949b', '#3c4a54', '#dfe4e8', '#8a6100'
 CACHE = dict(color='#7b52ab', width=1.2, dash='dash')   # the lines of caches
@@ -54,12 +62,16 @@ def radius(row, total_s: float) -> float:
     return min(3.5 + 25*sqrt((row.seconds or 0)/total_s), 20)
 
 
-def time_ends(row) -> tuple[float, float] | None:
-    """The quartiles of the samples in seconds; of an estimate the likely interval, if there is one."""
-    if row.time_s is None: return row.likely_interval
-    if len(row.samples) < 2: return None
-    low, _, high = quantiles(row.samples, n=4, method='inclusive')
+def middle_half(samples: list[float]) -> tuple[float, float] | None:
+    """Both ends of the middle half of the samples; `None`: there are less than two."""
+    if len(samples) < 2: return None
+    low, _, high = quantiles(samples, n=4, method='inclusive')
     return (low, high) if low > 0 else None
+
+
+def time_ends(row) -> tuple[float, float] | None:
+    """Seconds: the middle half of the samples; of an estimate the likely interval, if there is one."""
+    return row.likely_interval if row.time_s is None else middle_half(row.samples)
 
 
 def rate_ends(row) -> tuple[float, float] | None:
@@ -69,19 +81,27 @@ def rate_ends(row) -> tuple[float, float] | None:
 
 
 def mark_name(row, most: int = 26) -> str:
-    """The name of a row, and how many rows it is the sum of."""
+    """The name of a row with a short phase, and how many rows it is the sum of."""
+    phase = {'forward': ' fwd', 'backward': ' bwd'}.get(row.phase, '')
     count = f'×{len(row.members)} ' if len(row.members) > 1 else ''
-    return count + shortened(row.label, most - len(count))
+    name = re.sub(r' \+\d+$', '', row.name or '(the model)')   # the count says it
+    return count + shortened(name, most - len(count + phase)) + phase
+
+
+def hover_text(title: str, line, columns: Iterable, more: str = '') -> str:
+    """A title in bold, and all that the columns of a table say of a line, in lines."""
+    said = [f'{column.heading} {column.text(line)}'.replace(' ', '\u00a0') for column in columns
+            if column.key not in ('name', 'phase', 'type', 'value')
+            and column.text(line) not in ('–', '', '0', '0 B')]   # \u00a0: a line does not break there
+    lines = wrap('  '.join(said), 80, max_lines=16) + wrap(more, 80, max_lines=3)
+    kind = escape(getattr(line, 'type', ''))
+    return '<br>'.join([f'<b>{escape(title)}</b> {kind}',
+                        *(escape(line.replace('\u00a0', ' ')) for line in lines)])
 
 
 def hover(row, columns: Iterable) -> str:
-    """All that the columns of a table say of a row, in lines."""
-    said = {column.heading: column.text(row).replace(' ', '\u00a0') for column in columns}
-    figures = [f'{heading}\u00a0{text}' for heading, text in said.items()
-               if text not in ('–', '') and heading not in ('name', 'type', 'phase')]
-    lines = wrap('  '.join(figures), 80, max_lines=16, break_long_words=True)
-    if len(row.members) > 1: lines += wrap(', '.join(row.members), 80, max_lines=3)
-    return '<br>'.join([f'<b>{escape(row.label)}</b> {escape(row.type)}', *map(escape, lines)])
+    """All that is known of a row, and which rows it is the sum of."""
+    return hover_text(row.label, row, columns, ', '.join(row.members[1:] and row.members))
 
 
 def tints(rows: list, colour: str) -> dict[str, str]:
@@ -101,22 +121,25 @@ class Sheet:
     """Where the parts of a figure lie, in pixels from above and in parts of its width."""
 
     def __init__(self, title: str, said: list[str], entries: Iterable[str] = (), bars: int = 0,
-                 size: tuple[int, int] | None = None, height: int = 420):
-        """`said`: lines below the title; `entries`: of the legend; `size=None`: on a page."""
+                 size: tuple[int, int] | None = None, plane: int = 420):
+        """`said`: lines below the title; `entries`: of the legend; `size=None`: on a page.
+
+        `plane`: pixels of the roofline's height on a page; 0: bars alone.
+        """
         self.size, self.bars = size, bars
         narrow = (size or WIDTHS)[0]
         self.title = wrap(title, int((narrow - 40)/8.5))
         self.said = [part for line in said for part in wrap(line, int((narrow - 40)/5.7))]
-        self.head = 24 + 20*len(self.title) + 15*len(self.said)
+        self.head = 18 + 21*len(self.title) + 15*len(self.said)
         legend = legend_height(entries, narrow)
         if size:
             self.plane = size[1] - self.head - AXIS - legend - 8
             self.bars = min(bars, int((self.plane - 26)/BAR))
-            self.spans = ((0, 0.6), (0.66, 1)) if bars else ((0, 1), None)
+            self.spans = ((0, 0.6), (0.66, 1)) if bars and plane else ((0, 1), (0, 1))
             self.height, self.bars_top = size[1], self.head + 26
         else:
-            self.plane, self.spans = height, ((0, 1), (0, 1))
-            self.bars_top = self.head + height + AXIS + legend + 30
+            self.plane, self.spans = plane, ((0, 1), (0, 1))
+            self.bars_top = self.head + 26 + (plane + AXIS + legend + 4 if plane else 0)
             self.height = self.bars_top + BAR*bars + AXIS if bars else self.bars_top - 22
         self.legend_top = self.head + self.plane + AXIS
 
@@ -124,7 +147,7 @@ class Sheet:
     def widths(self) -> tuple[float, ...]:
         """Pixels of the plane of the roofline, at least and at most."""
         part = self.spans[0][1]
-        return tuple(part*(width - LEFT - RIGHT) for width in ((self.size or WIDTHS)[:1] if self.size else WIDTHS))
+        return tuple(part*(width - LEFT - RIGHT) for width in (self.size[:1] if self.size else WIDTHS))
 
     def y(self, pixels: float) -> float:
         """A height in pixels from above as plotly counts it: 1 at the upper end of the axes."""
@@ -142,6 +165,7 @@ class Sheet:
             text='<br>'.join(map(escape, self.said)))
         figure.update_layout(
             template='plotly_white', height=self.height, barmode='overlay', hovermode='closest',
+            modebar=dict(bgcolor='rgba(0,0,0,0)', color=OTHERS, activecolor=INK),
             margin=dict(l=LEFT, r=RIGHT, t=self.head, b=AXIS, autoexpand=False),
             font=dict(family='Arial, Helvetica, sans-serif', size=11, color=INK),
             legend=dict(orientation='h', x=0, y=self.y(self.legend_top), yanchor='top', font_size=11,
@@ -172,9 +196,9 @@ class Line(NamedTuple):
         width, height = text_size(self.text)
         (x0, x1), (y0, y1) = self.xs, self.ys
         is_ceiling, is_ridge = y0 == y1, x0 == x1
-        along = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3) if is_ridge else (
-            1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3) if is_ceiling else (
-            0.6, 0.7, 0.5, 0.8, 0.4, 0.9, 0.3, 0.2, 0.1)
+        if is_ceiling: along = [1 - 0.05*i for i in range(20)]
+        elif is_ridge: along = [0.02 + 0.05*i for i in range(19)]
+        else: along = sorted((0.05*i for i in range(1, 20)), key=lambda t: abs(t - 0.6))
         points = [(x0**(1 - t)*x1**t, y0**(1 - t)*y1**t) for t in along]
         for x, y in points:
             for side in (1, -1):
@@ -193,10 +217,10 @@ def roof_lines(peaks: HardwarePeaks, rates: dict[str, float], frame: Frame) -> l
     for rate, dtypes in by_rate.items():
         thick = 2.5 if rate == max(by_rate) else 1.5
         name = ', '.join(dtypes)
-        lines.append(Line(f'{name} {si(rate, "FLOP/s")}', (rate/memory, right), (rate, rate),
+        fastest = max([memory, *(level.bandwidth for level in peaks.memory_levels)])
+        lines.append(Line(f'{name} {si(rate, "FLOP/s")}', (rate/fastest, right), (rate, rate),
                           dict(color=INK, width=thick)))
-        which = f' ({name})' if len(by_rate) > 1 else ''
-        lines.append(Line(f'ridge {plain(rate/memory)} FLOP/B{which}', (rate/memory, rate/memory),
+        lines.append(Line(f'ridge {plain(rate/memory)} FLOP/B', (rate/memory, rate/memory),
                           (bottom, rate), dict(color=RIDGE, width=1.3, dash='dot')))
     for name, rate in [('memory', memory), *((o.name, o.bandwidth) for o in peaks.memory_levels)]:
         own = dict(color=INK, width=2.5) if name == 'memory' else CACHE
@@ -212,8 +236,8 @@ def frame_of(points: list[tuple[float, float]], roofs: list[tuple[HardwarePeaks,
     xs, ys, tops = [x for x, _ in points], [y for _, y in points], []
     for peaks, rates in roofs:
         bandwidths = [level.bandwidth for level in peaks.memory_levels] + [peaks.peak_bandwidth]
-        xs += [rate/peaks.peak_bandwidth for rate in rates.values()]
-        if not points: xs += [min(rates.values())/max(bandwidths)/10]
+        ridges = [rate/peaks.peak_bandwidth for rate in rates.values()]
+        xs += [*ridges, min(ridges)/10, min(rates.values())/max(bandwidths)/3]
         tops += rates.values()
     ys += [*tops, min(tops)/10]
     low, high, top = log10(min(ys)/1.8), log10(max(ys)), 34   # pixels above for names of lines
@@ -232,7 +256,7 @@ def draw_plane(figure: go.Figure, sheet: Sheet, frame: Frame, lines: list[Line])
                 minor=dict(ticks='outside', ticklen=3, dtick='D1', showgrid=False))
     figure.update_layout(
         xaxis=dict(axis, range=frame.x_range, domain=sheet.spans[0], anchor='y', tickformat='~g',
-                   title=dict(text='arithmetic intensity (FLOP/B)', standoff=4)),
+                   title=dict(text='arithmetic intensity (FLOP/B)', standoff=4, font_size=12)),
         yaxis=dict(axis, range=frame.y_range, anchor='x', tickformat='~s',
                    domain=[sheet.y(sheet.head + sheet.plane), 1]))
     figure.add_annotation(x=0, xref='paper', xshift=16 - LEFT, y=sheet.y(sheet.head + sheet.plane/2),
@@ -261,7 +285,8 @@ def name_lines(figure: go.Figure, plane: Plane, lines: list[Line]):
 def plot_peaks(peaks: HardwarePeaks, title: str | None = None,
                size: tuple[int, int] | None = None) -> go.Figure:
     """Every ceiling, cache and ridge of a machine."""
-    sheet = Sheet(title or peaks.device_name or peaks.device, [repr(peaks)], size=size)
+    title = peaks.device_name or peaks.device if title is None else title
+    sheet = Sheet(title, [repr(peaks)], size=size)
     frame = frame_of([], [(peaks, peaks.compute_peaks)], sheet)
     lines = roof_lines(peaks, peaks.compute_peaks, frame)
     figure = go.Figure()
@@ -277,16 +302,17 @@ def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10,
     `by`: rows that are one mark, as in `Roofline.by`; `None`: each is its own. `colour`: a field of
     rows such as 'type', 'bound' or 'phase'. `names`: of marks, at most. `size`: width and height of
     a picture in pixels, with the bars beside the roofline; `None`: as wide as its page, bars
-    beneath. `ValueError` for a result without peaks.
+    beneath. `NothingToDraw` for a result without peaks.
     """
-    if result.peaks is None: raise ValueError('a count has no peaks, and so no roof to draw')
+    if result.peaks is None: raise NothingToDraw('a count has no peaks, and so no roof')
     rows = sorted((result if by is None else result.by(by)).rows, key=lambda r: -(r.seconds or 0))
     colour = colour or ('type' if by in (None, 'block') else 'name')
     colours = tints(rows, colour)
     drawn = [row for row in rows if is_drawn(row)]
     total_s = sum(row.seconds or 0 for row in rows) or 1
 
-    sheet = Sheet(title or answer(result).splitlines()[0], head_lines(result, rows),
+    title = answer(result).splitlines()[0] if title is None else title
+    sheet = Sheet(title, head_lines(result, rows),
                   legend_names(colours), min(bars, sum(bool(row.seconds) for row in rows)), size)
     rates = roofs_of(rows, result.peaks)
     frame = frame_of([(row.arithmetic_intensity, row.rate) for row in drawn],
@@ -297,7 +323,7 @@ def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10,
     draw_marks(figure, plane, drawn, colours, colour, total_s, columns)
     name_lines(figure, plane, lines)
     name_marks(figure, plane, drawn, names, total_s, colour, colours)
-    if sheet.bars: draw_bars(figure, sheet, rows, colours, colour, columns)
+    if sheet.bars: draw_times(figure, sheet, rows, colours, colour, columns)
     sheet.layout(figure)
     return figure
 
@@ -338,7 +364,8 @@ def legend_names(colours: dict[str, str]) -> list[str]:
     """What the legend says: the groups with a colour of their own, and how many others there are."""
     own = [group for group, tint in colours.items() if tint != OTHERS]
     others = len(colours) - len(own)
-    return own + [f'{others} others'] if others else own
+    if others == 1: own.append([*colours][-1])
+    return own + [f'{others} others'] if others > 1 else own
 
 
 def draw_marks(figure: go.Figure, plane: Plane, rows: list, colours: dict, colour: str,
@@ -348,29 +375,33 @@ def draw_marks(figure: go.Figure, plane: Plane, rows: list, colours: dict, colou
         plane.add_mark(row.arithmetic_intensity, row.rate, radius(row, total_s), rate_ends(row))
     for entry in legend_names(colours):
         tint = colours.get(entry, OTHERS)
-        own = [row for row in rows if colours[str(getattr(row, colour))] == tint
-               and (tint == OTHERS or str(getattr(row, colour)) == entry)]
+        own = [row for row in rows if colours[str(getattr(row, colour))] == tint]
         ends = [rate_ends(row) or (row.rate, row.rate) for row in own]
         figure.add_trace(go.Scatter(
-            x=[row.arithmetic_intensity for row in own] or [None], y=[row.rate for row in own] or [None],
-            mode='markers', name=entry, legendgroup=entry, showlegend=len(colours) > 1,
+            x=rounded(row.arithmetic_intensity for row in own) or [None],
+            y=rounded(row.rate for row in own) or [None], mode='markers', name=entry, legendgroup=entry, showlegend=len(colours) > 1,
             marker=dict(color=tint, opacity=1, line=dict(width=1, color='white'),
-                        size=[2*radius(row, total_s) for row in own] or 10,
+                        size=rounded(2*radius(row, total_s) for row in own) or 10,
                         symbol=[SHAPES[shape(row)][0] for row in own] or 'circle'),
             error_y=dict(type='data', symmetric=False, color=OTHERS, thickness=1, width=3,
-                         array=[high - row.rate for row, (_, high) in zip(own, ends)],
-                         arrayminus=[row.rate - low for row, (low, _) in zip(own, ends)]),
+                         array=rounded(high - row.rate for row, (_, high) in zip(own, ends)),
+                         arrayminus=rounded(row.rate - low for row, (low, _) in zip(own, ends))),
             customdata=[row.members or [row.label] for row in own],
             text=[hover(row, columns) for row in own], hovertemplate='%{text}<extra></extra>'))
 
 
+def rounded(values: Iterable[float]) -> list[float]:
+    """Numbers of six digits, more than a screen shows."""
+    return [float(f'{value:.6g}') for value in values]
+
+
 def name_marks(figure: go.Figure, plane: Plane, rows: list, most: int, total_s: float, colour: str,
                colours: dict):
-    """Names of the largest marks: of the first in any case, of others where there is room.
+    """Names of the largest marks: of the first three in any case, of others where there is room.
 
     Marks whose middle lies in a named one have no name of their own, they are counted in its.
     """
-    left, is_first = list(rows), True
+    left, first = list(rows), [id(row) for row in rows[:3]]
     while left and most:
         row, left = left[0], left[1:]
         x, y, own = row.arithmetic_intensity, row.rate, radius(row, total_s)
@@ -378,13 +409,12 @@ def name_marks(figure: go.Figure, plane: Plane, rows: list, most: int, total_s: 
         left = [other for other in left if other not in inside]
         text = mark_name(row) + (f' +{len(inside)}' if inside else '')
         spot = plane.name(text, spots_around(x, y, own, text))
-        if not spot and is_first:
+        if not spot and id(row) in first:
             spot = plane.name(text, spots_around(x, y, own, text, range(3, 500, 20)), lenient=True)
         if spot:
             group = str(getattr(row, colour))
             write_name(figure, text, spot, group=group if colours[group] != OTHERS else '')
             most -= 1
-        is_first = False
 
 
 def distance(frame: Frame, a, b) -> float:
@@ -393,44 +423,47 @@ def distance(frame: Frame, a, b) -> float:
     return sqrt(((u - v)*max(frame.widths))**2 + (y - z)**2)
 
 # %% ../../nbs/views/figure.ipynb #a48f200a
-def draw_bars(figure: go.Figure, sheet: Sheet, rows: list, colours: dict, colour: str, columns: list):
-    """Times (pale, with error bars) and roof times (solid), the longest first; then what is left."""
-    rows = [row for row in rows if row.seconds]
-    rows, left = rows[:sheet.bars], rows[sheet.bars:]
-    is_measured = any(row.time_s is not None for row in rows)
-    pale = [row.time_s if is_measured else row.likely_s for row in rows]
-    ends = [time_ends(row) or (0, 0) for row in rows]
-    places, common = [*range(len(rows))], dict(
-        orientation='h', xaxis='x2', yaxis='y2', showlegend=False, text=[hover(row, columns) for row in rows],
-        hovertemplate='%{text}<extra></extra>', textposition='none')
-    tint = [colours[str(getattr(row, colour))] for row in rows]
-    if any(pale):
+class Bar(NamedTuple):
+    """A line of the bars: seconds that are drawn pale, seconds that are drawn solid."""
+    text: str
+    pale: float | None
+    solid: float | None
+    ends: tuple[float, float] | None    # of the error bar of `pale`
+    tint: str
+    hover: str
+
+
+def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, below: str):
+    """Bars with their texts above them; `below` is the title of the axis of time."""
+    has_pale = any(bar.pale for bar in bars)
+    common = dict(orientation='h', xaxis='x2', yaxis='y2', showlegend=False,
+                  y=[i + 0.68 for i in range(len(bars))])
+    hovers = dict(text=[bar.hover for bar in bars], textposition='none',
+                  hovertemplate='%{text}<extra></extra>')
+    tints = [bar.tint for bar in bars]
+    if has_pale:
+        ends = [(bar.pale or 0, *(bar.ends or (bar.pale or 0,)*2)) for bar in bars]
         figure.add_trace(go.Bar(
-            x=pale, y=[i + 0.68 for i in places], width=0.4, **common,
-            marker=dict(color=[lighter(own) for own in tint], line=dict(color=tint, width=1)),
+            x=[bar.pale for bar in bars], width=0.4, **common, **hovers,
+            marker=dict(color=[lighter(tint) for tint in tints], line=dict(color=tints, width=1)),
             error_x=dict(type='data', symmetric=False, color=INK, thickness=1, width=3,
-                         array=[max(high - (s or 0), 0) for s, (_, high) in zip(pale, ends)],
-                         arrayminus=[max((s or 0) - low, 0) if high else 0
-                                     for s, (low, high) in zip(pale, ends)])))
-    figure.add_trace(go.Bar(x=[row.roof_time_s for row in rows], y=[i + 0.68 for i in places],
-                            width=0.2 if any(pale) else 0.4, marker_color=tint, **common))
-    longest = max(value or 0 for row, own, (_, high) in zip(rows, pale, ends)
-                  for value in (own, row.roof_time_s, high))
-    for i, row in enumerate(rows):
-        figure.add_annotation(x=0, y=i + 0.26, xref='x2', yref='y2', text=bar_text(row, is_measured),
-                              xanchor='left', yanchor='middle', xshift=-2, showarrow=False, font_size=11)
+                         array=[max(high - value, 0) for value, _, high in ends],
+                         arrayminus=[max(value - low, 0) for value, low, _ in ends])))
+    own = dict(width=0.2, hoverinfo='skip') if has_pale else dict(width=0.4, **hovers)
+    figure.add_trace(go.Bar(x=[bar.solid for bar in bars], marker_color=tints, **common, **own))
+    for i, bar in enumerate(bars):
+        figure.add_annotation(x=0, y=i + 0.26, xref='x2', yref='y2', text=bar.text, xanchor='left',
+                              yanchor='middle', xshift=1, showarrow=False, font_size=11)
+    longest = max(value or 0 for bar in bars for value in (bar.pale, bar.solid, *(bar.ends or ())))
     bottom = sheet.bars_top + BAR*sheet.bars
-    start, end = sheet.spans[1]
     figure.update_layout(
         xaxis2=dict(range=[0, 1.04*longest], domain=sheet.spans[1], anchor='y2', tickformat='~s',
-                    ticksuffix='s', gridcolor=FAINT, nticks=6,
-                    zerolinecolor=FAINT, title=dict(text=left_text(left), standoff=4)),
+                    ticksuffix='s', gridcolor=FAINT, nticks=6, zerolinecolor=FAINT,
+                    title=dict(text=below, standoff=4, font_size=12)),
         yaxis2=dict(range=[sheet.bars, 0], domain=[sheet.y(bottom), sheet.y(sheet.bars_top)],
                     anchor='x2', showticklabels=False, showgrid=False, zeroline=False))
-    kinds = '<b>time</b> (pale), <b>roof time</b> (solid)' if is_measured else (
-        '<b>likely time</b> (pale), <b>least time</b> (solid)' if any(pale) else '<b>least time</b>')
-    figure.add_annotation(x=start, xref='paper', y=sheet.y(sheet.bars_top), yref='paper', text=kinds,
-                          xanchor='left', yanchor='bottom', xshift=-2, showarrow=False, font_size=12)
+    figure.add_annotation(x=sheet.spans[1][0], xref='paper', y=sheet.y(sheet.bars_top), yref='paper',
+                          text=heading, xanchor='left', yanchor='bottom', showarrow=False, font_size=12)
 
 
 def lighter(tint: str) -> str:
@@ -438,15 +471,176 @@ def lighter(tint: str) -> str:
     return '#' + ''.join(f'{(int(tint[i:i + 2], 16) + 3*255)//4:02x}' for i in (1, 3, 5))
 
 
-def bar_text(row, is_measured: bool) -> str:
-    """The name and the times of a bar."""
-    least = f'roof {si(row.roof_time_s, "s")}' if is_measured else si(row.roof_time_s, 's')
-    times = [si(row.time_s, 's')] if is_measured else [f'likely {si(row.likely_s, "s")}'] if row.likely_s else []
-    return f'<b>{escape(mark_name(row, 44))}</b> {", ".join([*times, least])}'
+def draw_times(figure: go.Figure, sheet: Sheet, rows: list, colours: dict, colour: str, columns: list):
+    """Times (pale, with error bars) and roof times (solid) of the first rows, and what is left."""
+    rows = [row for row in rows if row.seconds]
+    rows, left = rows[:sheet.bars], rows[sheet.bars:]
+    is_measured = any(row.time_s is not None for row in rows)
+    bars = []
+    for row in rows:
+        pale = row.time_s if is_measured else row.likely_s
+        times = f'{si(pale, "s")}, roof ' if is_measured else f'likely {si(pale, "s")}, at least ' if pale else ''
+        text = f'<b>{escape(mark_name(row, 44))}</b> {times}{si(row.roof_time_s, "s")}'
+        bars.append(Bar(text, pale, row.roof_time_s, time_ends(row),
+                        colours[str(getattr(row, colour))], hover(row, columns)))
+    if is_measured: heading = '<b>time</b> (pale), <b>roof time</b> (solid)'
+    elif any(bar.pale for bar in bars): heading = '<b>likely time</b> (pale), <b>least time</b> (solid)'
+    else: heading = '<b>least time</b>'
+    below = 'time in a pass (s)'
+    if left:
+        count, seconds = sum(len(row.members or [row]) for row in left), sum(row.seconds for row in left)
+        below += f'; {rows_text(count)} without a bar: {si(seconds, "s")}'
+    draw_bars(figure, sheet, bars, heading, below)
+
+# %% ../../nbs/views/figure.ipynb #cf7c6511
+CHANGES = {   # `Pair.change` → colour, symbol of a pair that hardly moved
+    'slower': ('#d55e00', 'triangle-down'), 'faster': ('#0072b2', 'triangle-up'),
+    'undecided': ('#a0509a', 'diamond'), 'same': (OTHERS, 'circle'), None: (OTHERS, 'circle')}
 
 
-def left_text(rows: list) -> str:
-    """What the rows without a bar are in all; also the title of the axis of time."""
-    if not rows: return 'time in a pass (s)'
-    count, seconds = sum(len(row.members or [row]) for row in rows), sum(row.seconds for row in rows)
-    return f'time in a pass (s); {rows_text(count)} without a bar: {si(seconds, "s")}'
+def plot_comparison(comparison, top: int = 12, title: str | None = None,
+                    size: tuple[int, int] | None = None) -> go.Figure:
+    """The pairs whose times differ most: arrows from a to b, and bars of both times."""
+    table = comparison.table()
+    pairs = [pair for pair in table.sorted() if pair.time_a or pair.time_b]
+    drawn = [pair for pair in pairs if pair.a and pair.b and is_drawn(pair.a) and is_drawn(pair.b)][:top]
+    if not drawn: raise NothingToDraw('no pair has FLOPs, bytes and a time on both sides')
+    changes = [change for change in CHANGES if any(pair.change == change for pair in drawn)]
+    results = {'a': comparison.a, 'b': comparison.b}
+    rates = {side: roofs_of(result.rows, result.peaks) for side, result in results.items()}
+    is_same = rates['a'] == rates['b'] and comparison.a.peaks.peak_bandwidth == comparison.b.peaks.peak_bandwidth
+    sides = ['a'] if is_same else ['a', 'b']
+    peaks = {side: replace(results[side].peaks, memory_levels=()) for side in sides}
+
+    whole = comparison.whole
+    title = f'{si(whole.time_a, "s")} → {si(whole.time_b, "s")}' if title is None else title
+    said = [f'{side}: {peaks_text(results[side])}' for side in sides]
+    said.append(f'arrows: from a to b, {len(drawn)} of {len(pairs)} pairs of rows, the largest differences '
+                'first; triangles and dots: short ones')
+    sheet = Sheet(title, said, [change or 'not known' for change in changes], min(top, len(pairs)), size)
+    points = [(row.arithmetic_intensity, row.rate) for pair in drawn for row in (pair.a, pair.b)]
+    frame = frame_of(points, [(peaks[side], rates[side]) for side in sides], sheet)
+    figure, lines = go.Figure(), []
+    for side in sides:
+        for line in roof_lines(peaks[side], rates[side], frame):
+            style = line.style if side == 'a' else line.style | dict(dash='dash')
+            lines.append(line._replace(style=style, text=line.text if is_same else f'{side}: {line.text}'))
+    plane = draw_plane(figure, sheet, frame, lines)
+    draw_arrows(figure, plane, drawn, changes, [*table.columns.values()])
+    name_lines(figure, plane, lines)
+    for i, pair in enumerate(drawn):
+        text = pair_name(pair)
+        x, y = pair.b.arithmetic_intensity, pair.b.rate
+        spot = plane.name(text, spots_around(x, y, HEAD, text)) or i < 3 and plane.name(
+            text, spots_around(x, y, HEAD, text, range(3, 500, 20)), lenient=True)
+        if spot: write_name(figure, text, spot)
+    bars = [Bar(f'<b>{escape(pair_name(pair, 40))}</b> {si(pair.time_a, "s")} → {si(pair.time_b, "s")}'
+                f'{"" if pair.change == "same" else f" ({pair.change})"}',
+                pair.time_a, pair.time_b, pair.a and time_ends(pair.a),
+                CHANGES.get(pair.change, (INK,))[0], hover_text(pair_name(pair, 80), pair, table.columns.values()))
+            for pair in pairs[:sheet.bars]]
+    draw_bars(figure, sheet, bars, '<b>time a</b> (pale), <b>time b</b> (solid)', 'time in a pass (s)')
+    sheet.layout(figure)
+    return figure.update_layout(legend_itemsizing='trace')
+
+
+HEAD = 7   # pixels from the middle of an arrow's head to its edge
+
+
+def pair_name(pair, most: int = 26) -> str:
+    """The name of a pair with a short phase."""
+    phase = {'forward': ' fwd', 'backward': ' bwd'}.get(pair.phase, '')
+    return shortened(pair.name or '(the model)', most - len(phase)) + phase
+
+
+def draw_arrows(figure: go.Figure, plane: Plane, pairs: list, changes: list, columns: list):
+    """An arrow or a mark for each pair; a trace for each kind of change."""
+    for pair in pairs:
+        plane.add_mark(pair.b.arithmetic_intensity, pair.b.rate, HEAD)
+        plane.add_line(*zip(*((row.arithmetic_intensity, row.rate) for row in (pair.a, pair.b))))
+    for change in changes:
+        tint, mark = CHANGES[change]
+        xs, ys, symbols, sizes, texts = [], [], [], [], []
+        for pair in pairs:
+            if pair.change != change: continue
+            text, is_short = hover_text(pair_name(pair, 80), pair, columns), distance(plane.frame, pair.a, pair.b) < 3*HEAD
+            xs += [pair.a.arithmetic_intensity, pair.b.arithmetic_intensity, None]
+            ys += [pair.a.rate, pair.b.rate, None]
+            symbols += ['circle', mark if is_short else 'arrow', 'circle']
+            sizes += [0 if is_short else 5, 10 if is_short else 13, 0]
+            texts += [text, text, None]
+        figure.add_trace(go.Scatter(
+            x=xs, y=ys, mode='lines+markers', name=change or 'not known', line=dict(color=tint, width=1.8),
+            marker=dict(color=tint, symbol=symbols, size=sizes, opacity=1, angleref='previous', line=dict(width=0)),
+            text=texts, hovertemplate='%{text}<extra></extra>', legendgroup=change or 'not known'))
+
+# %% ../../nbs/views/figure.ipynb #50de0486
+SERIES = {   # what is drawn of a point → its field in seconds, how
+    'time': ('time_s', dict(color=COLOURS[0], width=2), 'circle'),
+    'likely time': ('likely_s', dict(color=COLOURS[1], width=2, dash='dot'), 'diamond'),
+    'least time': ('roof_time_s', dict(color=INK, width=1.5, dash='dash'), 'square')}
+
+
+def plot_sweep(sweep, title: str | None = None, size: tuple[int, int] | None = None) -> go.Figure:
+    """Times and throughput over what varies: lines over numbers, bars for names."""
+    title = repr(sweep) if title is None else title
+    known = {name: own for name, own in SERIES.items() if any(getattr(p, own[0], None) for p in sweep)}
+    if not known: raise NothingToDraw(f'{sweep!r}: no time is known')
+    columns = [*sweep.table().columns.values()]
+    hovers = [hover_text(str(point.value), point, columns) for point in sweep]
+    if not sweep.is_numeric: return plot_values(sweep, known, title, hovers, size)
+
+    sheet, figure = Sheet(title, sweep.lines(), known, size=size, plane=340), go.Figure()
+    for name, (field, line, symbol) in known.items():
+        seconds, ends = [getattr(point, field, None) for point in sweep], [point_ends(p, field) for p in sweep]
+        ends = [own or (value or 0,)*2 for own, value in zip(ends, seconds)]
+        rates = [point.items and value and point.items/value for point, value in zip(sweep, seconds)]
+        common = dict(x=sweep.values, mode='lines+markers', name=name, legendgroup=name, line=line,
+                      marker=dict(symbol=symbol, size=8), text=hovers, hovertemplate='%{text}<extra></extra>')
+        figure.add_trace(go.Scatter(
+            y=seconds, **common, error_y=dict(
+                type='data', symmetric=False, thickness=1, width=4,
+                array=[max(high - (value or 0), 0) for value, (_, high) in zip(seconds, ends)],
+                arrayminus=[max((value or 0) - low, 0) for value, (low, _) in zip(seconds, ends)])))
+        if any(rates):
+            figure.add_trace(go.Scatter(y=rates, xaxis='x2', yaxis='y2', showlegend=False, **common))
+    has_rates = any(point.items for point in sweep)
+    axis = dict(type='log', gridcolor=FAINT, zeroline=False, ticks='outside', automargin=False)
+    across = dict(axis, tickvals=sweep.values, ticktext=[*map(str, sweep.values)],
+                  title=dict(text=sweep.name, standoff=4, font_size=12))
+    down = dict(axis, dtick='D2', tickformat='~s', domain=[sheet.y(sheet.head + sheet.plane), sheet.y(sheet.head + 24)])
+    layout = dict(xaxis=dict(across, domain=[0, 0.45] if has_rates else [0, 1]),
+                  yaxis=dict(down, ticksuffix='s'))
+    if has_rates:
+        layout |= dict(xaxis2=dict(across, domain=[0.55, 1], anchor='y2'), yaxis2=dict(down, anchor='x2'))
+    for x, text in ((0, 'time in a pass (s)'), (0.55, f'{sweep.item} per second'))[:1 + has_rates]:
+        figure.add_annotation(x=x, xref='paper', y=1, yref='paper', text=f'<b>{escape(text)}</b>', showarrow=False,
+                              xanchor='left', yanchor='top', font_size=12)
+    for x in (('x', 'x2')[:1 + has_rates] if sweep.ridge() else ()):
+        figure.add_shape(type='line', x0=sweep.ridge(), x1=sweep.ridge(), xref=x, y0=0, y1=1,
+                         yref=x.replace('x', 'y') + ' domain', line=dict(color=RIDGE, width=1.3, dash='dot'))
+    sheet.layout(figure)
+    return figure.update_layout(**layout, legend_itemsizing='trace')
+
+
+def point_ends(point, field: str) -> tuple[float, float] | None:
+    """The ends of the error bar of a point's time."""
+    totals = point.result.totals
+    if field == 'time_s': return middle_half(totals.samples) if totals else None
+    return getattr(point, 'likely_interval', None) if field == 'likely_s' else None
+
+
+def plot_values(sweep, known: dict, title: str, hovers: list[str], size) -> go.Figure:
+    """A bar for each value of a sweep over names, such as those of devices."""
+    sheet, figure = Sheet(title, sweep.lines(), (), len(sweep), size, plane=0), go.Figure()
+    pale = next((name for name in known if name != 'least time'), None)
+    field, bars = known[pale][0] if pale else None, []
+    for point, text in zip(sweep, hovers):
+        seconds, rate = getattr(point, field) if field else None, point.throughput
+        said = f'<b>{escape(str(point.value))}</b> ' + (f'{si(seconds, "s")}, at least ' if seconds else '')
+        said += si(point.roof_time_s, 's') + (f'; {si(rate)} {sweep.item}/s' if rate else '')
+        bars.append(Bar(said, seconds, point.roof_time_s, point_ends(point, field), COLOURS[0], text))
+    heading = f'<b>{pale}</b> (pale), <b>least time</b> (solid)' if pale else '<b>least time</b>'
+    draw_bars(figure, sheet, bars[:sheet.bars], heading, 'time in a pass (s)')
+    sheet.layout(figure)
+    return figure
