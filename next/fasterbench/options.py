@@ -354,7 +354,7 @@ def show_comparison(args, comparison) -> int:
         comparison.summary(args.top or None, args.sort, args.by, args.columns)
         if verdict: print(f'limit     {verdict}')
     shown = comparison.by(args.by) if args.by else comparison
-    write_outputs(args, shown.table(), changes(comparison, verdict), comparison)
+    write_outputs(args, shown.table(), changes(comparison, verdict), comparison, shown.plot)
     return verdict.status if verdict else 0
 
 
