@@ -17,6 +17,7 @@ MODULES = {   # module → the names in it that users import from here
     'results.gate': 'gate',
     'language': 'estimate_language',
     'results.sweep': 'Sweep',
+    'sources.traced': 'read_trace',
     'sweeps': 'estimates sweep sweep_batch sweep_dtype sweep_length sweep_resolution'}
 HOME = {name: module for module, names in MODULES.items() for name in names.split()}
 __all__ = [*HOME]

@@ -11,9 +11,9 @@ import os
 import sys
 import traceback
 import warnings
-from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show
+from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show, trace
 from .options import (DEVICES, FILE, LANGUAGE, FILES, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS, ROWS,
-                                 RUN, TRAIN)
+                                 RUN, TRACE, TRAIN)
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
 COMMANDS = {   # function → groups of its options, examples
@@ -27,6 +27,9 @@ COMMANDS = {   # function → groups of its options, examples
         'estimate resnet50 --batch 64 --dtype bfloat16 --peaks H100-SXM',
         'estimate resnet18 --batch 64 --train --optimizer adamw --peaks A100-SXM-80GB,H100-SXM',
         'estimate llama/config.json --peaks H100-SXM --at 48']),
+    trace: ([TRACE, ROWS, OUTPUT], [
+        'trace bert.json.gz --by kernel --top 5',
+        'trace rank0.json rank1.json --out ranks.csv']),
     ncu: ([NCU, ROWS, OUTPUT], [
         'ncu kernels.csv --out kernels.md',
         'ncu kernels.csv --peaks H100-SXM --plot']),

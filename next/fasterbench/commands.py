@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['count', 'roofline', 'in_turns', 'share', 'is_shown', 'estimate', 'device_table', 'is_at_work', 'estimate_at_work',
-           'compare', 'ncu', 'operations', 'peaks', 'show_peaks', 'Ceiling', 'ceiling_table', 'sheet_table', 'show']
+           'compare', 'trace', 'ncu', 'operations', 'peaks', 'show_peaks', 'Ceiling', 'ceiling_table', 'sheet_table',
+           'show']
 
 # %% ../nbs/analysis/commands.ipynb #f5111882
 import os
@@ -208,6 +209,23 @@ def compare(args):
     comparison = first if is_comparison else first.compare(load_json(args.b, Roofline))
     check_view(args, comparison.table())
     return show_comparison(args, comparison)
+
+# %% ../nbs/analysis/commands.ipynb #54e9216b
+def trace(args):
+    """How close was a run that torch.profiler recorded to the roof of its device?"""
+    from fasterbench.results.roofline import Roofline
+    from fasterbench.sources.traced import read_trace
+    from fasterbench.views.report import answer
+    check_view(args, Roofline(rows=[], kind='traced').table())
+    several = len(args.files) > 1
+    if several and args.plot: raise ValueError('--plot is of the rows of one rank')
+    with doing('reading'):
+        result = read_trace(args.files if several else args.files[0], args.peaks, args.step)
+    if not several: return show_rows(args, result)
+    ranks = {f"rank {r.about['rank']}": r for r in result.by_rank}
+    if not args.json: print(*map(answer, ranks.values()), '', sep='\n')
+    if args.by: result.by_rank = [r.by(args.by) for r in result.by_rank]
+    show_table(args, result.ranks(), {rank: r.time_s for rank, r in ranks.items()}, result)
 
 # %% ../nbs/analysis/commands.ipynb #03d8dcae
 def ncu(args):

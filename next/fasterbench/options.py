@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PICTURES', 'ENDINGS', 'MODEL', 'MACHINE', 'RUN', 'TRAIN', 'ROWS', 'OUTPUT', 'LIMITS', 'OTHER', 'FILES', 'FILE', 'NCU',
-           'LIST', 'DEVICES', 'LANGUAGE', 'PEAKS', 'arg', 'whole', 'percent_limit', 'number_or_word', 'writable',
-           'doing', 'load', 'set_up', 'check_training', 'training', 'labelled', 'usual_loss', 'check_view',
+           'LIST', 'TRACE', 'DEVICES', 'LANGUAGE', 'PEAKS', 'arg', 'whole', 'percent_limit', 'number_or_word',
+           'writable', 'doing', 'load', 'set_up', 'check_training', 'training', 'labelled', 'usual_loss', 'check_view',
            'write_outputs', 'show_table', 'table_of', 'show_rows', 'operation_table', 'figures', 'check_comparison',
            'show_comparison', 'changes']
 
@@ -101,7 +101,7 @@ TRAIN = 'training', [
 ROWS = 'rows', [
     arg('--top', type=whole, default=12, metavar='N', help='rows to print (default: 12); 0: all'),
     arg('--by', help='merge rows by block, type, phase, bound, dtype, roof, near, '
-                     'or a number of parts of names'),
+                     'or a number of parts of names; kernel: the kernels in them'),
     arg('--plot', action='store_true', help='draw the roofline in characters, too')]
 OUTPUT = 'output', [
     arg('--columns', help='such as name,time_s,bound; in files, too'),
@@ -140,6 +140,13 @@ LIST = 'file', [
     arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
                         '(default: no roof)'),
     arg('--dtype', help='of operations without one in a column dtype (default: as the peaks)')]
+TRACE = 'trace', [
+    arg('files', nargs='+', metavar='FILE', help='of torch.profiler, gzipped or not; those of '
+        'several ranks are shown side by side'),
+    arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
+                        "(default: the datasheet of the trace's device)"),
+    arg('--step', type=whole, metavar='N', help='number of a step that profiler.step() marked '
+                                                '(default: all)')]
 DEVICES = 'machines', [
     arg('--peaks', required=True, metavar='A,B',
         help='devices such as H100-SXM, or files of `fasterbench peaks`')]
@@ -326,6 +333,7 @@ def figures(result) -> dict:
         tokens_per_s=result.tokens_per_s, flops=known('flops'),
         matmul_flops=known('matmul_flops'), bytes_moved=known('bytes_moved'),
         params=result.params or None,
+        span_s=result.about.get('span_s'), busy_s=result.about.get('busy_s'),
         memory_bytes=result.memory.peak if result.memory else None, fits=result.fits)
 
 # %% ../nbs/analysis/options.ipynb #a7ab5e80
