@@ -251,6 +251,9 @@ def least_time(function, *args, peaks=None, dtype: str | None = None) -> Rooflin
     row = counted_row(name, function, args, on_gpu=peaks is not None and peaks.device != 'cpu')
     peaks = peaks or measured_peaks(resolve_device(), nn.Module(), [row])
     if dtype and row.matmul_flops: row.dtype = dtype_text(dtype)
+    if row.matmul_flops and peaks.ceiling(row.dtype) is None:
+        raise ValueError(f"{name} has products in {row.dtype}, and the peaks have "
+                         f"{', '.join(peaks.compute_peaks)}")
     row.bytes_moved = row.working_set = row.boundary_bytes
     return place(row, peaks)
 

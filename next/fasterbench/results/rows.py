@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 from typing import Literal
 from ..base.files import Amount, Count
+from ..base.text import si, some
 from ..machine.hardware import HardwarePeaks
 
 # %% ../../nbs/results/rows.ipynb #e5b3a47b
@@ -52,7 +53,7 @@ def is_noisy(samples: list[float]) -> bool:
 NEAR = 1/3   # a row that reaches less of its roof is near none
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class RooflinePoint:
     """A module's own work in one pass, its time, and its place under a roof; `None`: not known."""
     name: str                             # qualified; '' is the model
@@ -156,6 +157,15 @@ class RooflinePoint:
         least_s = self.roof_time_s if self.bound == 'compute' else self.cache_time_s
         if least_s is None or self.time_s is None: return False
         return least_s - self.time_s > (self.iqr_s or 0)
+
+    def __repr__(self):
+        said = [f'{si(self.flops, "FLOP")}, {si(self.bytes_moved, "B")}']
+        if self.unknown: said.append(f'not counted: {some(self.unknown)}')
+        if self.roof_time_s is not None:
+            said.append(f'{self.bound}-bound, at least {si(self.roof_time_s, "s")}')
+        if self.time_s is not None: said.append(f'took {si(self.time_s, "s")}')
+        name = self.label if self.type == 'operation' else f'{self.label}, {self.type}'
+        return f"RooflinePoint({name}: {'; '.join(said)})"
 
 # %% ../../nbs/results/rows.ipynb #45dbc642
 def least_times(row: RooflinePoint, peaks: HardwarePeaks) -> tuple[float, float] | None:
