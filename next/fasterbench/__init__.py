@@ -11,6 +11,7 @@ MODULES = {   # module → the names in it that users import from here
                 'compare_interleaved measure_peaks',
     'costs': 'count_costs count_step register_cost unregister_cost',
     'models': 'load_model',
+    'training': 'TrainingMeter lightning_callback mfu_callback',
     'ncu': 'SOLAnalyzer SOLConfig read_ncu',
     'operations': 'estimate_layer least_time profile_operations read_operations roofline_analysis',
     'results.compare': 'Comparison',
