@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FORMATS', 'element_bytes', 'Kernel', 'Rank', 'named_layers', 'exchange_rows', 'forward_pass', 'Rate',
-           'LanguageEstimate', 'estimate_language', 'check']
+           'LanguageEstimate', 'estimate_language', 'check_sizes']
 
 # %% ../nbs/analysis/language.ipynb #8e1965d8
 from collections import Counter
@@ -53,7 +53,7 @@ class Kernel(NamedTuple):
     weights: float
     inputs: float
     outputs: float
-    params: float = 0   # elements of its weights that the rank keeps
+    params: float = 0   # elements of its weights
 
     def row(self, name: str, calls: int, peaks: HardwarePeaks) -> RooflinePoint:
         """So many calls as a row under the roof of `peaks`."""
@@ -154,14 +154,17 @@ class Rank:
     def memory(self, sequences: float, keys: int) -> dict[str, int]:
         """Bytes that the rank keeps of weights, and of the cache of so many tokens."""
         model, mesh = self.model, self.mesh
-        size, part = self.weights or resolve_dtype(self.dtype).itemsize, mesh.tp*mesh.pp
-        dense = (model.elements - model.experts - model.tables)*size + model.tables*self.size
+        size = self.weights or resolve_dtype(self.dtype).itemsize
+        head = model.head.elements*(self.weights or self.size)
+        dense = (model.elements - model.experts - model.head.elements - model.tables)*size
+        whole = dense + head + model.tables*self.size
         experts = model.experts/mesh.ep*size
-        found = {'weights': dense/part/mesh.fsdp + experts/part/mesh.expert_fsdp}
-        if mesh.fsdp > 1:   # of the largest layer, what others keep of it
-            found['gathered weights'] = max(
-                layer.dense*(1 - 1/mesh.fsdp) + layer.experts/mesh.ep*(1 - 1/mesh.expert_fsdp)
-                for layer, _ in model.layers)/mesh.tp*size
+        found = {'weights': (whole/mesh.fsdp + experts/mesh.expert_fsdp)/mesh.tp/mesh.pp}
+        if mesh.fsdp > 1:   # of the largest layer, or of the head, what others keep of it
+            missing, missing_experts = 1 - 1/mesh.fsdp, 1 - 1/mesh.expert_fsdp
+            found['gathered weights'] = max(head*missing, *(
+                (layer.dense*missing + layer.experts/mesh.ep*missing_experts)*size
+                for layer, _ in model.layers))/mesh.tp
         tokens = sum(n*self.cached(layer.attention)*min(layer.attention.window or keys, keys)
                      for layer, n in model.layers)
         found['cache'] = tokens*sequences/mesh.pp*(self.cache or self.size)
@@ -257,9 +260,11 @@ class Rate:
         near = NEAR_WORDS[max(seconds, key=seconds.get) if used >= 100*NEAR else 'neither']
         if used > 100: near = 'above the roof: a rate, a format or a peak is wrong'
         dtype, ceiling = next(iter(ceilings(result, peaks).items()))
+        n = result.about['devices']
+        devices = f'{n} × '*(n > 1) + (peaks.device_name or peaks.device)
         return (f'{plain(self.tokens_per_s)} tokens/s are {percent(used)} % of the '
-                f'{plain(result.tokens_per_s)} tokens/s that {peaks.device_name or peaks.device} '
-                f'allows at most: {near}.\n'
+                f'{plain(result.tokens_per_s)} tokens/s that {devices} allow{"s"*(n == 1)} '
+                f'at most: {near}.\n'
                 f'MBU {percent(100*self.mbu)} % of {si(peaks.peak_bandwidth, "B/s")} (weights, cache, '
                 f'activations), MFU {percent(100*self.mfu)} % of {si(ceiling, "FLOP/s")} in {dtype} '
                 '(products, attention causal).')
@@ -316,7 +321,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
     batch = mesh.data*mesh.pp if batch is None else batch
     context = min(4096, (model.longest or 4097) - 1) if context is None else context
     prompt = context if prompt is None else prompt
-    check(model, mesh, batch, prompt, context)
+    check_sizes(model, mesh, batch, prompt, context)
     exchanges = max(mesh.tp, mesh.fsdp, mesh.pp, mesh.ep) > 1
     if network is None and exchanges: network = network_of(peaks, mesh)
 
@@ -327,7 +332,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
 
     def run(kind, queries, keys, sample):
         sample = f'{batch:,} sequence{"s"*(batch > 1)}, {sample}, {dtype}{kept}{where}'
-        about = dict(model=name, run=kind, sample=sample, dtype=dtype)
+        about = dict(model=name, run=kind, sample=sample, dtype=dtype, devices=mesh.ranks)
         if network: about['links'] = str(network)
         return forward_pass(rank, peaks, network, batch, queries, keys, about)
 
@@ -337,7 +342,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
         run('decode', 1, context + 1, f'a token each after {context:,} in the cache'))
 
 
-def check(model: LanguageModel, mesh: Mesh, batch: int, prompt: int, context: int):
+def check_sizes(model: LanguageModel, mesh: Mesh, batch: int, prompt: int, context: int):
     """Refuse sizes that can't be; `ValueError` restates them."""
     for name, n in dict(batch=batch, context=context, prompt=prompt).items():
         if type(n) is not int or n < 1: raise ValueError(f'{name}={n!r} is no whole number above 0')

@@ -149,8 +149,11 @@ def read_model(config) -> LanguageModel:
     if isinstance(config, LanguageModel): return config
     config = load_config(config)
     from transformers import AutoModelForCausalLM
-    with torch.device('meta'):
-        network = AutoModelForCausalLM.from_config(config, attn_implementation='eager')
+    try:
+        with torch.device('meta'):
+            network = AutoModelForCausalLM.from_config(config, attn_implementation='eager')
+    except Exception as e:   # of whatever kind; the config's values do not go together
+        raise ValueError(f'{config.model_type}: transformers could not make the network: {e}') from e
     text = config.get_text_config(decoder=True)
     lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
     layers = next((found for found in lists if len(found) == text.num_hidden_layers), None)
@@ -171,6 +174,11 @@ def read_model(config) -> LanguageModel:
 def read_layer(layer: nn.Module, text, index: int) -> Layer:
     """The matrices and the attention of one layer; `text` is the config of the text's model."""
     here = f'layer {index} of {text.model_type}'
+    of_layers = getattr(text, 'per_layer_config', None)   # in newer versions sizes may differ
+    text = of_layers[index] if of_layers else text
+    for option in ('num_kv_shared_layers', 'attention_k_eq_v'):
+        if getattr(text, option, None):
+            raise ValueError(f'{here} shares keys and values ({option}), which is not known')
     kinds = [type(module).__name__ for module in layer.children()]
     if not any('Attention' in kind for kind in kinds):
         raise ValueError(f"{here} is no attention with an MLP, but {', '.join(kinds)}")
@@ -185,21 +193,22 @@ def read_layer(layer: nn.Module, text, index: int) -> Layer:
         others += sum(p.numel() for key, p in own.items() if key not in matrices)
         for key, p in matrices.items():
             label = name if key == 'weight' else f'{name}.{key}'
-            if experts: products.append(read_experts(label, p, text, key == [*experts][-1]))
+            if experts: products.append(read_experts(label, p, text, [*experts]))
             else: products.append(Product(label, *(p.shape if kind == 'Conv1D' else p.shape[::-1])))
     closing = {p.name.rpartition('.')[0]: p for p in products if p.outputs == text.hidden_size}
     products = [replace(p, closes=p in closing.values()) for p in products]
     return Layer(tuple(products), read_attention(text, index), others, first=index)
 
 
-def read_experts(label: str, weight: torch.Tensor, text, is_last: bool) -> Product:
-    """The experts in one tensor; the last tensor of their module leads back to the width."""
+def read_experts(label: str, weight: torch.Tensor, text, keys: list[str]) -> Product:
+    """The experts in one tensor of a module with these `keys`, of which the last leads back."""
     per_token = getattr(text, 'num_experts_per_tok', None)
     if not per_token:
         raise ValueError(f'{text.model_type}: how many experts a token is sent to '
                          '(num_experts_per_tok) is not stated')
-    inner = weight[0].numel()//text.hidden_size
-    sizes = (inner, text.hidden_size) if is_last else (text.hidden_size, inner)
+    width, inner = text.hidden_size, weight[0].numel()//text.hidden_size
+    is_last = label.endswith(keys[-1]) if len(keys) > 1 else weight.shape[1] == width
+    sizes = (inner, width) if is_last else (width, inner)
     return Product(label, *sizes, experts=len(weight), per_token=per_token,
                    groups=getattr(text, 'topk_group', None))
 
