@@ -21,7 +21,8 @@ from ..base.text import si
 from ..counting.memory import Footprint
 from ..machine.datasheets import as_peaks
 from ..machine.hardware import HardwarePeaks
-from .rows import RooflinePoint, interquartile_range, is_noisy, join, place
+from .rows import (RooflinePoint, interquartile_range, is_noisy, join,
+                                      known_sum, place)
 from ..views.chart import ceilings
 from ..views.report import answer, lines, peaks_text, rows_text
 from ..views.table import Column, Table, percent, terminal_width
@@ -124,7 +125,8 @@ SHOWN = {   # kind of a result → usual columns
                'utilization_pct', 'time_s', 'waiting_s'),
     'listed': ('name', 'flops', 'bytes_moved', 'arithmetic_intensity', 'bound', 'roof_time_s',
                'utilization_pct', 'time_s'),
-    'estimated': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'bound', 'roof_time_s'),
+    'estimated': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'bound', 'roof_time_s',
+                  'likely_s'),
     'counted': ('name', 'phase', 'type', 'params', 'flops', 'bytes_moved', 'arithmetic_intensity')}
 SORTED_BY = {'measured': 'time_s', 'kernels': 'time_s', 'traced': 'time_s', 'listed': 'order',
              'estimated': 'roof_time_s', 'counted': 'order'}
@@ -192,6 +194,18 @@ class Roofline:
     def utilization_pct(self) -> float | None:
         """Least time in percent of the measured one."""
         return 100*self.roof_time_s/self.time_s if self.time_s else None
+
+    @property
+    def likely_s(self) -> float | None:
+        """Likely seconds of a pass, by a forecast; `None`: there is none."""
+        return known_sum(self.rows, 'likely_s') if self.rows else None
+
+    @property
+    def likely_interval(self) -> tuple[float, float] | None:
+        """Seconds between which 4 of 5 of such passes lie; `None`: not known."""
+        ends = [row.likely_interval for row in self.rows]
+        if None in ends or not ends: return None
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
 
     @property
     def memory_bound_pct(self) -> float | None:
@@ -281,8 +295,15 @@ class Roofline:
         which is less than the sum of its rows'.
         """
         peaks = as_peaks(peaks)
-        return replace(self, peaks=peaks, rows=[place(row, peaks) for row in self.rows],
+        about = {k: value for k, value in self.about.items() if not k.startswith('likely')}
+        return replace(self, peaks=peaks, about=about,
+                       rows=[place(row, peaks) for row in self.rows],
                        by_rank=[result.under(peaks) for result in self.by_rank])
+
+    def forecast(self, evidence=None) -> 'Roofline':
+        """The same with the times that rows likely take, by published runs or other `Evidence`."""
+        from fasterbench.results.forecast import forecast
+        return forecast(self, evidence)
 
     def table(self) -> Table:
         """All rows and all columns."""

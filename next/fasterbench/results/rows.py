@@ -188,7 +188,7 @@ def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
     rate = peaks.links.get(row.type) if is_exchange else None
     if rate is None and row.bound == 'link' and row.roof != 'link': return row
     row = replace(row, roof_time_s=None, cache_time_s=None, fused_time_s=None,
-                  bound='undefined', roof=None)
+                  bound='undefined', roof=None, likely_s=None, likely_interval=None)
     if is_exchange:
         if rate: row.bound, row.roof, row.roof_time_s = 'link', 'link', row.link_bytes/rate
         return row
@@ -261,6 +261,9 @@ def join(name: str, rows: list[RooflinePoint]) -> RooflinePoint:
     if waiting: joined.waiting_s = sum(waiting)
     waits = [Counter(row.waits_for) for row in rows]
     joined.waits_for = dict(sum(waits, Counter()))
+    ends = [row.likely_interval for row in rows]
+    if None not in ends:
+        joined.likely_interval = sum(low for low, _ in ends), sum(high for _, high in ends)
     sizes = [row.working_set for row in rows]
     if None not in sizes: joined.working_set = max(sizes)
     if len({len(row.samples) for row in rows}) == 1:

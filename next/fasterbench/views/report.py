@@ -6,8 +6,8 @@
 __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'OVERHEAD_PCT', 'LINES', 'percentages', 'doubts', 'trace_text',
            'division', 'work_text', 'is_count', 'answer', 'least_time_text', 'peaks_text', 'rows_text', 'sample_line',
            'work_line', 'time_line', 'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line',
-           'ranks_line', 'noise_line', 'unknown_line', 'trace_line', 'ceiling_line', 'link_line', 'above_line',
-           'error_line', 'lines']
+           'ranks_line', 'noise_line', 'likely_line', 'unknown_line', 'trace_line', 'ceiling_line', 'link_line',
+           'above_line', 'error_line', 'lines']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
@@ -131,6 +131,10 @@ def least_time_text(result) -> str:
     if link_s: said += f', beside {si(link_s, "s")} of exchange between devices'
     if 0 < result.fused_time_s < work_s:
         said += f'; {si(result.fused_time_s, "s")} if each row were one kernel'
+    if result.likely_s is not None:
+        said += f'; likely {si(result.likely_s, "s")}'
+        ends = result.likely_interval
+        if ends: said += f' ({si(ends[0], "s")} to {si(ends[1], "s")})'
     if result.fits is not None:
         fits = 'fits into' if result.fits else 'does not fit into'
         said += f'.\nIt holds {si(result.memory.peak, "B")} at its peak, which {fits} '
@@ -245,6 +249,10 @@ def noise_line(result) -> str:
     return f'{rows_text(len(rows))} with an IQR above 10 %'
 
 
+def likely_line(result) -> str:
+    return result.about.get('likely', '')
+
+
 def unknown_line(result) -> str:
     rows = [row for row in result if row.unknown]
     if not rows: return ''
@@ -306,7 +314,8 @@ LINES = {   # what a line begins with → its text
     'sample': sample_line, 'work': work_line, 'time': time_line, 'threads': threads_line,
     'phases': phases_line, 'memory': memory_line, 'MFU': mfu_line, 'tokens': tokens_line,
     'ranks': ranks_line,
-    '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line, 'links': link_line,
+    'likely': likely_line, '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line,
+    'links': link_line,
     '↑': above_line, 'error': error_line, 'trace': trace_line}
 
 

@@ -1,0 +1,177 @@
+"""How far off are forecasts of published runs that were left out?
+
+`published_runs.csv` has runs of eager PyTorch that others timed, each with its source:
+NeuSight's (float32, attention written out), timm's (mixed precision), and tables. Their FLOPs,
+bytes and launches were counted without data (`--count`). Each run is forecast by the others:
+once by those of other models, once by those of other devices.
+
+    python benchmarks/forecasts.py [--count CONFIGS] [--ship] [--check TRANSFORMERS_GPU_CSV]
+
+`--count` counts the runs that have no counts; CONFIGS is the folder with NeuSight's configs.
+`--ship` writes what is known of all runs to fasterbench/data/forecasts.json.
+`--check` reads times from a table `model,tokens,batch,device,mode,measured_ms` in their place.
+"""
+import argparse
+import csv
+from collections import defaultdict
+from math import exp, floor, log
+from pathlib import Path
+from statistics import fmean, median
+
+from tabulate import tabulate
+
+from fasterbench.base.files import save_json
+from fasterbench.machine.datasheets import find_datasheet
+from fasterbench.results.forecast import Evidence, Launches, Miss, Reached, basis_of
+
+HERE = Path(__file__).parent
+RUNS = HERE/'published_runs.csv'
+SHIPPED = HERE.parent/'fasterbench'/'data'/'forecasts.json'
+WAITING = 0.1   # share of the peaks below which a run waits for its launches
+NOISES = 0.1, 0.3, 1., 3., 10.   # that are tried
+
+
+class Run:
+    """A line of the table, in seconds at the peaks of its device."""
+
+    def __init__(self, line: dict):
+        vars(self).update(line)
+        peaks = find_datasheet(self.device)
+        self.peaks = peaks.compute_peaks[self.dtype], peaks.peak_bandwidth
+        self.flops, self.bytes = float(self.flops), float(self.bytes)
+        self.launches, self.time_s = int(self.launches), float(self.ms)/1e3
+        self.arithmetic_s, self.memory_s = self.flops/self.peaks[0], self.bytes/self.peaks[1]
+        self.share = (self.arithmetic_s + self.memory_s)/self.time_s
+        self.waits = self.share < WAITING
+
+    @property
+    def group(self) -> str:
+        if self.source.startswith('NeuSight'): return f'{self.mode}, float32'
+        return 'timm' if self.source.startswith('timm') else 'tables'
+
+
+def reached_by(runs: list[Run]) -> list[Reached]:
+    """The mean shares of each device and dtype, runs weighted by their part of such work."""
+    groups = defaultdict(list)
+    for run in runs:
+        if not run.waits: groups[run.device, run.dtype].append(run)
+
+    def share(some, key):
+        weights = [getattr(run, key)/(run.arithmetic_s + run.memory_s) for run in some]
+        logs = [log(run.share) for run in some]
+        return exp(sum(w*x for w, x in zip(weights, logs))/sum(weights))
+
+    return [Reached(device, dtype, *some[0].peaks, share(some, 'arithmetic_s'),
+                    share(some, 'memory_s'), len(some), len({run.model for run in some}))
+            for (device, dtype), some in groups.items()]
+
+
+def ratios(runs: list[Run], reached: list[Reached], noise: float) -> list[float]:
+    """Measured time over its forecast, of each run; all in one dtype."""
+    evidence = Evidence(reached, {runs[0].dtype: noise})
+    devices = {run.device: run for run in runs}
+    bases = {device: basis_of(evidence, device, run.dtype, run.peaks)
+             for device, run in devices.items()}
+    return [run.time_s/bases[run.device].time_s(run.flops, run.bytes) for run in runs]
+
+
+def least_noise(runs: list[Run], reached: list[Reached]) -> float:
+    """The noise with which devices forecast each other best; of one dtype."""
+    by_device = defaultdict(list)
+    for run in runs: by_device[run.device].append(run)
+    if len(by_device) < 3: return 1.
+
+    def error(noise):
+        return sum(log(miss)**2 for device, some in by_device.items() for miss in
+                   ratios(some, [r for r in reached if r.device != device], noise))
+    return min(NOISES, key=error)
+
+
+def left_out(runs: list[Run], key: str):
+    """Each group of runs with the same model or device, in one dtype, and the others."""
+    for value in dict.fromkeys(getattr(run, key) for run in runs):
+        yield ([run for run in runs if getattr(run, key) == value],
+               [run for run in runs if getattr(run, key) != value])
+
+
+def misses(runs: list[Run], key: str) -> list[tuple[Run, float]]:
+    """Each run in one dtype that others can forecast: measured time over its forecast."""
+    found, runs = [], [run for run in runs if not run.waits]
+    for out, rest in left_out(runs, key):
+        reached = reached_by(rest)
+        known = {r.device for r in reached}
+        out = [run for run in out if known and (key == 'device' or run.device in known)]
+        if out: found += zip(out, ratios(out, reached, least_noise(rest, reached)))
+    return found
+
+
+def interval(missed: list[float], share: float = 0.8) -> tuple[float, float]:
+    """Where the next ratio lies with this probability, whatever their distribution."""
+    missed, k = sorted(missed), floor((len(missed) + 1)*(1 - share)/2 + 1e-9)
+    return missed[k - 1], missed[-k]
+
+
+def fit(runs: list[Run]) -> Evidence:
+    """What is known of all runs."""
+    evidence = Evidence(reached_by(runs), {})
+    for dtype in dict.fromkeys(run.dtype for run in runs):
+        some = [run for run in runs if run.dtype == dtype]
+        reached = [r for r in evidence.reached if r.dtype == dtype]
+        evidence.noise[dtype] = least_noise([run for run in some if not run.waits], reached)
+        for key in ('model', 'device'):
+            missed = [miss for _, miss in misses(some, key)]
+            evidence.misses.append(Miss(dtype, key, len(missed), *interval(missed)))
+    waiting = [run for run in runs if run.waits]
+    each = [run.time_s/run.launches for run in waiting]
+    devices = ', '.join(dict.fromkeys(run.device for run in waiting))
+    evidence.launches = Launches(median(each), min(each), max(each), len(waiting), devices)
+    return evidence
+
+
+def accuracy(runs: list[Run]) -> str:
+    """A line for each kind of run and what was left out."""
+    lines = []
+    for key in ('model', 'device'):
+        found = []
+        for dtype in dict.fromkeys(run.dtype for run in runs):
+            found += misses([run for run in runs if run.dtype == dtype], key)
+        for group in dict.fromkeys(run.group for run in runs):
+            some = [(run, miss) for run, miss in found if run.group == group]
+            errors = [abs(1/miss - 1) for _, miss in some]
+            inside = [low <= miss <= high for run, miss in some
+                      for low, high in [interval([m for r, m in found if r.dtype == run.dtype
+                                                  and getattr(r, key) != getattr(run, key)])]]
+            lines.append([group, f'{key} left out', len(some), f'{100*fmean(errors):.1f}',
+                          f'{100*median(errors):.1f}', f'{100*fmean(inside):.0f}'])
+    return tabulate(sorted(lines), ['runs', 'by', 'number', 'mean error %', 'median error %',
+                                    'inside the interval %'], disable_numparse=True)
+
+
+def read_runs(check=None) -> list[dict]:
+    """The lines of the table; times of `check` in the place of those that it has."""
+    with open(RUNS, newline='') as file: lines = [*csv.DictReader(file)]
+    if not check: return lines
+    with open(check, newline='') as file:
+        times = {(r['model'], r['batch'], r['tokens'], r['mode'], find_datasheet(r['device']).device_name):
+                 r['measured_ms'] for r in csv.DictReader(file)}
+    lines = [line for line in lines if line['source'].startswith('NeuSight')]
+    keys = [tuple(line[k] for k in ('model', 'batch', 'size', 'mode', 'device')) for line in lines]
+    missing = times.keys() - {*keys}
+    if missing: raise ValueError(f'{check}: no counts of {missing}')
+    return [dict(line, ms=times[key]) for line, key in zip(lines, keys) if key in times]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--check', metavar='CSV', help='times in the place of those of the table')
+    parser.add_argument('--ship', action='store_true', help=f'write {SHIPPED.name}')
+    args = parser.parse_args()
+    runs = [Run(line) for line in read_runs(args.check)]
+    print(accuracy(runs))
+    if args.ship:
+        evidence = fit(runs)
+        save_json(evidence, SHIPPED)
+        print(evidence.noise)
+
+
+if __name__ == '__main__': main()
