@@ -9,7 +9,7 @@ __all__ = ['count', 'roofline', 'in_turns', 'share', 'is_shown', 'estimate', 'de
 
 # %% ../nbs/analysis/commands.ipynb #f5111882
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 from .options import (check_comparison, check_training, check_view, doing, load, set_up,
                                  show_comparison, show_rows, show_table, table_of, training)
@@ -192,7 +192,9 @@ def estimate_at_work(args):
         samples = dict.fromkeys(point.result.about['sample'] for point in points)
         if not args.json: print(*samples, '', sep='\n')
         return show_table(args, sweep.table(), least, sweep)
-    show_rows(args, result, **(rates[0].figures if rates else {}))
+    more = asdict(rates[0]) if rates else {}
+    more.pop('text', None)
+    show_rows(args, result, **more)
 
 # %% ../nbs/analysis/commands.ipynb #4b9ee400
 def compare(args):

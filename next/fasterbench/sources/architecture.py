@@ -23,7 +23,7 @@ class Product:
     name: str                   # in its layer
     inputs: int
     outputs: int
-    closes: bool = False        # its block: what it returns goes into the residual stream
+    closes: bool = False        # attention or MLP: what it returns goes into the residual stream
     experts: int = 0            # that there are; 0: it is no expert
     per_token: int = 1          # experts that a token is sent to
     groups: int | None = None   # of experts that a token is sent to at most
@@ -31,11 +31,6 @@ class Product:
     @property
     def elements(self) -> int:
         return self.inputs*self.outputs*(self.experts or 1)
-
-    @property
-    def block(self) -> str:
-        """Attention or MLP of the layer: the first part of the name."""
-        return self.name.partition('.')[0] if '.' in self.name else ''
 
 
 @dataclass(frozen=True)
@@ -78,11 +73,6 @@ class Layer:
     def experts(self) -> int:
         """Elements of all experts."""
         return sum(p.elements for p in self.products if p.experts)
-
-    @property
-    def blocks(self) -> list[str]:
-        """Attention and MLP, between which stands the residual stream."""
-        return list(dict.fromkeys(p.block for p in self.products))
 
 
 @dataclass(frozen=True)
@@ -149,11 +139,8 @@ def read_model(config) -> LanguageModel:
     if isinstance(config, LanguageModel): return config
     config = load_config(config)
     from transformers import AutoModelForCausalLM
-    try:
-        with torch.device('meta'):
-            network = AutoModelForCausalLM.from_config(config, attn_implementation='eager')
-    except Exception as e:   # of whatever kind; the config's values do not go together
-        raise ValueError(f'{config.model_type}: transformers could not make the network: {e}') from e
+    with torch.device('meta'):
+        network = AutoModelForCausalLM.from_config(config, attn_implementation='eager')
     text = config.get_text_config(decoder=True)
     lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
     layers = next((found for found in lists if len(found) == text.num_hidden_layers), None)
