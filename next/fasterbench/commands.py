@@ -34,6 +34,7 @@ def roofline(args):
     from fasterbench.running.parallel import PLANS
     check_training(args)
     check_comparison(args)
+    args.steps = args.steps or (40 if args.beside else 20)
     mesh = share(args)
     if args.beside: return show_comparison(args, in_turns(args))
     before, empty = args.against and Roofline.load(args.against), Roofline(rows=[])

@@ -84,7 +84,8 @@ RUN = 'run', [
     arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
                         '(default: measured)'),
     arg('--warmup', type=whole, default=5, metavar='N', help='untimed passes first (default: 5)'),
-    arg('--steps', type=whole, default=20, metavar='N', help='timed passes (default: 20)'),
+    arg('--steps', type=whole, metavar='N',
+        help='timed passes (default: 20), or turns of each with --beside (default: 40)'),
     arg('--compile', action='store_true', help='measure what torch.compile makes of the model'),
     arg('--operations', action='store_true', help='time the operations inside of rows, too'),
     arg('--parallel', choices=('tp', 'ddp', 'fsdp'), help='how the processes that torchrun has '

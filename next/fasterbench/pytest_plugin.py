@@ -18,13 +18,14 @@ from .results.roofline import Roofline
 class Assertions:
     """What a test says of a model and an earlier one: a module, a `Roofline`, or the file of one."""
 
-    def assert_no_slower(self, model, sample, against, percent: float = 10, *, steps: int = 20,
-                         if_open: str = 'skip', **options):
+    def assert_no_slower(self, model, sample, against, percent: float = 10, *,
+                         steps: int | None = None, if_open: str = 'skip', **options):
         """Fail if a forward pass takes longer by more than so many percent, beyond noise.
 
-        A module is measured in turns with the earlier one; beside a result, alone. Where that
-        decides nothing, the test is skipped; `if_open='fail'` fails it. `options` are those of
-        `RooflineAnalyzer.profile`: `device`, `warmup`, `grad`.
+        A module is measured in turns with the earlier one, `steps` (40) of each; beside a result
+        alone, in `steps` (20) passes. Where that decides nothing, the test is skipped, or with
+        `if_open='fail'` it fails. `options` are those of `RooflineAnalyzer.profile`: `device`,
+        `warmup`, `grad`.
         """
         from fasterbench.roofline import RooflineAnalyzer
         check_if_open(if_open)
@@ -32,8 +33,8 @@ class Assertions:
         after = RooflineAnalyzer(model, sample, before and before.peaks)
         if before is None:
             earlier = RooflineAnalyzer(against, sample)
-            comparison = earlier.compare_interleaved(after, steps=steps, **options)
-        else: comparison = before.compare(after.profile(steps=steps, **options))
+            comparison = earlier.compare_interleaved(after, steps=steps or 40, **options)
+        else: comparison = before.compare(after.profile(steps=steps or 20, **options))
         decide(gate(comparison, slower=percent, flops=None), if_open)
 
     def assert_no_more_flops(self, model, sample, against, percent: float = 0):

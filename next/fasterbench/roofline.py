@@ -69,7 +69,7 @@ class RooflineAnalyzer:
         return self._keep(result)
 
     def compare_interleaved(self, other: 'RooflineAnalyzer', device=None, *, warmup: int = 5,
-                            steps: int = 20, grad: bool = False) -> Comparison:
+                            steps: int = 40, grad: bool = False) -> Comparison:
         """Measure forward passes of this model and of another in turns: what changed from this one?
 
         A turn's sample is the fastest of a few passes, since other processes only make them longer.

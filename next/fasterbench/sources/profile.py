@@ -204,7 +204,7 @@ def about_of(run) -> dict[str, str | int | float | None]:
     return about
 
 # %% ../../nbs/sources/profile.ipynb #41fcfcbc
-def profile_in_turns(runs: list, peaks: list, warmup: int = 5, steps: int = 20) -> list[Roofline]:
+def profile_in_turns(runs: list, peaks: list, warmup: int = 5, steps: int = 40) -> list[Roofline]:
     """As `profile`, for several runs in turns; a sample is the fastest pass of a turn."""
     check_passes(warmup, steps)
     counts = [count(run) for run in runs]

@@ -255,11 +255,11 @@ def time_fed(run, clock, mean_s: float) -> float:
     return elapsed_s(lambda: run(args, kwargs), clock)
 
 # %% ../../nbs/sources/timing.ipynb #2adb2440
-TURN_S = 0.1       # seconds of passes in a turn, about
+TURN_S = 0.05      # seconds of passes in a turn, about
 MOST_IN_TURN = 24  # passes
 
 
-def measure_in_turns(runs: list, warmup: int = 5, steps: int = 20) -> tuple[list[Timings], int]:
+def measure_in_turns(runs: list, warmup: int = 5, steps: int = 40) -> tuple[list[Timings], int]:
     """Time runs in `steps` turns: the fastest pass of each turn; and how many passes a turn has."""
     sides = [(run, ModuleTimer(run.model, run.device), Timings()) for run in runs]
     fastest_s = min(min(timer.time(run)[0] for _ in range(max(warmup, 1)))
