@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import product
 from unittest.mock import patch
 
 import torch
@@ -26,10 +27,10 @@ from .modules import Place
 # %% ../../nbs/running/parallel.ipynb #77e83ec2
 @dataclass(eq=False)
 class Exchange:
-    """A collective that this rank took part in; of a message, both ends are a 'send'."""
+    """A collective that this rank took part in."""
     place: Place
     kind: str
-    ranks: tuple[int, ...]         # of the group; of a message: from whom to whom
+    ranks: tuple[int, ...]         # of the process group
     seconds: float | None = None   # in which this rank stood still for it; `None`: not known
     work: object = None            # torch's handle, until somebody has waited for it
 
@@ -38,14 +39,15 @@ def waiting(passes: list[list[Exchange]]) -> list[dict[Place, Counter]]:
     """What each rank waited for in the same pass: place → the rank that came last → seconds.
 
     `passes` are the exchanges of each rank. The same one has the same kind, ranks, and number among
-    these; the rank that stood still for the shortest time came last.
+    these; the rank that stood still for the shortest time came last. Messages are left out.
     """
     same, number = defaultdict(dict), Counter()
     for rank, exchanges in enumerate(passes):
         for exchange in exchanges:
+            if exchange.seconds is None or exchange.kind in ('send', 'recv'): continue
             key = exchange.kind, exchange.ranks
             number[rank, key] += 1
-            if exchange.seconds is not None: same[key, number[rank, key]][rank] = exchange
+            same[key, number[rank, key]][rank] = exchange
     waits = [defaultdict(Counter) for _ in passes]
     for by_rank in same.values():
         last = min(by_rank, key=lambda rank: by_rank[rank].seconds)
@@ -66,18 +68,17 @@ class ExchangeWatch:
 
     def __init__(self, place, mark, add):
         self.place, self.mark, self.add = place, mark, add
-        self.exchanges = []
-        self.handles, self.storages = {}, {}   # id of a handle, or of a result's storage → exchange
+        self.exchanges, self.storages = [], {}   # of a result → exchange
+        self.work_wait, self.broadcast = dist.Work.wait, dist._broadcast_coalesced
 
     def __enter__(self):
         self.stack = ExitStack()
-        known = [name.split('::') for name in torch._C._dispatch_get_all_op_names()]
-        for library, name in known:
-            is_collective = library == 'c10d' and collective_kind(name) and 'any_source' not in name
-            if is_collective: self.put_before(library, name, self.issue)
+        for library, name in (op.split('::') for op in torch._C._dispatch_get_all_op_names()):
+            if library == 'c10d' and collective_kind(name): self.put_before(library, name, self.issue)
             elif name in ('wait_tensor', 'wait_tensors'): self.put_before(library, name, self.wait)
-        self.put_in_place(dist.Work, 'wait', self.wait_for_handle)
-        self.put_in_place(dist, '_broadcast_coalesced', self.broadcast_buffers)
+        waits = patch.object(dist.Work, 'wait', lambda *args: self.wait_for_work(*args))
+        sends = patch.object(dist, '_broadcast_coalesced', self.broadcast_buffers)
+        for replaced in waits, sends: self.stack.enter_context(replaced)
         return self
 
     def __exit__(self, *error):
@@ -86,67 +87,52 @@ class ExchangeWatch:
 
     def put_before(self, library: str, name: str, kernel):
         """Let `kernel` be called with an operator and its arguments before the operator's own."""
-        made = torch.library.Library(library, 'IMPL')
+        made, op = torch.library.Library(library, 'IMPL'), getattr(torch.ops, library)
         self.stack.callback(made._destroy)
-        op = getattr(getattr(torch.ops, library), name).default
 
         def before(keyset, *args, **kwargs):
-            def run(): return op.redispatch(keyset & BENEATH, *args, **kwargs)
+            def run(): return getattr(op, name).default.redispatch(keyset & BENEATH, *args, **kwargs)
             return kernel(name, run, args)
 
         made.impl(name, before, 'BackendSelect', with_keyset=True)
 
-    def put_in_place(self, owner, name: str, function):
-        """Let `function` be called with `owner.name` and its arguments in place of it."""
-        original = getattr(owner, name)
-        def instead(*args, **kwargs): return function(original, *args, **kwargs)
-        self.stack.enter_context(patch.object(owner, name, instead))
-
     def issue(self, name: str, run, args: tuple):
         """A collective is issued; its handle is the last thing that it returns."""
         group = next(dist.ProcessGroup.unbox(a) for a in args if isinstance(a, torch.ScriptObject))
-        kind, ranks = collective_kind(name), tuple(dist.get_process_group_ranks(group))
-        if kind in ('send', 'recv'):
-            here, there = dist.get_rank(), ranks[args[2]]
-            ranks = (here, there) if kind == 'send' else (there, here)
-            kind = 'send'
-        exchange = Exchange(self.place(exchange_name(name, group)), kind, ranks)
+        place, ranks = self.place(exchange_name(name, group)), dist.get_process_group_ranks(group)
+        exchange, start = Exchange(place, collective_kind(name), tuple(ranks)), self.mark()
         self.exchanges.append(exchange)
-        start = self.mark()
         out = run()
         self.add(exchange, start)
         handle = out[-1] if isinstance(out, tuple) else out
-        if handle is not None:
-            exchange.work = dist.Work.unbox(handle)
-            self.handles[id(exchange.work)] = exchange
+        if handle is not None: exchange.work = dist.Work.unbox(handle)
         for t in tensors(args): self.storages[t.untyped_storage()._cdata] = exchange
         return out
 
     def wait(self, name: str, run, args: tuple):
         """The result of a collective that returned a tensor and no handle is waited for."""
-        exchanges = {self.storages.get(t.untyped_storage()._cdata) for t in tensors(args)} - {None}
-        start = self.mark()
-        out = run()
-        for exchange in exchanges: self.finish(exchange, start)
+        waited = {self.storages.get(t.untyped_storage()._cdata) for t in tensors(args)} - {None}
+        start, out = self.mark(), run()
+        for exchange in waited: self.finish(exchange, start)
         return out
 
-    def wait_for_handle(self, wait, work, *args):
+    def wait_for_work(self, work, *args):
         """A collective is waited for by its handle."""
-        start, out = self.mark(), wait(work, *args)
-        if id(work) in self.handles: self.finish(self.handles[id(work)], start)
+        start, out = self.mark(), self.work_wait(work, *args)
+        for exchange in self.exchanges:
+            if exchange.work is work: self.finish(exchange, start)
         return out
 
-    def broadcast_buffers(self, broadcast, *args):
+    def broadcast_buffers(self, *args):
         """`DistributedDataParallel` sends its buffers, and C++ waits for them."""
         first, start = len(self.exchanges), self.mark()
-        broadcast(*args)
+        self.broadcast(*args)
         for exchange in self.exchanges[first:]: exchange.work = None
         if self.exchanges[first:]: self.add(exchange, start)
 
     def finish(self, exchange: Exchange, start):
         """What was waited for since the mark `start` is there."""
         self.add(exchange, start)
-        self.handles.pop(id(exchange.work), None)
         exchange.work = None   # which may hold tensors
 
     def pending(self, first: int = 0) -> list[Exchange]:
@@ -169,15 +155,12 @@ def tensor_parallel(model: nn.Module, mesh) -> nn.Module:
     """Split the attention and MLP layers that `PAIRS` names among the ranks."""
     from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
                                                    parallelize_module)
-    modules, plan = dict(model.named_modules()), {}
-    for prefix in modules:
-        for names, last in PAIRS:
-            *columns, row = (f'{prefix}.{name}'.lstrip('.') for name in (*names.split(), last))
-            layers = [modules.get(name) for name in (*columns, row)]
-            if {*columns, row} & plan.keys(): continue
-            if not all(isinstance(layer, nn.Linear) for layer in layers): continue
-            plan |= {**{name: ColwiseParallel() for name in columns}, row: RowwiseParallel()}
-            use_local_heads(modules[columns[0].rpartition('.')[0]], mesh.size())
+    layers, plan = {n: m for n, m in model.named_modules() if isinstance(m, nn.Linear)}, {}
+    for (prefix, _), (names, last) in product(model.named_modules(), PAIRS):
+        *columns, row = (f'{prefix}.{name}'.lstrip('.') for name in (*names.split(), last))
+        if not {*columns, row} <= layers.keys() - plan.keys(): continue
+        plan |= {**{name: ColwiseParallel() for name in columns}, row: RowwiseParallel()}
+        use_local_heads(model.get_submodule(columns[0].rpartition('.')[0]), mesh.size())
     if not plan:
         raise ValueError(f'tp: no layers of {type(model).__name__} have names that are known, '
                          'such as fc1 and fc2')
@@ -201,13 +184,11 @@ def data_parallel(model: nn.Module, mesh) -> nn.Module:
 def fully_sharded(model: nn.Module, mesh) -> nn.Module:
     """Parameters that are spread over the ranks, and gathered block by block.
 
-    Blocks are the children of a `ModuleList` or `Sequential` with several, all of one class.
+    Blocks are the children of a `ModuleList` or `Sequential`, if all are of one class.
     """
     from torch.distributed.fsdp import fully_shard
-    for parent in model.modules():
-        blocks = [*parent.children()]
-        is_list = isinstance(parent, (nn.ModuleList, nn.Sequential))
-        if is_list and len(blocks) > 1 and len({*map(type, blocks)}) == 1:
+    for blocks in model.modules():
+        if isinstance(blocks, (nn.ModuleList, nn.Sequential)) and len({*map(type, blocks)}) == 1:
             for block in blocks: fully_shard(block, mesh=mesh)
     return fully_shard(model, mesh=mesh)
 

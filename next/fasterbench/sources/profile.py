@@ -21,7 +21,7 @@ from ..base.tensors import call_words, dtype_name, model_dtype, tensors
 from ..counting.counter import Costs, Work, count
 from ..counting.memory import footprint
 from ..machine.datasheets import as_peaks
-from ..machine.links import link_rates
+from ..machine.links import MEASURED, measure_links
 from ..machine.peaks import has_tf32, measure_peaks, why_no_peak
 from ..results.roofline import Roofline, Totals
 from ..results.rows import RooflinePoint, place
@@ -170,9 +170,7 @@ def add_waiting(rows: list[RooflinePoint], timings: Timings, peaks):
                 row.waits_for[rank] = row.waits_for.get(rank, 0.) + waits[rank]
     if peaks.links or len(ranks) == 1: return peaks
     kinds = {exchange.kind for passes in ranks for of_pass in passes for exchange in of_pass}
-    rates = link_rates(sorted(kinds))
-    if 'send' in rates: rates['recv'] = rates['send']
-    return replace(peaks, links=rates)
+    return replace(peaks, links=measure_links([kind for kind in MEASURED if kind in kinds]))
 
 # %% ../../nbs/sources/profile.ipynb #7db0f7ca
 def count_parameters(model: nn.Module) -> int:
