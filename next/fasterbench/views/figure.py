@@ -112,7 +112,7 @@ def tints(rows: list, colour: str) -> dict[str, str]:
     return {group: COLOURS[i] if i < len(COLOURS) else OTHERS for i, group in enumerate(groups)}
 
 # %% ../../nbs/views/figure.ipynb #6eff6afb
-WIDTHS = 680, 1200                            # pixels of a figure on a page, from and to
+WIDTHS = 760, 1200                            # pixels of a figure on a page, from and to
 LEFT, RIGHT, AXIS, BAR = 66, 16, 48, 34       # pixels: of ticks, of margin, below an axis, of a bar
 PICTURE = 1120, 630                           # pixels
 
@@ -295,7 +295,7 @@ def plot_peaks(peaks: HardwarePeaks, title: str | None = None,
     return figure
 
 # %% ../../nbs/views/figure.ipynb #ca8d63aa
-def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10, names: int = 12,
+def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10, names: int = 14,
                   title: str | None = None, size: tuple[int, int] | None = None) -> go.Figure:
     """The rows of a result under its roof, and the times of those that take longest.
 
