@@ -347,10 +347,13 @@ class Roofline:
         where = f' on {self.peaks.device_name or self.peaks.device}' if self.peaks else ''
         return [f'{name}{where}', *answer(self).splitlines()], [*lines(self), *about]
 
-    def plot(self, **options):
-        """The rows under the roof as a plotly figure; `options` are those of `plot_roofline`."""
-        from fasterbench.views.figure import plot_roofline
-        return plot_roofline(self, **options)
+    def plot(self, phases: bool = False, **options):
+        """The rows under the roof as a plotly figure, or the phases of a step side by side.
+
+        `options` are those of `plot_roofline` or `plot_phases`.
+        """
+        from fasterbench.views.figure import plot_phases, plot_roofline
+        return (plot_phases if phases else plot_roofline)(self, **options)
 
     def save(self, path):
         """Write a file by its ending: see `save_result`."""

@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'OTHERS', 'INK', 'FAINT', 'RIDGE', 'CACHE', 'SHAPES', 'WIDTHS', 'LEFT', 'RIGHT', 'AXIS', 'BAR', 'PICTURE',
-           'CHANGES', 'HEAD', 'SERIES', 'NothingToDraw', 'shape', 'is_drawn', 'radius', 'middle_half', 'time_ends',
-           'rate_ends', 'mark_name', 'hover_text', 'hover', 'tints', 'Sheet', 'legend_height', 'Line', 'roof_lines',
-           'frame_of', 'draw_plane', 'write_name', 'name_lines', 'plot_peaks', 'plot_roofline', 'roofs_of',
-           'head_lines', 'absent', 'legend_names', 'draw_marks', 'rounded', 'name_marks', 'distance', 'Bar',
-           'draw_bars', 'lighter', 'draw_times', 'plot_comparison', 'pair_name', 'draw_arrows', 'plot_sweep',
-           'point_ends', 'plot_values']
+           'PHASES', 'CHANGES', 'HEAD', 'SERIES', 'NothingToDraw', 'shape', 'is_drawn', 'radius', 'middle_half',
+           'time_ends', 'rate_ends', 'mark_name', 'hover_text', 'hover', 'tints', 'Sheet', 'legend_height', 'Line',
+           'roof_lines', 'frame_of', 'draw_plane', 'write_name', 'name_lines', 'plot_peaks', 'plot_roofline',
+           'roofs_of', 'head_lines', 'absent', 'legend_names', 'draw_marks', 'rounded', 'name_marks', 'distance', 'Bar',
+           'draw_bars', 'lighter', 'draw_times', 'plot_phases', 'plot_comparison', 'pair_name', 'draw_arrows',
+           'plot_sweep', 'point_ends', 'plot_values']
 
 # %% ../../nbs/views/figure.ipynb #cb5f0542
 import re
@@ -136,12 +136,12 @@ class Sheet:
             self.plane = size[1] - self.head - AXIS - legend - 8
             self.bars = min(bars, int((self.plane - 26)/BAR))
             self.spans = ((0, 0.6), (0.66, 1)) if bars and plane else ((0, 1), (0, 1))
-            self.height, self.bars_top = size[1], self.head + 26
+            self.height, self.bars_top = size[1], self.head + 26 + (0 if plane else legend)
         else:
             self.plane, self.spans = plane, ((0, 1), (0, 1))
-            self.bars_top = self.head + 26 + (plane + AXIS + legend + 4 if plane else 0)
+            self.bars_top = self.head + 26 + (plane + AXIS + legend + 4 if plane else legend)
             self.height = self.bars_top + BAR*bars + AXIS if bars else self.bars_top - 22
-        self.legend_top = self.head + self.plane + AXIS
+        self.legend_top = self.head + self.plane + AXIS if plane else self.head
 
     @property
     def widths(self) -> tuple[float, ...]:
@@ -191,21 +191,27 @@ class Line(NamedTuple):
     ys: tuple[float, float]     # FLOP/s
     style: dict                 # of plotly
 
-    def spots(self) -> Iterable[Spot]:
-        """Places for its name along it, and then further away with a line to it."""
-        width, height = text_size(self.text)
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """Points along it, those at which its name stands best first."""
         (x0, x1), (y0, y1) = self.xs, self.ys
-        is_ceiling, is_ridge = y0 == y1, x0 == x1
-        if is_ceiling: along = [1 - 0.05*i for i in range(20)]
-        elif is_ridge: along = [0.02 + 0.05*i for i in range(19)]
+        if y0 == y1: along = [1 - 0.05*i for i in range(20)]            # a ceiling: from the right
+        elif x0 == x1: along = [0.02 + 0.05*i for i in range(19)]       # a ridge: from below
         else: along = sorted((0.05*i for i in range(1, 20)), key=lambda t: abs(t - 0.6))
-        points = [(x0**(1 - t)*x1**t, y0**(1 - t)*y1**t) for t in along]
-        for x, y in points:
+        return [(x0**(1 - t)*x1**t, y0**(1 - t)*y1**t) for t in along]
+
+    def spots(self) -> Iterable[Spot]:
+        """Places for its name beside it."""
+        width, height = text_size(self.text)
+        for x, y in self.points:
             for side in (1, -1):
-                if is_ceiling: yield Spot(x, y, -width/2 - 4, -side*(height/2 + 3))
-                elif is_ridge: yield Spot(x, y, side*(width/2 + 6), -height/2)
+                if self.ys[0] == self.ys[1]: yield Spot(x, y, -width/2 - 4, -side*(height/2 + 3))
+                elif self.xs[0] == self.xs[1]: yield Spot(x, y, side*(width/2 + 6), -height/2)
                 else: yield Spot(x, y, side*-(width/2 + 8), side*-(height/2 + 2))
-        for x, y in points: yield from spots_around(x, y, 0, self.text)
+
+    def far_spots(self) -> Iterable[Spot]:
+        """Places further away, with a line to it."""
+        for x, y in self.points: yield from spots_around(x, y, 0, self.text)
 
 
 def roof_lines(peaks: HardwarePeaks, rates: dict[str, float], frame: Frame) -> list[Line]:
@@ -276,9 +282,10 @@ def write_name(figure: go.Figure, text: str, spot: Spot, colour: str = INK, grou
 
 
 def name_lines(figure: go.Figure, plane: Plane, lines: list[Line]):
-    """The names of all lines."""
-    for line in lines:
-        spot = plane.name(line.text, line.spots())
+    """The names of all lines: first of those that have room beside them."""
+    beside = [plane.name(line.text, line.spots()) for line in lines]
+    for line, spot in zip(lines, beside):
+        spot = spot or plane.name(line.text, line.far_spots())
         if spot: write_name(figure, line.text, spot, line.style['color'])
 
 # %% ../../nbs/views/figure.ipynb #9ba238d1
@@ -492,6 +499,45 @@ def draw_times(figure: go.Figure, sheet: Sheet, rows: list, colours: dict, colou
         below += f'; {rows_text(count)} without a bar: {si(seconds, "s")}'
     draw_bars(figure, sheet, bars, heading, below)
 
+# %% ../../nbs/views/figure.ipynb #0bb301b5
+PHASES = {   # phase → its colour and pattern
+    'forward': (COLOURS[0], ''), 'backward': (COLOURS[1], '/'), 'optimizer': (COLOURS[2], '.')}
+
+
+def plot_phases(result, by='block', top: int = 15, title: str | None = None,
+                size: tuple[int, int] | None = None) -> go.Figure:
+    """Times of the modules that take longest in a training step, a part of the bar for each phase."""
+    found = {}
+    for row in (result if by is None else result.by(by)):
+        if row.phase in PHASES and row.seconds: found.setdefault(row.name, {})[row.phase] = row
+    if not found: raise NothingToDraw('a forward pass has no phases')
+    def seconds(rows): return sum(row.seconds for row in rows.values())
+    longest = sorted(found.values(), key=seconds, reverse=True)
+    title = answer(result).splitlines()[0] if title is None else title
+    sheet = Sheet(title, [peaks_text(result)], PHASES, min(top, len(longest)), size, plane=0)
+    shown, left = longest[:sheet.bars], longest[sheet.bars:]
+    bars = []
+    for rows in shown:
+        parts = ', '.join(f'{phase} {si(rows[phase].seconds, "s")}' for phase in PHASES if phase in rows)
+        name = mark_name(replace(next(iter(rows.values())), phase=None), 44)
+        bars.append(Bar(f'<b>{escape(name)}</b> {parts}', None, seconds(rows), None, INK, ''))
+    kind = 'time' if result.time_s else 'least time'
+    below = 'time in a step (s)' + (f'; {len(left)} more: {si(sum(map(seconds, left)), "s")}' if left else '')
+    figure, columns = go.Figure(), [*result.table().columns.values()]
+    draw_bars(figure, sheet, bars, f'<b>{kind}</b>', below)
+    figure.data, starts = [], [0.]*len(shown)
+    for phase, (tint, pattern) in PHASES.items():
+        own = [rows.get(phase) for rows in shown]
+        lengths = [row.seconds if row else 0 for row in own]
+        figure.add_trace(go.Bar(
+            x=lengths, base=list(starts), y=[i + 0.68 for i in range(len(own))], orientation='h', width=0.4,
+            xaxis='x2', yaxis='y2', name=phase, marker=dict(color=tint, pattern=dict(shape=pattern, size=5)),
+            text=[row and hover(row, columns) for row in own], textposition='none',
+            hovertemplate='%{text}<extra></extra>'))
+        starts = [start + length for start, length in zip(starts, lengths)]
+    sheet.layout(figure)
+    return figure
+
 # %% ../../nbs/views/figure.ipynb #cf7c6511
 CHANGES = {   # `Pair.change` → colour, symbol of a pair that hardly moved
     'slower': ('#d55e00', 'triangle-down'), 'faster': ('#0072b2', 'triangle-up'),
@@ -608,11 +654,13 @@ def plot_sweep(sweep, title: str | None = None, size: tuple[int, int] | None = N
     axis = dict(type='log', gridcolor=FAINT, zeroline=False, ticks='outside', automargin=False)
     across = dict(axis, tickvals=sweep.values, ticktext=[*map(str, sweep.values)],
                   title=dict(text=sweep.name, standoff=4, font_size=12))
-    down = dict(axis, dtick='D2', tickformat='~s', domain=[sheet.y(sheet.head + sheet.plane), sheet.y(sheet.head + 24)])
+    ticks = [k*10**power for power in range(-9, 13) for k in (1, 2, 5)]
+    down = dict(axis, tickvals=ticks, domain=[sheet.y(sheet.head + sheet.plane), sheet.y(sheet.head + 24)])
     layout = dict(xaxis=dict(across, domain=[0, 0.45] if has_rates else [0, 1]),
-                  yaxis=dict(down, ticksuffix='s'))
+                  yaxis=dict(down, ticktext=[si(tick, 's', 1) for tick in ticks]))
     if has_rates:
-        layout |= dict(xaxis2=dict(across, domain=[0.55, 1], anchor='y2'), yaxis2=dict(down, anchor='x2'))
+        layout |= dict(xaxis2=dict(across, domain=[0.55, 1], anchor='y2'),
+                       yaxis2=dict(down, anchor='x2', ticktext=[si(tick, '', 1) for tick in ticks]))
     for x, text in ((0, 'time in a pass (s)'), (0.55, f'{sweep.item} per second'))[:1 + has_rates]:
         figure.add_annotation(x=x, xref='paper', y=1, yref='paper', text=f'<b>{escape(text)}</b>', showarrow=False,
                               xanchor='left', yanchor='top', font_size=12)
