@@ -44,7 +44,7 @@ COMMANDS = {   # function → groups of its options, examples
         'peaks --list --sort peak_bandwidth']),
     show: ([FILE, ROWS, OUTPUT], [
         'show step.json --by phase',
-        'show step.json --sort order --top 0 --out step.csv'])}
+        'show step.json --top 0 --out step.csv --out step.html'])}
 
 # %% ../nbs/analysis/cli.ipynb #7ae649fd
 def parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """The commands as they are typed: what they print, write and refuse."""
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -125,6 +126,21 @@ def test_roofline_says_the_answer_first(run):
     assert 'from 2 FLOP/B on' in text and text.endswith('saved r.json\nsaved r.csv\nsaved r.md\n')
     assert len(Roofline.load('r.json').totals.samples) == 4
     assert text.splitlines()[0] in run('show r.json')
+
+
+def test_pages_have_the_figure_and_the_rows_of_the_table(run, folder):
+    def page(command, name):
+        assert run(f'{command} --out {name}').endswith(f'saved {name}\n')
+        return (folder/name).read_text(encoding='utf-8')
+
+    result = page('roofline net.py:build --peaks peaks.json --steps 4 --columns name,time_s --out r.json', 'r.html')
+    rows = sorted(Roofline.load('r.json'), key=lambda row: -row.time_s)
+    assert re.findall(r'<td class=n data-v=([^>]*)>', result) == [repr(row.time_s) for row in rows]
+    assert result.count('Plotly.newPlot') == 1 and len(result) < 1_300_000
+    assert page('show r.json --by type', 'types.html').count('<tr data-label=') == 2
+    assert 'no figure: a count has no peaks' in page('count net.py:build', 'count.html')
+    assert 'ridge 2 FLOP' in page('show peaks.json', 'peaks.html')
+    assert 'a comparison' in page('compare r.json r.json', 'same.html')
 
 
 def test_training_step(run):

@@ -128,7 +128,8 @@ class Sheet:
         """
         self.size, self.bars = size, bars
         narrow = (size or WIDTHS)[0]
-        self.title = wrap(title, int((narrow - 40)/8.5))
+        room = narrow - (40 if size else 230)   # a page has plotly's buttons beside the title
+        self.title = wrap(title, int(room/8.5))
         self.said = [part for line in said for part in wrap(line, int((narrow - 40)/5.7))]
         self.head = 18 + 21*len(self.title) + 15*len(self.said)
         legend = legend_height(entries, narrow)
