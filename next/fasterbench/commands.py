@@ -241,12 +241,12 @@ def ncu(args):
     check_view(args, Roofline(rows=[], kind='kernels').table() if peaks else speed_of_light([]))
     with doing('reading'): launches = read_ncu(args.file)
     if peaks:
-        result = kernel_rows(launches, peaks, args.level)
+        result = kernel_rows(by_kernel(launches), peaks, args.level)
         result.about['model'] = args.file
         return show_rows(args, result)
     table = speed_of_light(by_kernel(launches))
     if not args.json: print(f'{args.file}, {sol_answer(table)}', end='\n\n')
-    times = [kernel.time_s for kernel, _ in table.lines]
+    times = [line.time_s for line in table.lines]
     answer = dict(time_s=None if None in times else sum(times), kernels=len(table.lines),
                   launches=len(launches))
     show_table(args, table, answer, top=args.top or None)

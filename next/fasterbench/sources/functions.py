@@ -6,7 +6,6 @@
 __all__ = ['Function', 'as_model', 'function_row', 'counted_row', 'device_of', 'time_calls', 'measured_row', 'make_layer']
 
 # %% ../../nbs/sources/functions.ipynb #fc89d9df
-import difflib
 from functools import partial
 
 import torch
@@ -93,6 +92,4 @@ def make_layer(kind: str, dtype: torch.dtype, options: dict):
     if isinstance(layer, type) and issubclass(layer, nn.Module):
         with torch.device('meta'): return layer(**options).to(dtype)
     if callable(function): return partial(function, **options)
-    near = difflib.get_close_matches(kind, [*dir(nn), *dir(F)])
-    raise ValueError(f'{kind!r} is no layer of torch.nn nor a function of torch.nn.functional; '
-                     f"near to it: {', '.join(near) or 'none'}")
+    raise ValueError(f'{kind!r} is no layer of torch.nn nor a function of torch.nn.functional')
