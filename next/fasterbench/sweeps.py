@@ -9,7 +9,6 @@ __all__ = ['METHODS', 'SweepError', 'sweep', 'check_values', 'at', 'items_in', '
 # %% ../nbs/analysis/sweeps.ipynb #3e2bbb09
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import nn
@@ -77,16 +76,21 @@ def _analyzed(model, sample, peaks, method: str, options: dict) -> tuple:
 
 def _swept(name: str, values: list, items, item: str | None, run: Callable) -> Sweep:
     """A sweep of what `run` gives at each value: a result and its sample."""
-    found = Sweep(name, [], item or 'samples')
+    found = Sweep(name, [])
     for value in values:
         try: result, sample = run(value)
         except Exception as e:
             words = [f'{name} {value}: {type(e).__name__}: {e}', *getattr(e, '__notes__', ())]
             raise SweepError('; '.join(words), found) from e
-        if items is None: counted, found.item = items_in(result, sample)
-        else: counted = at(items, value)
-        found.points.append(Point(value, result, counted))
+        _add(found, value, result, sample, items, item)
     return found
+
+
+def _add(sweep: Sweep, value, result: Roofline, sample, items, item: str | None):
+    """Add a point, with the samples or tokens in its pass."""
+    counted, word = items_in(result, sample) if items is None else (at(items, value), 'samples')
+    sweep.item = item or word
+    sweep.points.append(Point(value, result, counted))
 
 # %% ../nbs/analysis/sweeps.ipynb #f65f25ec
 def sweep_batch(model: nn.Module, sample, values, **options) -> Sweep:
@@ -136,17 +140,16 @@ def estimates(model: nn.Module, sample, devices, *, items=None, item: str | None
     The other arguments are those of `sweep`, with `method` 'estimate' or 'estimate_step'.
     """
     if not method.startswith('estimate'): raise ValueError(f'method={method!r} runs the model')
-    roofs, counted = [as_peaks(device) for device in devices], {}
-    names = [peaks.device_name or peaks.device for peaks in roofs]
-    roofs = {name if names.count(name) == 1 else str(asked): peaks
-             for name, asked, peaks in zip(names, devices, roofs)}
+    peaks = [as_peaks(device) for device in devices]
+    names = [one.device_name or one.device for one in peaks]
+    names = [name if names.count(name) == 1 else str(asked) for name, asked in zip(names, devices)]
+    check_values('device', names, method)
 
-    def run(name):
-        peaks = roofs[name]
-        if peaks.device not in counted:
-            counted[peaks.device] = _analyzed(model, sample, peaks, method, options)
-        result, _ = counted[peaks.device]
-        result = result.under(peaks)
-        return replace(result, about=result.about | dict(device=name)), sample
-
-    return _swept('device', check_values('device', roofs, method), items, item, run)
+    found, counted = Sweep('device', []), {}
+    for name, one in zip(names, peaks):
+        if one.device not in counted:
+            counted[one.device], _ = _analyzed(model, sample, one, method, options)
+        result = counted[one.device].under(one)
+        result.about['device'] = name
+        _add(found, name, result, sample, items, item)
+    return found
