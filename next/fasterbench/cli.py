@@ -11,9 +11,9 @@ import os
 import sys
 import traceback
 import warnings
-from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show, trace
+from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show, sweep, trace
 from .options import (DEVICES, FILE, LANGUAGE, FILES, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS, ROWS,
-                                 RUN, TRACE, TRAIN)
+                                 RUN, SWEEP, TRACE, TRAIN, VARYING)
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
 COMMANDS = {   # function → groups of its options, examples
@@ -25,8 +25,11 @@ COMMANDS = {   # function → groups of its options, examples
         'roofline net.py:build --train --optimizer adamw --out step.json']),
     estimate: ([MODEL, DEVICES, TRAIN, LANGUAGE, ROWS, OUTPUT], [
         'estimate resnet50 --batch 64 --dtype bfloat16 --peaks H100-SXM',
-        'estimate resnet18 --batch 64 --train --optimizer adamw --peaks A100-SXM-80GB,H100-SXM',
+        'estimate resnet18 --batch 64 --train --peaks A100-SXM-80GB,H100-SXM --likely --price 1.5,3',
         'estimate llama/config.json --peaks H100-SXM --at 48']),
+    sweep: ([VARYING, SWEEP, TRAIN, OUTPUT], [
+        'sweep resnet18 --batch 1,8,64 --estimate --peaks H100-SXM',
+        'sweep net.py:build --batch 1,8,64 --train --optimizer adamw --by type']),
     trace: ([TRACE, ROWS, OUTPUT], [
         'trace bert.json.gz --by kernel --top 5',
         'trace rank0.json rank1.json --out ranks.csv']),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fasterbench
-from fasterbench import HardwarePeaks, Roofline, cli, options
+from fasterbench import HardwarePeaks, Roofline, Sweep, cli, options
 
 NET = '''
 import torch
@@ -102,7 +102,7 @@ def test_every_example_is_understood(example):
     assert cli.parser().parse_args(shlex.split(example)).run.__name__ == example.split()[0]
 
 
-CHEAP = 'count resnet', 'estimate', 'peaks --list', 'ncu', 'operations'
+CHEAP = 'count resnet', 'estimate', 'sweep resnet18', 'peaks --list', 'ncu', 'operations'
 
 
 @pytest.mark.parametrize('example', [e for e in EXAMPLES if e.startswith(CHEAP)])
@@ -168,7 +168,7 @@ def test_estimate_of_one_device_has_rows(run):
 def test_estimate_of_several_devices_has_a_line_for_each(run):
     command = 'estimate net.py:build --peaks peaks.json,H100-SXM --train'
     text = run(command)
-    assert [line.split()[0] for line in text.splitlines()[2:4]] == ['here', 'H100-SXM']
+    assert [line.split()[0] for line in text.splitlines()[4:6]] == ['here', 'H100-SXM']
     result = json.loads(run(f'{command} --json --columns device,roof_time_s'))
     assert [row['roof_time_s'] for row in result['rows']] == list(result['answer'].values())
     assert [*result['rows'][0]] == ['device', 'roof_time_s']
@@ -190,6 +190,55 @@ def test_language_model_at_work(run):
     assert 'tp=2, dp=2 (4 devices), rows of one of them' in text
     whole = json.loads(run('estimate llama --tokens 9 --peaks peaks.json --json'))
     assert 'model.layers.0.mlp.up_proj' in [row['name'] for row in whole['rows']]
+
+
+def test_devices_training_prices_and_likely_times_go_together(run):
+    command = 'estimate resnet18 --batch 64 --train --peaks A100-PCIe-40GB,H100-SXM --likely --price 1.5,3'
+    text = run(command)
+    assert 'resnet18, training step: float32[64, 3, 224, 224]' in text
+    assert '10 runs of 5 models on the A100-PCIe-40GB' in ' '.join(text.split())
+    result = json.loads(run(f'{command} --json'))
+    for row, price in zip(result['rows'], (1.5, 3)):
+        assert row['roof_time_s'] < row['low_s'] < row['likely_s'] < row['high_s']
+        assert row['cost'] == pytest.approx(price/3600*row['likely_s']/64*1e6)
+    assert [*result['answer'].values()] == [row['likely_s'] for row in result['rows']]
+
+
+def test_a_small_model_waits_for_its_launches(run):
+    command = 'estimate net.py:build --dtype bf16 --peaks A100-SXM-80GB,H100-SXM --likely --price 1.5,3'
+    rows = json.loads(run(f'{command} --json'))['rows']
+    assert rows[0]['likely_s'] == rows[1]['likely_s']
+    assert rows[0]['likely_device_s'] > rows[1]['likely_device_s']
+    assert rows[0]['device_cost'] < rows[0]['cost']
+    heading = next(line for line in run(command).splitlines() if 'least time' in line)
+    assert 'device alone' in heading and 'device alone, per 1M' in heading
+
+
+def test_likely_time_of_one_device(run):
+    answer = json.loads(run('estimate resnet18 --batch 64 --peaks T4 --likely --json'))['answer']
+    low, high = answer['likely_interval']
+    assert answer['least_s'] < low < answer['likely_s'] < high
+    assert '4 of 5 took' in ' '.join(run('estimate resnet18 --batch 64 --peaks T4 --likely').split())
+    assert 'no run on a processor' in run('estimate net.py:build --peaks peaks.json --likely')
+
+
+def test_sweep(run):
+    text = run('sweep net.py:build --batch 1,8 --peaks peaks.json --steps 2 --by type --out s.json')
+    assert text.startswith('net.py:build, forward pass\n') and 'Linear' in text
+    assert Sweep.load('s.json').values == [1, 8]
+    assert text.splitlines()[5] in run('show s.json')
+    step = 'sweep net.py:build --dtype float32,bfloat16 --estimate --peaks H100-SXM --train --json'
+    rows = json.loads(run(step))['rows']
+    assert [row['dtype'] for row in rows] == ['float32', 'bfloat16']
+    assert rows[1]['roof_time_s'] < rows[0]['roof_time_s'] and rows[0]['needed_bytes'] > 0
+
+
+def test_sweep_shows_what_is_known_before_a_failure(capsys):
+    with pytest.raises(SystemExit):
+        cli.main('sweep vit_b_32 --size 224,256 --estimate --peaks H100-SXM'.split())
+    said = capsys.readouterr()
+    assert said.out.splitlines()[5].split()[0] == '224'
+    assert 'SweepError: resolution 256: ' in said.err
 
 
 def test_columns_and_groups_are_for_files_too(run, folder):
@@ -263,6 +312,9 @@ def test_peaks(run):
     'estimate llama --peaks H100-SXM --mesh tp=3': 'tp=3 does not divide 4 heads',
     'estimate llama --peaks H100-SXM --mesh tp': "mesh='tp' is no mesh such as",
     'estimate llama --peaks H100-SXM --decode --weights int3': "weights='int3'",
+    'estimate net.py:build --peaks H100-SXM,T4 --price 3': '--price has 1 prices for 2 devices',
+    'sweep net.py:build --batch 2': 'here none has several',
+    'sweep net.py:build --batch 1,2 --tokens 3,4': 'here --batch and --tokens has several',
     'show net.py': 'net.py'}.items())
 def test_failures_are_one_line(fails, command, words):
     status, error = fails(command)

@@ -15,6 +15,7 @@ from ..base.files import Amount, Rate, load_json
 from ..base.text import plain, si
 from .roofline import Roofline, save_result, side_by_side
 from .rows import least_times
+from ..views.report import peaks_text
 from ..views.table import Column, Table, terminal_width
 
 # %% ../../nbs/results/sweep.ipynb #4d642e6e
@@ -141,7 +142,7 @@ def _cost_text(point) -> str:
 
 
 COLUMNS = {column.key: column for column in (   # {name}, {item}: what varies, what passes
-    Column('value', '{name}', help='what varies'),
+    Column('value', '{name}', help='what varies', value=lambda p: p.value),
     Column('time_s', 'time', 's', 'mean of the middle half of the passes', show=_time_text),
     Column('iqr_s', 'IQR', 's', 'width of the middle half of the passes'),
     Column('roof_time_s', 'least time', 's', 'that the machine allows', show=_roof_text),
@@ -229,9 +230,9 @@ class Sweep:
         """A line for each value."""
         words = dict(name=self.name, item=self.item)
         columns = {key: replace(c, heading=c.heading.format(**words)) for key, c in COLUMNS.items()}
-        if self.is_numeric: columns['value'] = replace(columns['value'], unit='count')
-        shown = OF_DEVICES if self.name == 'device' else USUAL
-        return Table(self.points, columns, shown, 'order', SPARE)
+        value = replace(columns.pop('value'), key=self.name, unit='count' if self.is_numeric else '')
+        _, *shown = OF_DEVICES if self.name == 'device' else USUAL
+        return Table(self.points, {self.name: value} | columns, (self.name, *shown), 'order', SPARE)
 
     def rows(self, by: str | int | Callable | None = None, key: str | None = None) -> Table:
         """A line for each row, or group of rows, with its time or another column at every value."""
@@ -250,6 +251,16 @@ class Sweep:
         """The table as a pandas data frame."""
         return self.table().frame()
 
+    def head(self) -> list[str]:
+        """The model, and sample and machine where they are the same at every value."""
+        results = [point.result for point in self.points]
+        samples = {result.about.get('sample') for result in results}
+        pass_name = 'training step' if results[0].is_step else 'forward pass'
+        said = f"{results[0].about.get('model', 'the model')}, {pass_name}"
+        if len(samples) == 1 and None not in samples: said += f': {samples.pop()}'
+        machines = {peaks_text(result) for result in results}
+        return [said, *machines] if len(machines) == 1 else [said]
+
     def lines(self) -> list[str]:
         """Where the whole crosses the ridge, what was disturbed, what likely times rest on."""
         at, bounds = self.ridge(), {point.bound for point in self.points}
@@ -265,7 +276,8 @@ class Sweep:
         return [*dict.fromkeys(said)]
 
     def summary(self, sort: str | None = None, columns: str | list[str] | None = None):
-        """Print the table, and what there is to say of it."""
+        """Print what was run, the table, and what there is to say of it."""
+        print(*(fill(line, 120) for line in self.head()), '', sep='\n')
         print(self.table().text(None, sort, columns, width=terminal_width()))
         if self.lines(): print('', *(fill(line, 120) for line in self.lines()), sep='\n')
 
