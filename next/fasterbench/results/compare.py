@@ -143,8 +143,9 @@ class Pair:
     @property
     def difference_s(self) -> float | None:
         """Seconds in b less those in a; a side without rows takes none."""
-        if self.a and self.b and not self.comparable: return None
-        return (self.time_b or 0) - (self.time_a or 0)
+        if self.a and self.b: return self.time_b - self.time_a if self.comparable else None
+        if self.a: return self.time_a and -self.time_a
+        return self.time_b
 
     @property
     def ratio(self) -> float | None:

@@ -27,11 +27,11 @@ def bare(name: str) -> str:
 # %% ../../nbs/results/matching.ipynb #131c7c16
 def outer_modules(names: list[str]) -> list[str]:
     """'' and the modules that hold at least half of the names."""
-    held = Counter()
+    counts = Counter()   # module → names inside
     for name in names:
         parts = name.split('.')
-        held.update('.'.join(parts[:i]) for i in range(1, len(parts)))
-    return ['', *(module for module, n in held.items() if 2*n >= len(names))]
+        counts.update('.'.join(parts[:i]) for i in range(1, len(parts)))
+    return ['', *(module for module, n in counts.items() if 2*n >= len(names))]
 
 
 def within(name: str, outer: str) -> str:
