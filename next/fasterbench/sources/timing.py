@@ -260,16 +260,17 @@ MOST_IN_TURN = 24  # passes
 
 
 def measure_in_turns(runs: list, warmup: int = 5, steps: int = 40) -> tuple[list[Timings], int]:
-    """Time runs in `steps` turns: the fastest pass of each turn; and how many passes a turn has."""
+    """Time runs in `steps` turns: the fastest pass of each turn; and how many the last turn had."""
     sides = [(run, ModuleTimer(run.model, run.device), Timings()) for run in runs]
     fastest_s = min(min(timer.time(run)[0] for _ in range(max(warmup, 1)))
                     for run, timer, _ in sides)
-    passes = min(max(round(TURN_S/fastest_s), 1), MOST_IN_TURN)
     for turn in range(1, steps + 1):
+        passes = min(max(round(TURN_S/fastest_s), 1), MOST_IN_TURN)
         for run, timer, timings in sides if turn % 2 else reversed(sides):
             turn_s, own = min((timer.time(run) for _ in range(passes)), key=itemgetter(0))
             timings.totals.append(turn_s)
             timings.own.append(own)
+            fastest_s = min(fastest_s, turn_s)
             if turn % PLAIN_EVERY == 0:
                 timings.plain.append(min(time_plain(run, timer.clock) for _ in range(passes)))
     for _, timer, timings in sides:
