@@ -9,8 +9,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
-from fasterbench import Roofline, cli, read_trace
+from fasterbench import Roofline, cli, count_step, read_trace
+from fasterbench.running.modules import Place
 from fasterbench.sources.traces import NODE
 
 SHARED = Path(os.environ.get('FASTERBENCH_SHARED', Path(__file__).parents[2]/'shared'))/'traces'
@@ -227,7 +231,7 @@ def test_operations_that_torch_does_not_know_leave_their_module_undefined(traced
     assert 'aten::_foreach_zero_: a list of more than 30 tensors is not recorded' in result.about['not_counted']
 
 
-def step_events(arrow=False, **number):
+def step_events(**number):
     """A step whose forward operation is `aten::mm`; its node of the backward pass runs on another thread."""
     events = [event('user_annotation', 'ProfilerStep#7', 0, 300), module('Linear_0', 10, 40),
               operation('aten::mm', 15, 20, [32, 64], [64, 256], **number), launch(20, 101), kernel('mm', 40, 8, 101),
@@ -235,21 +239,19 @@ def step_events(arrow=False, **number):
               operation('aten::mm', 110, 20, [64, 32], [32, 256], tid=2), launch(115, 102, tid=2), kernel('mm_tn', 120, 6, 102),
               event('user_annotation', 'Optimizer.step#Adam.step', 200, 50),
               operation('aten::add_', 210, 20, [64, 256], [64, 256], []), launch(215, 103), kernel('add', 220, 1, 103)]
-    ends = [dict(ph='s', cat='fwdbwd', id=1, pid=1, tid=1, ts=15), dict(ph='f', cat='fwdbwd', id=1, pid=1, tid=2, ts=100)]
-    return events + ends if arrow else events
+    return events
 
 
 @pytest.mark.parametrize('events, owner', [
-    (step_events(**{'Sequence number': 5}), '(the model) (backward)'), (step_events(arrow=True), '(the model) (backward)'),
-    (step_events(), '(outside of modules) (backward)')])
-def test_a_backward_pass_with_numbers_with_arrows_with_neither(traced, events, owner):
+    (step_events(**{'Sequence number': 5}), '(the model) (backward)'), (step_events(), '(outside of modules) (backward)')])
+def test_a_backward_pass_with_and_without_numbers_of_its_nodes(traced, events, owner):
     result, _ = traced(events)
     assert microseconds(result) == {'(the model) (forward)': 8, owner: 6, '(optimizer)': 1}
     assert result['(optimizer)'].type == 'Adam' and result.is_step
 
 
 def test_steps(traced):
-    events = step_events(arrow=True) + [event('user_annotation', 'ProfilerStep#8', 300, 0), event('gpu_user_annotation', 'ProfilerStep#9', 0, 300)]
+    events = step_events(**{'Sequence number': 5}) + [event('user_annotation', 'ProfilerStep#8', 300, 0), event('gpu_user_annotation', 'ProfilerStep#9', 0, 300)]
     result, _ = traced(events, step=7)
     assert len(result) == 3 and result.about['step'] == 7
     with pytest.raises(ValueError, match='step=8 of .* launched no kernel'): traced(events, step=8)
@@ -269,6 +271,11 @@ def test_kernel_names_of_cpp_are_cut_in_a_terminal_and_whole_in_files(traced, tm
     assert name in by_kernel.table().text() and name in by_kernel.table().csv() and name in result.table().csv()
     result.save(tmp_path/'r.json')
     assert Roofline.load(tmp_path/'r.json')['ReLU'].kernels[name].launches == 1
+
+
+def test_hover_has_the_kernels(traced):
+    pytest.importorskip('plotly')
+    assert 'sgemm' in traced(mlp())[0].plot().to_json()
 
 
 # Ranks
@@ -346,6 +353,67 @@ def test_the_command_shows_kernels_and_ranks(folder, capsys):
     assert len(Roofline.load('both.json').by_rank) == 2
     with pytest.raises(SystemExit): cli.main(['trace', 'rank0.json', '--by', 'colour'])
     assert "by='colour'" in capsys.readouterr().err
+
+
+# Recorded here, on a CPU
+
+class Odd(nn.Module):
+    """A layer, and an operation that has no formula."""
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x):
+        return torch.ops.traces.odd(self.layer(x))
+
+
+@torch.library.custom_op('traces::odd', mutates_args=())
+def odd(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy()[::-1].copy())
+
+
+def recorded(run, path):
+    run()
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as profiler: run()
+    profiler.export_chrome_trace(str(path))
+    return read_trace(path, 'H100-SXM')
+
+
+def test_a_step_recorded_here_has_the_counts_of_its_model(tmp_path):
+    model, x = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)), torch.randn(8, 64)
+    optimizer = torch.optim.SGD(model.parameters(), foreach=False)
+
+    def step():
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    result = recorded(step, tmp_path/'step.json.gz')
+    costs = count_step(model, x, lambda out: out.square().mean(), optimizer)
+    for phase in ('forward', 'backward'):
+        for name, path in ('0', 'Linear.0'), ('1', 'ReLU'), ('2', 'Linear.1'):
+            row, work = result[path, phase], costs[Place(phase, name)]
+            assert (row.flops, row.matmul_flops, row.bytes_moved) == (work.flops, work.product_flops, work.bytes_moved)
+    assert result['(optimizer)'].flops == costs[Place('optimizer', '(optimizer)')].flops
+    assert not result.unknown and result.time_s == pytest.approx(result.total('time_s'))
+    assert result.about['use'].startswith('the host was busy') and result.about['busy_s'] <= result.about['span_s']
+
+
+def test_an_operation_without_a_formula_leaves_its_module_undefined_on_a_cpu(tmp_path):
+    model = Odd()
+    with torch.no_grad(): result = recorded(lambda: model(torch.randn(8, 64)), tmp_path/'odd.json')
+    assert result['(the model)'].unknown == {'traces::odd': 1} and result['(the model)'].bound == 'undefined'
+    assert result['Linear'].flops == 2*8*64*64 and result['Linear'].bound == 'memory'
+    assert 'traces::odd: there is no formula for it' in result.about['not_counted']
+
+
+def test_lists_of_tensors_have_the_only_dtype_there_is(tmp_path):
+    parts = [torch.randn(4, 8), torch.randn(4, 8)]
+    whole = recorded(lambda: (torch.cat(parts), parts[0].neg()), tmp_path/'one.json')
+    assert whole['aten::cat'].bytes_moved == 2*2*4*8*4
+    mixed = recorded(lambda: (torch.cat(parts), parts[0].double().neg()), tmp_path/'two.json')
+    assert mixed['aten::cat'].unknown == {'aten::cat': 1}
+    assert 'aten::cat: the dtype of a list of tensors is not recorded' in mixed.about['not_counted']
 
 
 # Large and real ones
