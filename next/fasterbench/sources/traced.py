@@ -57,7 +57,8 @@ def overloads(name: str) -> list:
     namespace, _, op = name.partition('::')
     packet = getattr(getattr(torch.ops, namespace), op, None)
     found = [getattr(packet, overload) for overload in packet.overloads()] if packet else []
-    return [o for o in found if torch._C._dispatch_has_kernel(o.name())]
+    return [o for o in found if torch._C._dispatch_has_kernel(o.name())
+            and 'name' not in o._overloadname.lower()]   # of dimensions with names
 
 
 def returns_number(overload) -> bool:
