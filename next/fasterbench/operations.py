@@ -204,8 +204,9 @@ def least_time(function, *args, peaks=None, dtype: str | None = None) -> Rooflin
     `peaks`: also the name of a datasheet, or a file; `None`: this machine's, measured. `dtype`: the
     arithmetic of its products, if it may be another than that of its tensors, as 'tf32'.
 
-    The FLOPs are those of the operators that the function calls: a kernel with another algorithm
-    may do fewer. Inputs that a cache still holds come faster: `cache_time_s`, if the peaks have it.
+    Nothing is computed, but from tensors that the function closes over. The FLOPs are those of the
+    operators that it calls: a kernel with another algorithm may do fewer. Inputs that a cache still
+    holds come faster: `cache_time_s`, if the peaks have it.
     """
     from torch import nn
     from fasterbench.base.tensors import resolve_device
