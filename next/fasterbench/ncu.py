@@ -59,7 +59,7 @@ def base_unit(unit: str) -> tuple[float, str]:
 
 # %% ../nbs/analysis/ncu.ipynb #9e42973c
 NUMBER = re.compile(r'(\d+|[1-9]\d{0,2}(,\d{3})+)(\.\d*)?([eE][+-]?\d+)?')
-DECIMAL_COMMA = re.compile(r'\d+,(?!\d{3}$)\d+|0,\d+|\d{1,3}(\.\d{3})+(,\d+|(\.\d{3})+)')
+DECIMAL_COMMA = re.compile(r"[\d.\s']+,\d+")   # in what is no number in English
 
 
 def as_number(value) -> float | None:
@@ -154,7 +154,8 @@ def read_ncu(path) -> list[Kernel]:
             cells += [(kernel, k, units.get(k, ''), text) for k, text in record.items() if '__' in k]
     if not launches: raise ValueError(f'{path}: there is no kernel below the header')
 
-    foreign = [text for *_, text in cells if DECIMAL_COMMA.fullmatch(text)]
+    foreign = [text for *_, text in cells
+               if DECIMAL_COMMA.fullmatch(text) and as_number(text) is None]
     if foreign:
         warnings.warn(f'{path}: {foreign[0]!r} has a comma before its decimals: numbers with commas '
                       'or points are read in English only, so they are not known', stacklevel=2)
