@@ -45,7 +45,8 @@ def roofline(args):
     model = model.to(device)
     if mesh: model = PLANS[args.parallel](model, mesh)
     if args.compile: model.compile()
-    options = dict(device=device, warmup=args.warmup, steps=args.steps, operations=args.operations)
+    options = dict(device=device, warmup=args.warmup, steps=args.steps, operations=args.operations,
+                   kernels=args.kernels)
     peaks = args.peaks and as_peaks(args.peaks)
     with doing(f'measuring {args.steps} passes' + ('' if peaks else ' and the machine')):
         if args.train:
@@ -75,7 +76,8 @@ def in_turns(args):
         analyzers.append(RooflineAnalyzer(model, sample, peaks))
     with doing(f'measuring {args.steps} turns of each' + ('' if peaks else ' and the machine')):
         first, second = analyzers
-        comparison = first.compare_interleaved(second, device, warmup=args.warmup, steps=args.steps)
+        comparison = first.compare_interleaved(second, device, warmup=args.warmup, steps=args.steps,
+                                               kernels=args.kernels)
     comparison.a.about['model'] = before
     comparison.b.about['model'] = args.model + ' (compiled)'*eager
     return comparison

@@ -120,6 +120,8 @@ RUN = 'run', [
     arg('--steps', type=whole, metavar='N',
         help='timed passes (default: 20), or turns of each with --beside (default: 40)'),
     arg('--compile', action='store_true', help='measure what torch.compile makes of the model'),
+    arg('--kernels', action='store_true', help='rows of the kernels of compiled code; without '
+        '--compile a model of which nothing is compiled is compiled, too'),
     arg('--operations', action='store_true', help='time the operations inside of rows, too'),
     arg('--parallel', choices=('tp', 'ddp', 'fsdp'), help='how the processes that torchrun has '
         'started share the model: its layers, its samples, or its parameters are divided')]

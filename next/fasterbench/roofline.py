@@ -7,6 +7,8 @@ __all__ = ['RooflineAnalyzer', 'compare_interleaved', 'HardwarePeaks', 'Roofline
            'measure_peaks']
 
 # %% ../nbs/analysis/roofline.ipynb #0a45e590
+from contextlib import nullcontext
+
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -22,6 +24,7 @@ from .running.exported import open_program
 from .running.fake import step_without_data, without_data
 from .running.run import check_model, inference, training
 from .sources.estimate import estimate
+from .sources.kernels import kernel_profilers, profile_kernels
 from .sources.profile import profile, profile_in_turns
 
 # %% ../nbs/analysis/roofline.ipynb #c5f52848
@@ -45,42 +48,48 @@ class RooflineAnalyzer:
         self.given_peaks, self.results = as_peaks(peaks), None
 
     def profile(self, device=None, *, warmup: int = 5, steps: int = 20, grad: bool = False,
-                operations: bool = False) -> Roofline:
+                operations: bool = False, kernels: bool = False) -> Roofline:
         """Measure each module in forward passes, in evaluation mode.
 
-        With `grad` autograd records them; with `operations` rows list the operators they run.
+        With `grad` autograd records them; with `operations` rows list the operators they run; with
+        `kernels` the rows of compiled modules are their kernels. A model of which nothing is
+        compiled is then compiled as a whole; `torch.compiler.reset()` is called before and after.
         """
         with inference(self.model, self.sample, device, grad) as run:
-            result = profile(run, self.given_peaks, warmup, steps, operations)
+            result = self._profile(run, warmup, steps, operations, kernels)
         return self._keep(result)
 
     def profile_step(self, loss=None, optimizer=None, *, device=None, clip=None, scaler=None,
                      autocast=None, accumulate: int = 1, warmup: int = 5, steps: int = 20,
-                     operations: bool = False) -> Roofline:
+                     operations: bool = False, kernels: bool = False) -> Roofline:
         """Measure each module, the loss and the optimizer in training steps.
 
         `loss`: a function of the output; `None`: the output is the loss, or has it.
         `optimizer`: of the model's parameters, or a name such as 'adamw'. `clip`: norm of the
-        gradients. `autocast`: a dtype. `accumulate`: micro-batches for one update.
+        gradients. `autocast`: a dtype. `accumulate`: micro-batches for one update. `operations`,
+        `kernels`: as in `profile`.
         """
         options = dict(clip=clip, scaler=scaler, autocast=autocast, accumulate=accumulate)
         with training(self.model, self.sample, loss, optimizer, device, **options) as run:
-            result = profile(run, self.given_peaks, warmup, steps, operations)
+            result = self._profile(run, warmup, steps, operations, kernels)
         return self._keep(result)
 
     def compare_interleaved(self, other: 'RooflineAnalyzer', device=None, *, warmup: int = 5,
-                            steps: int = 40, grad: bool = False) -> Comparison:
+                            steps: int = 40, grad: bool = False,
+                            kernels: bool = False) -> Comparison:
         """Measure forward passes of this model and of another in turns: what changed from this one?
 
         A turn's sample is the fastest of a few passes, since other processes only make them longer.
+        With `kernels` what is compiled in one of them, or in both, is measured by its kernels.
         """
         with (inference(self.model, self.sample, device, grad) as own,
               inference(other.model, other.sample, device, grad) as others):
             if own.device != others.device:
                 raise ValueError(f'the models are on {own.device} and {others.device}: '
                                  'device says where both run')
-            a, b = profile_in_turns([own, others], [self.given_peaks, other.given_peaks],
-                                    warmup, steps)
+            given = [self.given_peaks, other.given_peaks]
+            with kernel_profilers([own, others]) if kernels else nullcontext() as profilers:
+                a, b = profile_in_turns([own, others], given, warmup, steps, profilers)
         return Comparison(a=self._keep(a), b=other._keep(b), turns=True)
 
     def estimate(self, peaks=None, *, dtype=None) -> Roofline:
@@ -134,6 +143,13 @@ class RooflineAnalyzer:
         result = self.results
         state = f'{result.kind}, {len(result)} rows' if result else 'no result yet'
         return f'RooflineAnalyzer({type(self.model).__name__}: {state})'
+
+    def _profile(self, run, warmup: int, steps: int, operations: bool, kernels: bool) -> Roofline:
+        """Measure a run by its modules or its kernels."""
+        if not kernels: return profile(run, self.given_peaks, warmup, steps, operations)
+        if operations:
+            raise ValueError('operations=True, kernels=True: operators are listed of modules alone')
+        return profile_kernels(run, self.given_peaks, warmup, steps)
 
     def _keep(self, result: Roofline) -> Roofline:
         """Remember a result as the last one; after an error the previous one stays."""

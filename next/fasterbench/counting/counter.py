@@ -144,6 +144,10 @@ class CostMode(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls): return False   # nothing is compiled in here
 
+    def compilation(self):
+        """The context of the pass in which what is compiled runs as it was written."""
+        return uncompiled()
+
     @property
     def place(self) -> Place:
         """The module that runs, or in a backward pass the one whose node runs."""
@@ -211,12 +215,12 @@ class ResultStack(ModuleStack):
         return returning
 
 
-def count(run) -> Costs:
-    """Count one pass of a run, by phase and module."""
+def count(run, mode_class=CostMode) -> Costs:
+    """Count one pass of a run, by phase and module, in a mode of this class."""
     moves = Moves()
     stack = ResultStack(run.model, moves)
-    mode, (args, kwargs) = CostMode(stack, moves), run.arguments()
-    with stack.watching(), uncompiled(), seeing_replays(mode), uncollected(), mode:
+    mode, (args, kwargs) = mode_class(stack, moves), run.arguments()
+    with stack.watching(), mode.compilation(), seeing_replays(mode), uncollected(), mode:
         out = run(args, kwargs, stack.part)
     moves.end()
     del out   # which existed until here, and so left the model

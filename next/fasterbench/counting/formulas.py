@@ -18,8 +18,8 @@ __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of
            'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool', 'adaptive_pool_backward', 'pixels',
            'grid_sample', 'grid_sample_backward', 'label_limits', 'nll_loss', 'nll_loss_backward',
            'binary_cross_entropy_backward', 'embedding_backward', 'bag_limits', 'embedding_bag',
-           'embedding_bag_backward', 'indexed_limits', 'index_put', 'scatter_add', 'scatter', 'normal', 'roi_align',
-           'nms', 'fused_optimizer', 'shared_options', 'decay', 'momentum', 'copied_shards']
+           'embedding_bag_backward', 'indexed_limits', 'index_put', 'masked_index_put', 'scatter_add', 'scatter',
+           'normal', 'roi_align', 'nms', 'fused_optimizer', 'shared_options', 'decay', 'momentum', 'copied_shards']
 
 # %% ../../nbs/counting/formulas.ipynb #265394d9
 import re
@@ -367,7 +367,8 @@ def window(c: Call) -> int:
     return prod(per_dimension(c.kernel_size, rank_of(c)))
 
 
-@rule('avg_pool1d avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices',
+@rule('avg_pool1d avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices '
+      '_low_memory_max_pool_with_offsets _low_memory_max_pool2d_with_offsets',
       lambda c: strided_limits(c, 'self'))
 def pool(c): return c.result.numel()*window(c)
 
@@ -467,6 +468,10 @@ def indexed_limits(c: Call) -> dict[str, float]:
 
 @rule('index_put _index_put_impl _unsafe_index_put', indexed_limits)
 def index_put(c): return c.accumulate*c.values.numel()
+
+
+@rule('_unsafe_masked_index_put_accumulate')
+def masked_index_put(c): return c.values.numel()
 
 
 @rule('scatter_add index_add scatter_reduce index_reduce', indexed_limits)

@@ -132,8 +132,13 @@ class RooflinePoint:
         return self.time_s - self.roof_time_s
 
     @property
-    def near(self) -> Literal['compute', 'memory', 'link', 'neither', 'unknown']:
-        """The roof that it is near: its `bound`, or 'neither' if it reaches less than a third."""
+    def near(self) -> Literal['compute', 'memory', 'link', 'neither', 'outside', 'unknown']:
+        """The roof that it is near: its `bound`, or 'neither' if it reaches less than a third.
+
+        'outside': it does nothing that has a roof, as Python between two kernels.
+        """
+        if self.flops == self.bytes_moved == self.link_bytes == 0 and not self.unknown:
+            return 'outside'
         if self.utilization_pct is None: return 'unknown'
         return self.bound if self.utilization_pct >= 100*NEAR else 'neither'
 

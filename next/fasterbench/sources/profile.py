@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen',
-           'profile', 'check_passes', 'measured_result', 'drop_unrepeated', 'add_waiting', 'count_parameters',
-           'measured_peaks', 'about_of', 'profile_in_turns']
+           'ModuleProfiler', 'profile', 'check_passes', 'measured_result', 'drop_unrepeated', 'add_waiting',
+           'count_parameters', 'measured_peaks', 'about_of', 'profile_in_turns']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
@@ -25,10 +25,11 @@ from ..machine.links import MEASURED, measure_links
 from ..machine.peaks import has_tf32, measure_peaks, why_no_peak
 from ..results.roofline import Roofline, Totals
 from ..results.rows import RooflinePoint, place
-from ..running.modules import ModuleStack, Place, visible_modules
+from ..running.modules import ModuleStack, Place
 from ..running.parallel import gathered, waiting
+from .graphs import noted_graphs
 from .operators import add_operations
-from .timing import Timings, measure, measure_in_turns
+from .timing import ModuleTimer, Timings, measure, measure_in_turns
 
 # %% ../../nbs/sources/profile.ipynb #732cad8e
 def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | None = None,
@@ -102,11 +103,30 @@ def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
             costs.work[at] = Work(calls=calls, unknown=Counter({UNSEEN: calls}))
 
 # %% ../../nbs/sources/profile.ipynb #97390041
+class ModuleProfiler(ModuleTimer):
+    """Counts and times the passes of a run by its modules."""
+    kind = 'measured'   # of the result
+
+    def __init__(self, run):
+        super().__init__(run.model, run.device)
+        self.run = run
+
+    def count(self) -> Costs:
+        """Count one pass."""
+        return count(self.run)
+
+    def rows(self, costs: Costs, timings: Timings) -> list[RooflinePoint]:
+        """The rows of what was counted and timed."""
+        add_unseen(costs, timings, self.modules)
+        if timings.exchanges: drop_unrepeated(costs, timings)
+        return rows_of(self.run, costs, timings)
+
+# %% ../../nbs/sources/profile.ipynb #0e92ef81
 COUNTED = 2   # passes of the warm-up that the counted pass replaces: it takes about as long
 
 
-def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
-            operations: bool = False) -> Roofline:
+def profile(run, peaks=None, warmup: int = 5, steps: int = 20, operations: bool = False,
+            profiler: ModuleProfiler | None = None) -> Roofline:
     """Count one pass of a run, time `steps` others after a warm-up, and put both under the roof.
 
     The counted pass is part of the warm-up. `peaks=None`: measured, in the dtypes of the run's
@@ -114,9 +134,14 @@ def profile(run, peaks=None, warmup: int = 5, steps: int = 20,
     operators.
     """
     check_passes(warmup, steps)
-    peaks, costs = as_peaks(peaks), count(run)
-    with OtherProcesses() as others: timings = measure(run, max(warmup - COUNTED, 0), steps)
-    return measured_result(run, costs, timings, peaks, others.disturbance, operations)
+    peaks, profiler = as_peaks(peaks), profiler or ModuleProfiler(run)
+    with noted_graphs() as graphs:
+        costs = profiler.count()
+        with OtherProcesses() as others:
+            timings = measure(run, max(warmup - COUNTED, 0), steps, profiler)
+    result = measured_result(profiler, costs, timings, peaks, others.disturbance, operations)
+    result.about |= graphs
+    return result
 
 
 def check_passes(warmup: int, steps: int):
@@ -125,12 +150,10 @@ def check_passes(warmup: int, steps: int):
         raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
 
 
-def measured_result(run, costs: Costs, timings: Timings, peaks, disturbance: str,
-                    operations: bool = False) -> Roofline:
+def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, peaks,
+                    disturbance: str, operations: bool = False) -> Roofline:
     """What was counted and timed of a run, under the roof; `peaks=None`: measured."""
-    add_unseen(costs, timings, visible_modules(run.model))
-    if timings.exchanges: drop_unrepeated(costs, timings)
-    rows = rows_of(run, costs, timings)
+    run, rows = profiler.run, profiler.rows(costs, timings)
     if operations: add_operations(run, rows, costs)
     peaks = peaks or measured_peaks(run.device, run.model, rows)
     if any(timings.exchanges): peaks = add_waiting(rows, timings, peaks)
@@ -139,7 +162,8 @@ def measured_result(run, costs: Costs, timings: Timings, peaks, disturbance: str
     totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s,
                     disturbance, timings.idle_s)
     result = Roofline(
-        rows=rows, peaks=peaks, totals=totals, params=count_parameters(run.model),
+        rows=rows, peaks=peaks, kind=profiler.kind, totals=totals,
+        params=count_parameters(run.model),
         boundary_bytes=costs.boundary_bytes, memory=footprint(run) if run.kind == 'step' else None,
         about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()))
     if any(timings.exchanges): result.by_rank = gathered(result)
@@ -202,13 +226,18 @@ def about_of(run) -> dict[str, str | int | float | None]:
     return about
 
 # %% ../../nbs/sources/profile.ipynb #41fcfcbc
-def profile_in_turns(runs: list, peaks: list, warmup: int = 5, steps: int = 40) -> list[Roofline]:
+def profile_in_turns(runs: list, peaks: list, warmup: int = 5, steps: int = 40,
+                     profilers: list[ModuleProfiler] | None = None) -> list[Roofline]:
     """As `profile`, for several runs in turns; a sample is the fastest pass of a turn."""
     check_passes(warmup, steps)
-    counts = [count(run) for run in runs]
-    with OtherProcesses() as others:
-        timings, passes = measure_in_turns(runs, max(warmup - COUNTED, 0), steps)
+    profilers, counts, graphs = profilers or [*map(ModuleProfiler, runs)], [], []
+    for profiler in profilers:
+        with noted_graphs() as of_run: counts.append(profiler.count())
+        graphs.append(of_run)
+    with noted_graphs(), OtherProcesses() as others:
+        timings, passes = measure_in_turns(runs, max(warmup - COUNTED, 0), steps, profilers)
     found = [measured_result(*of_run, others.disturbance)
-             for of_run in zip(runs, counts, timings, map(as_peaks, peaks))]
+             for of_run in zip(profilers, counts, timings, map(as_peaks, peaks))]
+    for result, of_run in zip(found, graphs): result.about |= of_run
     for result in found: result.about['passes_in_turn'] = passes
     return found

@@ -222,9 +222,9 @@ PLAIN_EVERY = 6       # timed passes until the next one without marks
 FED = 3               # passes that a GPU runs without waiting
 
 
-def measure(run, warmup: int = 5, steps: int = 20) -> Timings:
+def measure(run, warmup: int = 5, steps: int = 20, timer: ModuleTimer | None = None) -> Timings:
     """Time `steps` passes with marks, after `warmup` others."""
-    timer, timings = ModuleTimer(run.model, run.device), Timings()
+    timer, timings = timer or ModuleTimer(run.model, run.device), Timings()
     for _ in range(warmup - PLAIN_IN_WARMUP): timer.time(run)
     for _ in range(min(warmup, PLAIN_IN_WARMUP)): timings.plain.append(time_plain(run, timer.clock))
     for i in range(1, steps + 1):
@@ -259,9 +259,11 @@ TURN_S = 0.05      # seconds of passes in a turn, about
 MOST_IN_TURN = 24  # passes
 
 
-def measure_in_turns(runs: list, warmup: int = 5, steps: int = 40) -> tuple[list[Timings], int]:
+def measure_in_turns(runs: list, warmup: int = 5, steps: int = 40,
+                     timers: list[ModuleTimer] | None = None) -> tuple[list[Timings], int]:
     """Time runs in `steps` turns: the fastest pass of each turn; and how many the last turn had."""
-    sides = [(run, ModuleTimer(run.model, run.device), Timings()) for run in runs]
+    timers = timers or [ModuleTimer(run.model, run.device) for run in runs]
+    sides = [(run, timer, Timings()) for run, timer in zip(runs, timers)]
     fastest_s = min(min(timer.time(run)[0] for _ in range(max(warmup, 1)))
                     for run, timer, _ in sides)
     for turn in range(1, steps + 1):

@@ -6,8 +6,8 @@
 __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'OVERHEAD_PCT', 'LINES', 'percentages', 'doubts', 'trace_text',
            'division', 'work_text', 'is_count', 'answer', 'least_time_text', 'peaks_text', 'rows_text', 'sample_line',
            'work_line', 'time_line', 'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line',
-           'ranks_line', 'noise_line', 'likely_line', 'unknown_line', 'trace_line', 'ceiling_line', 'link_line',
-           'above_line', 'error_line', 'lines']
+           'ranks_line', 'graphs_line', 'noise_line', 'likely_line', 'unknown_line', 'trace_line', 'ceiling_line',
+           'link_line', 'above_line', 'error_line', 'lines']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
@@ -68,7 +68,7 @@ def division(result) -> dict[str, float]:
     for row in result:
         spent['waiting'] += row.waiting_s or 0
         spent[row.near] += (row.time_s or 0) - (row.waiting_s or 0)
-    spent['outside'] = max(result.time_s - spent.total(), 0)
+    spent['outside'] += max(result.time_s - spent.total(), 0)
     return {key: spent[key] for key in NEAR_WORDS}
 
 
@@ -112,11 +112,14 @@ def answer(result) -> str:
     said = f'{head}: {si(result.time_s, "s")}'
     if doubts(result): said += f" ({'; '.join(doubts(result))})"
     if result.roof_time_s:
-        at_least = '≥ ' if any(row.roof_time_s is None for row in result) else ''
+        is_open = any(row.roof_time_s is None and row.near != 'outside' for row in result)
+        at_least = '≥ ' if is_open else ''
         said += f'; the roof allows {at_least}{si(result.roof_time_s, "s")}'
         said += f' (utilization {at_least}{percent(result.utilization_pct)} %)'
     if not result.peaks: return f'{said}.'
-    shares = [f'{n} % {NEAR_WORDS[key]}' for key, n in percentages(division(result)).items() if n]
+    words = NEAR_WORDS
+    if result.kind == 'kernels': words = words | {'outside': 'outside of kernels (Python, allocation)'}
+    shares = [f'{n} % {words[key]}' for key, n in percentages(division(result)).items() if n]
     return f"{said}.\nThe time divides into {', '.join(shares)}."
 
 
@@ -243,6 +246,13 @@ def ranks_line(result) -> str:
     return f'{said}; rank {most} waits longest, {si(waiting[most], "s")}, mostly for rank {other}'
 
 
+def graphs_line(result) -> str:
+    graphs, breaks = result.about.get('graphs'), result.about.get('graph_breaks')
+    if not graphs: return ''
+    said = f"Dynamo made {graphs} graph{'s'*(graphs > 1)}"
+    return f'{said}, and ended them here:\n{breaks}' if breaks else said
+
+
 def noise_line(result) -> str:
     rows = [row for row in result if row.noisy and row.time_s]
     if not rows: return ''
@@ -313,7 +323,7 @@ def error_line(result) -> str:
 LINES = {   # what a line begins with → its text
     'sample': sample_line, 'work': work_line, 'time': time_line, 'threads': threads_line,
     'phases': phases_line, 'memory': memory_line, 'MFU': mfu_line, 'tokens': tokens_line,
-    'ranks': ranks_line,
+    'ranks': ranks_line, 'graphs': graphs_line,
     'likely': likely_line, '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line,
     'links': link_line,
     '↑': above_line, 'error': error_line, 'trace': trace_line}
@@ -321,6 +331,7 @@ LINES = {   # what a line begins with → its text
 
 def lines(result, width: int = 120) -> list[str]:
     """What there is to say of a result, a line each with its name first; long ones are broken."""
-    said = {name: line(result) for name, line in LINES.items()}
+    said = [('' if i else name, text) for name, line in LINES.items()
+            for i, text in enumerate(line(result).splitlines())]
     return [fill(f'{name:9} {text}', width, subsequent_indent=' '*10, break_long_words=False)
-            for name, text in said.items() if text]
+            for name, text in said]
