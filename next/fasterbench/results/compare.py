@@ -342,7 +342,7 @@ class Comparison:
 
     def plot(self, **options):
         """Pairs under the roof as a plotly figure; `options` are those of `plot_comparison`."""
-        from fasterbench.views.figure import plot_comparison
+        from fasterbench.views.trends import plot_comparison
         return plot_comparison(self, **options)
 
     def save(self, path):

@@ -283,7 +283,7 @@ class Sweep:
 
     def plot(self, **options):
         """A plotly figure of times and throughput over the values."""
-        from fasterbench.views.figure import plot_sweep
+        from fasterbench.views.trends import plot_sweep
         return plot_sweep(self, **options)
 
     def words(self) -> tuple[list[str], list[str]]:

@@ -26,7 +26,7 @@ def text_size(text: str, size: float = 11) -> tuple[float, float]:
 
 # %% ../../nbs/views/labels.ipynb #ac3a1bb5
 def shortened(name: str, most: int = 26) -> str:
-    """A name in at most so many characters: whole parts of it are left out in front, if they can be."""
+    """A name in at most so many characters, without its first parts or without its beginning."""
     if len(name) <= most: return name
     parts = name.split('.')
     while len(parts) > 1 and len('.'.join(parts)) >= most: parts.pop(0)

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 
 from ..base.files import write_whole
-from .figure import NothingToDraw
+from .canvas import NothingToDraw
 from .table import Column, Table
 
 # %% ../../nbs/views/page.ipynb #c8711eaa
@@ -25,7 +25,8 @@ def table_html(table: Table) -> str:
     columns = usual + [column for column in table.columns.values() if column not in usual]
     lines = table.sorted()
     texts = {column.key: [column.text(line) for line in lines] for column in columns}
-    columns = [column for column in columns if {*texts[column.key]} - {'–', '', '0', '0 B'}] or usual
+    nothing = {'–', '', '0', '0 B'}
+    columns = [column for column in columns if {*texts[column.key]} - nothing] or usual
     head = ''.join(f'<th{" class=n" if column.unit else ""} title="{escape(column.help)}">'
                    f'{escape(column.heading)}' for column in columns)
     rows = []
@@ -49,7 +50,8 @@ def data_text(name: str) -> str:
     return (files('fasterbench')/'data'/name).read_text(encoding='utf-8')
 
 
-def page(table: Table, paragraphs: list[str], notes: list[str], draw: Callable | None = None) -> str:
+def page(table: Table, paragraphs: list[str], notes: list[str],
+         draw: Callable | None = None) -> str:
     """HTML of a title and paragraphs, of the figure that `draw(title='')` returns, and of a table.
 
     What it needs is in it, and its policy forbids the browser to load anything.
@@ -85,10 +87,10 @@ SIZE = 1120, 630   # pixels; files have two pixels for each
 
 
 def picture(figure, ending: str) -> bytes:
-    """A figure as a file of this ending; `ValueError` without kaleido or a browser that it finds."""
+    """A figure as a file of this ending; `ValueError` without kaleido or a browser."""
     if not find_spec('kaleido'):
-        raise ValueError(f'{ending} is drawn by kaleido, which is not installed: pip install kaleido '
-                         '(it needs Chrome or Chromium); .html needs neither')
+        raise ValueError(f'{ending} is drawn by kaleido, which is not installed: pip install '
+                         'kaleido (it needs Chrome or Chromium); .html needs neither')
     try: return figure.to_image(format=ending.removeprefix('.'), scale=2)
     except Exception as e:   # kaleido's and choreographer's own kinds
         first = (str(e).strip() or type(e).__name__).splitlines()[0]
@@ -97,7 +99,7 @@ def picture(figure, ending: str) -> bytes:
 
 def write_view(path, table: Table, paragraphs: list[str], notes: list[str],
                draw: Callable | None = None):
-    """Write a page as .html, or the figure alone as a picture; as in `page`, `draw(size=…)` draws."""
+    """Write a page as .html, or the figure that `draw(size=…)` returns as a picture."""
     ending = Path(path).suffix
     if ending == '.html': write_whole(path, page(table, paragraphs, notes, draw))
     elif ending not in PICTURES:
