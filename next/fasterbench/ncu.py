@@ -131,7 +131,7 @@ def read_records(path) -> list[dict[str, str]]:
 
     rows = [row for row in rows if len(row) > 1 and row != header]   # others are of the program
     short = [row for row in rows if len(row) <= max(map(header.index, needed))]
-    if short: raise ValueError(f"{path}: a line lacks cells of the header: {','.join(short[0])[:80]}")
+    if short: raise ValueError(f"{path}: a line lacks cells: {','.join(short[0])[:80]}")
     return [dict(zip(header, row)) for row in rows]
 
 
@@ -151,14 +151,15 @@ def read_ncu(path) -> list[Kernel]:
         if has_lines:
             cells.append((kernel, *(record[f'Metric {k}'] for k in ('Name', 'Unit', 'Value'))))
         else:
-            cells += [(kernel, k, units.get(k, ''), text) for k, text in record.items() if '__' in k]
+            cells += [(kernel, key, units.get(key, ''), text)
+                      for key, text in record.items() if '__' in key]
     if not launches: raise ValueError(f'{path}: there is no kernel below the header')
 
     foreign = [text for *_, text in cells
                if DECIMAL_COMMA.fullmatch(text) and as_number(text) is None]
     if foreign:
-        warnings.warn(f'{path}: {foreign[0]!r} has a comma before its decimals: numbers with commas '
-                      'or points are read in English only, so they are not known', stacklevel=2)
+        warnings.warn(f'{path}: {foreign[0]!r} has a comma before its decimals: numbers with commas'
+                      ' or points are read in English only, so they are not known', stacklevel=2)
     for kernel, *metric in cells:
         name, value = read_metric(*metric, in_english=not foreign)
         if name: kernel.metrics[name] = value   # a rule has none
@@ -206,7 +207,7 @@ class SOLConfig:
 
 @dataclass
 class SOLResult:
-    """How near a kernel is to its limits, in percent of what can be sustained; `None`: not known."""
+    """How near a kernel is to its limits, in percent of what is sustained; `None`: not known."""
     compute_sol_pct: float | None     # of the multiprocessors
     memory_sol_pct: float | None      # of the busiest part of the memory; at least the DRAM's
     dram_sol_pct: float | None        # of the DRAM
@@ -291,7 +292,8 @@ def counted_work(kernel: Kernel) -> dict:
             if count is None: return {}
             by_dtype[dtype] += flops*count
     kinds = {kind for kind, *_ in tensor_parts}
-    tensor_ops = {kind: max(n for key, n in tensor_parts.items() if key[0] == kind) for kind in kinds}
+    tensor_ops = {kind: max(n for (of, *_), n in tensor_parts.items() if of == kind)
+                  for kind in kinds}
     for kind, n in tensor_ops.items(): by_dtype[DTYPES.get(kind, kind)] += n
     if not by_dtype: return {}
     flops, tensor_flops = sum(by_dtype.values()), sum(tensor_ops.values())

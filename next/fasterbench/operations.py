@@ -25,7 +25,8 @@ from .results.rows import RooflinePoint, place
 
 # %% ../nbs/analysis/operations.ipynb #d26d3853
 FACTORS = {'': 1, 'k': 1e3, 'm': 1e6, 'g': 1e9, 't': 1e12, 'ki': 2**10, 'mi': 2**20, 'gi': 2**30,
-           's': 1, 'sec': 1, 'seconds': 1, 'ms': 1e-3, 'us': 1e-6, 'µs': 1e-6, 'μs': 1e-6, 'ns': 1e-9}
+           's': 1, 'sec': 1, 'seconds': 1, 'ms': 1e-3, 'us': 1e-6, 'µs': 1e-6, 'μs': 1e-6,
+           'ns': 1e-9}
 FIELDS = {   # field → its columns, with the unit's prefix as a group
     'name': '()(?:name|(?:layer|op|operation|kernel|module)(?:_name)?)', 'dtype': '()dtype',
     'flops': '(?:flops_)?([kmgt]?)flops?|flops_([kmgt])',
@@ -34,7 +35,7 @@ FIELDS = {   # field → its columns, with the unit's prefix as a group
 
 
 def column_name(key) -> str:
-    """A column's name in small letters, with one underscore between words; '' for a rate or share."""
+    """A column's name in small letters, '_' between words; '' for a rate or a share."""
     return '' if re.search('[/%]', str(key)) else '_'.join(re.findall(r'[^\W_]+', str(key).lower()))
 
 
@@ -182,7 +183,8 @@ def profile_operations(operations: dict, peaks=None, *, warmup: int = 5,
     from fasterbench.base.system import OtherProcesses
     from fasterbench.sources.functions import device_of, measured_row
     from fasterbench.sources.profile import measured_peaks
-    calls = {name: call if isinstance(call, tuple) else (call,) for name, call in operations.items()}
+    calls = {name: call if isinstance(call, tuple) else (call,)
+             for name, call in operations.items()}
     devices = {device_of(function, args) for function, *args in calls.values()}
     if len(devices) != 1:
         where = ' and '.join(sorted(map(str, devices))) or 'none'

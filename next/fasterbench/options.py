@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['PICTURES', 'ENDINGS', 'MODEL', 'MACHINE', 'PASSES', 'VARYING', 'SWEEP', 'RUN', 'TRAIN', 'ROWS', 'OUTPUT', 'LIMITS',
-           'OTHER', 'FILES', 'FILE', 'NCU', 'LIST', 'TRACE', 'DEVICES', 'LANGUAGE', 'PEAKS', 'arg', 'whole',
-           'percent_limit', 'number_or_word', 'numbers', 'words', 'prices', 'writable', 'doing', 'load', 'set_up',
-           'check_training', 'training', 'labelled', 'usual_loss', 'check_view', 'write_outputs', 'show_table',
-           'table_of', 'show_rows', 'operation_table', 'figures', 'check_comparison', 'show_comparison', 'changes']
+           'OTHER', 'FILES', 'FILE', 'NCU', 'LIST', 'TRACE', 'DEVICES', 'LANGUAGE', 'PEAKS', 'arg', 'peaks_arg',
+           'whole', 'percent_limit', 'number_or_word', 'numbers', 'words', 'prices', 'writable', 'doing', 'load',
+           'set_up', 'check_training', 'training', 'labelled', 'usual_loss', 'check_view', 'write_outputs',
+           'show_table', 'table_of', 'show_rows', 'operation_table', 'figures', 'check_comparison', 'show_comparison',
+           'changes']
 
 # %% ../nbs/analysis/options.ipynb #7641216b
 import argparse
@@ -29,6 +30,12 @@ ENDINGS = ('.json', '.csv', '.md', '.html', *PICTURES)
 def arg(*names, **how):
     """An argument of argparse, to be added to a parser."""
     return names, how
+
+
+def peaks_arg(default: str):
+    """The option --peaks; `default`: what stands for it, in words."""
+    return arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
+                               f'(default: {default})')
 
 
 def whole(text: str) -> int:
@@ -97,8 +104,7 @@ MACHINE = [
     arg('--device', help='cpu, cuda, cuda:1 (default: the accelerator)'),
     arg('--threads', type=whole, metavar='N', help='CPU threads')]
 PASSES = [
-    arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
-                        '(default: measured)'),
+    peaks_arg('measured'),
     arg('--warmup', type=whole, default=5, metavar='N', help='untimed passes first (default: 5)'),
     arg('--steps', type=whole, default=20, metavar='N', help='timed passes (default: 20)')]
 VARYING = 'model, and several values of one of its sizes', [
@@ -114,8 +120,7 @@ SWEEP = 'run', [
     arg('--by', help='also the time of each row, or group of rows, at every value: as in roofline')]
 RUN = 'run', [
     *MACHINE,
-    arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
-                        '(default: measured)'),
+    peaks_arg('measured'),
     arg('--warmup', type=whole, default=5, metavar='N', help='untimed passes first (default: 5)'),
     arg('--steps', type=whole, metavar='N',
         help='timed passes (default: 20), or turns of each with --beside (default: 40)'),
@@ -164,23 +169,20 @@ FILES = 'files', [
 FILE = 'file', [arg('file', help='a .json file that --out has written')]
 NCU = 'file', [
     arg('file', help='what `ncu --csv --page raw` or `--page details` printed, gzipped or not; '
-                     'with `ncu --set full` FLOPs and bytes were counted, too'),
-    arg('--peaks', help='place kernels whose FLOPs and bytes were counted under the roof of a device '
-                        'such as H100-SXM, or of a file of `fasterbench peaks`'),
+                     'with `ncu --set full` FLOPs and bytes were counted, as --peaks needs'),
+    peaks_arg('speeds of light, without a roof'),
     arg('--level', default='DRAM', choices=('DRAM', 'L2', 'L1'),
         help='whose bytes, under its bandwidth; that of a cache is in files of '
              '`fasterbench peaks --hierarchy` (default: DRAM)')]
 LIST = 'file', [
     arg('file', help='.csv or .json: name, FLOPs, bytes and, if it is known, a time of each '
                      'operation, in columns such as name,MFLOPs,MB,time_us'),
-    arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
-                        '(default: no roof)'),
+    peaks_arg('no roof'),
     arg('--dtype', help='of operations without one in a column dtype (default: as the peaks)')]
 TRACE = 'trace', [
     arg('files', nargs='+', metavar='FILE', help='of torch.profiler, gzipped or not; those of '
         'several ranks are shown side by side'),
-    arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
-                        "(default: the datasheet of the trace's device)"),
+    peaks_arg("the datasheet of the trace's device"),
     arg('--step', type=whole, metavar='N', help='number of a step that profiler.step() marked '
                                                 '(default: all)')]
 DEVICES = 'machines', [
