@@ -123,6 +123,13 @@ def test_what_is_missing_is_said(traced, events, why):
     with pytest.raises(ValueError, match=why): traced(events)
 
 
+@pytest.mark.parametrize('runtime, activity', [
+    ('cuda_runtime', 'CUDA'), ('cuda_driver', 'CUDA'), ('hip_runtime', 'CUDA'), ('xpu_runtime', 'XPU'), ('mtia_runtime', 'MTIA')])
+def test_what_records_kernels_fits_the_device(traced, runtime, activity):
+    events = [e | dict(cat=runtime) if e['cat'] == 'cuda_runtime' else e for e in without(mlp(), 'kernel')]
+    with pytest.raises(ValueError, match=f'no kernels of the device: .*ProfilerActivity.{activity}'): traced(events, deviceProperties=[])
+
+
 @pytest.mark.parametrize('wrong, where', [(dict(dur='long'), r'\.dur'), (dict(args=[1]), r'\.args')])
 def test_what_is_no_trace_is_said_with_its_place(traced, wrong, where):
     with pytest.raises(ValueError, match=rf'trace.json is no trace of torch.profiler.*{where}'):

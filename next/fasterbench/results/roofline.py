@@ -76,7 +76,7 @@ def _utilization_text(row) -> str:
 
 
 def _flops_text(row) -> str:
-    return ('≥ ' if row.unknown else '') + si(row.flops)
+    return ('≥ ' if row.unknown and row.flops is not None else '') + si(row.flops)
 
 
 def _operations_text(row) -> str | None:

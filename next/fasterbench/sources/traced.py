@@ -297,7 +297,7 @@ class TracedParts:
         runs_tf32 = any('tf32' in name for name in part.kernels)
         row = row_of(at, part.work, part.type, self.trace.is_training, tf32=runs_tf32)
         row.calls = part.work.operators.total() or len(part.times)   # of operations, or of kernels
-        if part.calls: row.calls = 0 if at.phase == 'backward' else len(part.calls)
+        if part.calls: row.calls = len(part.calls)   # of the module
         row.time_s, row.kernels = 1e-6*fsum(part.times), part.kernels
         row.modules, row.boundary_bytes = [*part.modules], None
         if not part.work.operators: row.flops = row.matmul_flops = row.bytes_moved = None

@@ -338,10 +338,12 @@ class Trace:
         self.devices = {d.get('id'): d.get('name') or '' for d in file.deviceProperties or ()}
         self.inputs = {}     # what operations were called with: each once
         self.untimed = 0     # intervals of the host
+        self.runtime = 'CUDA'
         threads, events = defaultdict(list), []
         for event in file.traceEvents:
             kind = KINDS.get(event.cat)
-            if kind is None and (event.cat or '').endswith(('_runtime', '_driver')): kind = 'launch'
+            if kind is None and (event.cat or '').endswith(('_runtime', '_driver')):
+                kind, self.runtime = 'launch', event.cat.partition('_')[0].upper()
             if kind is None or event.ph != 'X': continue
             if kind in ('kernel', 'copy', 'fill'): events.append(event)
             elif span := self.span_of(kind, event): threads[span.thread].append(span)
@@ -391,8 +393,9 @@ class Trace:
             return (f'has {len(self.kernels)} kernels and no operations: '
                     'profile(activities=[ProfilerActivity.CPU, …]) records them')
         if self.on_host and (self.devices or self.launches):
+            activity = self.runtime if self.runtime in ('XPU', 'MTIA', 'HPU') else 'CUDA'
             return (f'has operations and no kernels of the {self.device_name or "device"}: '
-                    'profile(activities=[…, ProfilerActivity.CUDA]) records them')
+                    f'profile(activities=[…, ProfilerActivity.{activity}]) records them')
         if not any(len(inputs.dims) > 2 for inputs in self.inputs):
             return ('has no shapes of operations (Input Dims): '
                     'profile(record_shapes=True) records them')
