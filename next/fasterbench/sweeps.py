@@ -41,8 +41,8 @@ def sweep(model: nn.Module | Callable, sample, values, *, name: str = 'value', i
     `RooflineAnalyzer`. `SweepError` where a value can't be run.
     """
     values, peaks = check_values(name, values, method), as_peaks(peaks)
-    return _swept(name, values, items, item, lambda value: _analyzed(
-        at(model, value), at(sample, value), peaks, method, options))
+    def run(value): return _analyzed(at(model, value), at(sample, value), peaks, method, options)
+    return _swept(name, values, items, item, options, run)
 
 
 def check_values(name: str, values, method: str) -> list:
@@ -61,20 +61,21 @@ def at(given, value):
     return given(value) if is_function else given
 
 
-def items_in(result: Roofline, sample) -> tuple[int, str]:
-    """How many tokens or samples there are in a pass, and which of the two."""
+def items_in(result: Roofline, sample, batches: int = 1) -> tuple[int | None, str]:
+    """How many tokens or samples there are in a pass of so many micro-batches, and which it is."""
     if result.about.get('tokens'): return result.about['tokens'], 'tokens'
     args, kwargs = call_args(sample)
-    first = next(iter([*args, *kwargs.values()]))
-    if isinstance(first, (list, tuple)): return len(first), 'samples'   # images of several sizes
-    return len(tensors(first)[0]), 'samples'
+    first = next(iter([*args, *kwargs.values()]), None)
+    if isinstance(first, (list, tuple)): return batches*len(first), 'samples'   # images of all sizes
+    found = [t for t in tensors((args, kwargs)) if t.dim()]
+    return batches*len(found[0]) if found else None, 'samples'
 
 
 def _analyzed(model, sample, peaks, method: str, options: dict) -> tuple:
     return getattr(RooflineAnalyzer(model, sample, peaks), method)(**options), sample
 
 
-def _swept(name: str, values: list, items, item: str | None, run: Callable) -> Sweep:
+def _swept(name: str, values: list, items, item: str | None, options: dict, run) -> Sweep:
     """A sweep of what `run` gives at each value: a result and its sample."""
     found = Sweep(name, [])
     for value in values:
@@ -82,13 +83,14 @@ def _swept(name: str, values: list, items, item: str | None, run: Callable) -> S
         except Exception as e:
             words = [f'{name} {value}: {type(e).__name__}: {e}', *getattr(e, '__notes__', ())]
             raise SweepError('; '.join(words), found) from e
-        _add(found, value, result, sample, items, item)
+        _add(found, value, result, sample, items, item, options)
     return found
 
 
-def _add(sweep: Sweep, value, result: Roofline, sample, items, item: str | None):
+def _add(sweep: Sweep, value, result: Roofline, sample, items, item: str | None, options: dict):
     """Add a point, with the samples or tokens in its pass."""
-    counted, word = items_in(result, sample) if items is None else (at(items, value), 'samples')
+    if items is None: counted, word = items_in(result, sample, options.get('accumulate', 1))
+    else: counted, word = at(items, value), 'samples'
     sweep.item = item or word
     sweep.points.append(Point(value, result, counted))
 
@@ -130,7 +132,7 @@ def sweep_dtype(model: nn.Module, sample, values, *, items=None, item: str | Non
             return _analyzed(converted, cast(sample, resolve_dtype(dtype)), peaks, method, options)
         finally: torch.set_float32_matmul_precision(precision)
 
-    return _swept('dtype', values, items, item, run)
+    return _swept('dtype', values, items, item, options, run)
 
 # %% ../nbs/analysis/sweeps.ipynb #56878202
 def estimates(model: nn.Module, sample, devices, *, items=None, item: str | None = None,
@@ -151,5 +153,5 @@ def estimates(model: nn.Module, sample, devices, *, items=None, item: str | None
             counted[one.device], _ = _analyzed(model, sample, one, method, options)
         result = counted[one.device].under(one)
         result.about['device'] = name
-        _add(found, name, result, sample, items, item)
+        _add(found, name, result, sample, items, item, options)
     return found

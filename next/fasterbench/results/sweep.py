@@ -254,6 +254,7 @@ class Sweep:
     def head(self) -> list[str]:
         """The model, and sample and machine where they are the same at every value."""
         results = [point.result for point in self.points]
+        if not results: return [f'{self!r}: no results']
         samples = {result.about.get('sample') for result in results}
         pass_name = 'training step' if results[0].is_step else 'forward pass'
         said = f"{results[0].about.get('model', 'the model')}, {pass_name}"
@@ -277,9 +278,9 @@ class Sweep:
 
     def summary(self, sort: str | None = None, columns: str | list[str] | None = None):
         """Print what was run, the table, and what there is to say of it."""
-        print(*(fill(line, 120) for line in self.head()), '', sep='\n')
-        print(self.table().text(None, sort, columns, width=terminal_width()))
-        if self.lines(): print('', *(fill(line, 120) for line in self.lines()), sep='\n')
+        above, below = [[fill(line, 120) for line in lines] for lines in self.words()]
+        print(*above, '', self.table().text(None, sort, columns, width=terminal_width()), sep='\n')
+        if below: print('', *below, sep='\n')
 
     def plot(self, **options):
         """A plotly figure of times and throughput over the values."""
@@ -287,8 +288,8 @@ class Sweep:
         return plot_sweep(self, **options)
 
     def words(self) -> tuple[list[str], list[str]]:
-        """A title; the figure has the lines."""
-        return [repr(self)], []
+        """What stands above the table, and what below it."""
+        return self.head(), self.lines()
 
     def save(self, path):
         """Write a file by its ending: see `save_result`."""
