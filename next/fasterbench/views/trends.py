@@ -119,7 +119,7 @@ def plot_sweep(sweep, title: str | None = None, size: tuple[int, int] | None = N
     """Times and throughput over what varies: lines over numbers, bars for names."""
     title = repr(sweep) if title is None else title
     known = {name: own for name, own in SERIES.items()
-             if any(getattr(point, own[0], None) for point in sweep)}
+             if any(getattr(point, own[0]) for point in sweep)}
     if not known: raise NothingToDraw(f'{sweep!r}: no time is known')
     columns = [*sweep.table().columns.values()]
     hovers = [hover_text(str(point.value), point, columns) for point in sweep]
@@ -132,7 +132,7 @@ def plot_values(sweep, known: dict, title: str, hovers: list[str], size) -> go.F
     sheet, figure = Sheet(title, sweep.lines(), known, size=size, plane=340), go.Figure()
     has_rates = any(point.items for point in sweep)
     for name, (field, line, symbol) in known.items():
-        seconds = [getattr(point, field, None) for point in sweep]
+        seconds = [getattr(point, field) for point in sweep]
         ends = [point_ends(point, field) or (value, value) for point, value in zip(sweep, seconds)]
         common = dict(x=sweep.values, mode='lines+markers', name=name, legendgroup=name, line=line,
                       marker=dict(symbol=symbol, size=8), text=hovers,
@@ -176,18 +176,19 @@ def point_ends(point, field: str) -> tuple[float, float] | None:
     """The ends of the error bar of a point's time."""
     totals = point.result.totals
     if field == 'time_s': return middle_half(totals.samples) if totals else None
-    return getattr(point, 'likely_interval', None) if field == 'likely_s' else None
+    return point.likely_interval if field == 'likely_s' else None
 
 
 def plot_names(sweep, known: dict, title: str, hovers: list[str], size) -> go.Figure:
     """A bar for each of the names in a sweep."""
     sheet, figure = Sheet(title, sweep.lines(), (), len(sweep), size, plane=0), go.Figure()
     pale = next((name for name in known if name != 'least time'), None)
-    field, bars = known[pale][0] if pale else '', []
+    field, bars = known[pale][0] if pale else None, []
     for point, text in zip(sweep, hovers):
-        seconds, times = getattr(point, field, None), si(point.roof_time_s, 's')
+        seconds, times = field and getattr(point, field), si(point.roof_time_s, 's')
         if seconds: times = f'{si(seconds, "s")}, at least {times}'
-        if point.throughput: times += f'; {si(point.throughput)} {sweep.item}/s'
+        at_most = '' if seconds else 'at most '
+        if point.throughput: times += f'; {at_most}{si(point.throughput)} {sweep.item}/s'
         bars.append(Bar(f'<b>{escape(str(point.value))}</b> {times}', seconds, point.roof_time_s,
                         point_ends(point, field), COLOURS[0], text))
     heading = f'<b>{pale}</b> (pale), <b>least time</b> (solid)' if pale else '<b>least time</b>'
