@@ -1,5 +1,7 @@
 """The project as nbdev and ruff see it: notebooks run, modules are what the notebooks export."""
+import ast
 import filecmp
+import json
 import os
 import shutil
 import subprocess
@@ -41,6 +43,21 @@ def test_modules_are_what_the_notebooks_export(copy):
 def test_notebooks_are_clean(copy):
     run('nbdev_clean', cwd=copy)
     assert changed(ROOT/'nbs', copy/'nbs', '*.ipynb') == []
+
+
+def test_imports_stand_in_cells_of_their_own():
+    """nbdev_docs runs each cell with an import of a notebook that exports: none may measure again."""
+    def imports(node): return isinstance(node, (ast.Import, ast.ImportFrom))
+
+    mixed = []
+    for path in ROOT.glob('nbs/**/*.ipynb'):
+        cells = json.loads(path.read_text(encoding='utf-8'))['cells']
+        code = [''.join(cell['source']) for cell in cells if cell['cell_type'] == 'code']
+        tests = [ast.parse(text) for text in code if not text.startswith('#| export')]
+        if len(tests) == len(code): continue   # exports nothing
+        mixed += [f'{path}: {ast.unparse(tree)}' for tree in tests
+                  if any(map(imports, ast.walk(tree))) and not all(map(imports, tree.body))]
+    assert mixed == []
 
 
 def test_every_name_is_defined_and_used():
