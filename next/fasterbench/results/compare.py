@@ -4,16 +4,16 @@
 
 # %% auto #0
 __all__ = ['CONFIDENCE', 'FALSE_DISCOVERIES', 'PAIR_COLUMNS', 'SHOWN', 'SPARE', 'CHANGES', 'OUTSIDE', 'LINES', 'median_interval',
-           'ratio_interval', 'p_value', 'signed_rank_p', 'significant', 'Pair', 'as_one', 'factor', 'ratio_text',
-           'from_to', 'signed', 'Comparison', 'whole_row', 'circumstances', 'answer', 'where_most', 'work_line',
-           'roof_line', 'memory_line', 'phases_line', 'turns_line', 'noise_line', 'lines']
+           'ratio_interval', 'p_value', 'signed_rank_p', 'rank_sums', 'significant', 'Pair', 'as_one', 'factor',
+           'ratio_text', 'from_to', 'signed', 'Comparison', 'whole_row', 'circumstances', 'answer', 'where_most',
+           'work_line', 'roof_line', 'memory_line', 'phases_line', 'turns_line', 'noise_line', 'lines']
 
 # %% ../../nbs/results/compare.ipynb #eb346280
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import comb, erfc, sqrt
 from statistics import median
 from textwrap import fill
@@ -67,9 +67,19 @@ def p_value(a: list[float], b: list[float], turns: bool = False) -> float:
 def signed_rank_p(differences: list[float]) -> float:
     """The chance that differences around 0 lie as much on one side as these do."""
     ordered = sorted(filter(None, differences), key=abs)
-    n = len(ordered)
+    n, every = len(ordered), len(ordered)*(len(ordered) + 1)//2   # the sum of all ranks
     above = sum(rank for rank, difference in enumerate(ordered, 1) if difference > 0)
-    return erfc(abs(above - n*(n + 1)/4)/sqrt(n*(n + 1)*(2*n + 1)/12)) if n else 1.
+    if n > 50: return erfc(abs(above - every/2)/sqrt(every*(2*n + 1)/6))   # near a normal one
+    return min(2*sum(rank_sums(n)[:min(above, every - above) + 1])/2**n, 1.)
+
+
+@cache
+def rank_sums(n: int) -> list[int]:
+    """In how many ways some of the ranks 1 to `n` add up to 0, 1, 2, …"""
+    ways = [1]
+    for rank in range(1, n + 1):
+        ways = [without + with_it for without, with_it in zip(ways + [0]*rank, [0]*rank + ways)]
+    return ways
 
 
 def significant(p_values: list[float], wrong: float = FALSE_DISCOVERIES) -> list[bool]:
