@@ -15,8 +15,8 @@ __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of
            'recurrent', 'recurrent_of_cpu', 'recurrent_backward_of_cpu', 'recurrent_of_gpu',
            'recurrent_backward_of_gpu', 'lstm_cell', 'gru_cell', 'factorization', 'triangular_solve',
            'two_triangular_solves', 'fourier_transform', 'trace', 'distances', 'comparison', 'window', 'pool',
-           'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool', 'adaptive_pool_backward', 'pixels',
-           'grid_sample', 'grid_sample_backward', 'label_limits', 'nll_loss', 'nll_loss_backward',
+           'compiled_pool', 'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool', 'adaptive_pool_backward',
+           'pixels', 'grid_sample', 'grid_sample_backward', 'label_limits', 'nll_loss', 'nll_loss_backward',
            'binary_cross_entropy_backward', 'embedding_backward', 'bag_limits', 'embedding_bag',
            'embedding_bag_backward', 'indexed_limits', 'index_put', 'masked_index_put', 'scatter_add', 'scatter',
            'normal', 'roi_align', 'nms', 'fused_optimizer', 'shared_options', 'decay', 'momentum', 'copied_shards']
@@ -367,10 +367,14 @@ def window(c: Call) -> int:
     return prod(per_dimension(c.kernel_size, rank_of(c)))
 
 
-@rule('avg_pool1d avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices '
-      '_low_memory_max_pool_with_offsets _low_memory_max_pool2d_with_offsets',
+@rule('avg_pool1d avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices',
       lambda c: strided_limits(c, 'self'))
 def pool(c): return c.result.numel()*window(c)
+
+
+# Of compiled code; sizes are given for each dimension
+@rule('_low_memory_max_pool_with_offsets _low_memory_max_pool2d_with_offsets')
+def compiled_pool(c): return c.result.numel()*prod(c.kernel_size)
 
 
 @rule('avg_pool2d_backward avg_pool3d_backward', lambda c: dict(self=0))
