@@ -43,7 +43,7 @@ class Sheet:
                  size: tuple[int, int] | None = None, plane: int = 420):
         """`said`: lines below the title; `entries`: of the legend; `size=None`: on a page.
 
-        `plane`: pixels of the roofline's height on a page; 0: bars alone.
+        `plane`: pixels of the roofline's height on a page; 0: bars alone, as many as there are.
         """
         self.size, self.bars = size, bars
         narrow = (size or WIDTHS)[0]
@@ -52,11 +52,11 @@ class Sheet:
         self.said = [part for line in said for part in wrap(line, int((narrow - 40)/5.7))]
         self.head = 18 + 21*len(self.title) + 15*len(self.said)
         legend = legend_height(entries, narrow)
-        if size:
-            self.plane = size[1] - self.head - AXIS - legend - 8
+        if size and plane:
+            self.plane, self.height = size[1] - self.head - AXIS - legend - 8, size[1]
             self.bars = min(bars, int((self.plane - 26)/BAR))
-            self.spans = ((0, 0.6), (0.66, 1)) if bars and plane else ((0, 1), (0, 1))
-            self.height, self.bars_top = size[1], self.head + 26 + (0 if plane else legend)
+            self.spans = ((0, 0.6), (0.66, 1)) if bars else ((0, 1), (0, 1))
+            self.bars_top = self.head + 26
         else:
             self.plane, self.spans = plane, ((0, 1), (0, 1))
             self.bars_top = self.head + 26 + (plane + AXIS + legend + 4 if plane else legend)
