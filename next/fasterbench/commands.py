@@ -158,20 +158,20 @@ def estimate_at_work(args):
     from fasterbench.results.roofline import Roofline
     from fasterbench.results.sweep import Point, Sweep
     from fasterbench.sources.architecture import read_model
-    for option in ('train', 'input', 'size', 'likely', 'price'):
+    for option in ('train', 'input', 'size', 'likely'):
         if getattr(args, option):
             raise ValueError(f'--{option} does not go with prefill and decoding of a language model')
     context, devices = args.context or args.tokens, [as_peaks(name) for name in args.peaks.split(',')]
     decodes = args.decode or args.at is not None or context or not args.prompt
     runs = ['prefill']*bool(args.prompt) + ['decode']*bool(decodes)
-    several = len(devices)*len(runs) > 1
+    several = is_table(args) or len(runs) > 1
     if several and (args.by or args.plot):
         raise ValueError('--by and --plot are of the rows of one device, in prefill or in decoding')
     empty = Sweep('device', [], 'tokens') if several else Roofline(rows=[], kind='estimated')
     check_view(args, empty.table())
     with doing(f'reading {args.model}'): model = read_model(args.model)
     points, rates = [], []
-    for peaks in devices:
+    for peaks, price in zip(devices, args.price or [None]*len(devices)):
         found = estimate_language(
             model, peaks, dtype=args.dtype or 'bfloat16', weights=args.weights, cache=args.cache,
             batch=args.batch, prompt=args.prompt, context=context, mesh=args.mesh)
@@ -181,7 +181,8 @@ def estimate_at_work(args):
             result.about['model'] = args.model
             name = peaks.device_name or peaks.device
             name += f', {run}'*(len(runs) > 1)
-            points.append(Point(name, result, result.about['tokens']))
+            hour = price and price*result.about['devices']
+            points.append(Point(name, result, result.about['tokens'], hour))
     if rates and not args.json: print(*rates, '', sep='\n')
     if several:
         least = {point.value: point.roof_time_s for point in points}

@@ -214,6 +214,12 @@ def test_a_small_model_waits_for_its_launches(run):
     assert 'device alone' in heading and 'device alone, per 1M' in heading
 
 
+def test_price_of_tokens(run):
+    command = 'estimate llama/config.json --decode --mesh tp=2 --peaks H100-SXM,H200-SXM --price 3,4'
+    for row, price in zip(json.loads(run(f'{command} --json'))['rows'], (3, 4)):
+        assert row['cost'] == pytest.approx(2*price/3600*1e6/row['throughput'])
+
+
 def test_likely_time_of_one_device(run):
     answer = json.loads(run('estimate resnet18 --batch 64 --peaks T4 --likely --json'))['answer']
     low, high = answer['likely_interval']

@@ -348,8 +348,9 @@ class Roofline:
 
     def words(self) -> tuple[list[str], list[str]]:
         """A title and the answer; and lines of what else there is to say."""
+        said = 'model', 'sample', 'likely', 'likely_device_s'   # above, and in the lines
         about = [f'{key:9} {value}' for key, value in self.about.items()
-                 if value is not None and key not in ('model', 'sample')]   # said above
+                 if value is not None and key not in said]
         name = self.about.get('model', 'Roofline')
         where = f' on {self.peaks.device_name or self.peaks.device}' if self.peaks else ''
         return [f'{name}{where}', *answer(self).splitlines()], [*lines(self), *about]
