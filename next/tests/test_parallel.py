@@ -1,12 +1,12 @@
 """Two processes share a model: what they exchange, for whom they wait, and what they say of errors."""
 import os
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from fasterbench import HardwarePeaks, Roofline, cli
@@ -38,17 +38,11 @@ RUNS = {'tp': [], 'ddp': ['--train'], 'fsdp': ['--train', '--accumulate', '2']}
 if not hasattr(torch.cpu.Stream, 'record_event'): del RUNS['fsdp']   # torch 2.6 has it on accelerators alone
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(('localhost', 0))
-        return s.getsockname()[1]
-
-
 def share(rank, folder, ports):
     """What each of the processes does."""
     for (plan, options), port in zip(RUNS.items(), ports):
         os.environ.update(RANK=f'{rank}', LOCAL_RANK=f'{rank}', WORLD_SIZE='2', MASTER_ADDR='localhost',
-                          MASTER_PORT=f'{port}')
+                          MASTER_PORT=f'{port}', TORCHELASTIC_USE_AGENT_STORE='True', TORCHELASTIC_RESTART_COUNT='0')
         peaks = folder/('machine.json' if plan == 'ddp' else 'linked.json')
         cli.main(['roofline', f'{folder}/net.py:build', '--parallel', plan, *options, '--device', 'cpu', '--peaks',
                   f'{peaks}', '--warmup', '3', '--steps', '4', '--out', f'{folder}/{plan}-{rank}.json'])
@@ -66,7 +60,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope='module')
 def results(folder):
     """Plan → the result that rank 0 has written."""
-    processes = mp.spawn(share, (folder, [free_port() for _ in RUNS]), nprocs=2, join=False)
+    # as torchrun has it: the stores listen before the processes start, or these look for them for long
+    stores = [dist.TCPStore('localhost', 0, is_master=True, wait_for_workers=False) for _ in RUNS]
+    processes = mp.spawn(share, (folder, [store.port for store in stores]), nprocs=2, join=False)
     try:
         end = time.monotonic() + 150
         while not processes.join(timeout=5): assert time.monotonic() < end, 'the processes stand still'
@@ -106,8 +102,8 @@ def test_the_link_is_the_roof_of_collectives(results):
 
 
 def test_an_error_on_one_rank_ends_all(folder):
-    command = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', '2', '--master-port',
-               f'{free_port()}', '-m', 'fasterbench.cli', 'roofline', f'{folder}/net.py:build', '--parallel', 'ddp',
+    command = [sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2',
+               '-m', 'fasterbench.cli', 'roofline', f'{folder}/net.py:build', '--parallel', 'ddp',
                '--device', 'cpu', '--peaks', f'{folder}/linked.json', '--train']
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ, FAIL='1'))
     assert run.returncode != 0
