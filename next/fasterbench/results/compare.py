@@ -233,7 +233,8 @@ def _name_text(pair):
     a, b = ([row.name for row in rows] for rows in (pair.rows_a, pair.rows_b))
     name = pair.name or '(the model)'
     if len(a) > 1 or len(b) > 1: return f'{name} ({len(a)} → {len(b)} rows)'
-    renamed = a and b and bare(a[0]) != bare(b[0])
+    is_kernel = any(row.modules for row in pair.rows_a + pair.rows_b)
+    renamed = a and b and bare(a[0]) != bare(b[0]) and not is_kernel
     return f'{a[0]} → {b[0]}' if renamed else name
 
 
@@ -466,7 +467,8 @@ LINES = {   # what a line begins with → its text
 
 def lines(c: Comparison) -> list[str]:
     """Differing circumstances and sums, a line each with its name first; long ones are broken."""
-    said = {key: f'{a} → {b}' for key, (a, b) in c.differing.items()}
+    said = {key: ' → '.join('–' if value is None else str(value) for value in both)
+            for key, both in c.differing.items()}
     said |= {name: line(c) for name, line in LINES.items()}
     return [fill(f'{name:9} {text}', 120, subsequent_indent=' '*10, break_long_words=False)
             for name, text in said.items() if text]
