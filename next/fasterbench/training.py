@@ -214,7 +214,7 @@ def tokens_in(shapes: tuple) -> int:
 def mfu_callback(peaks: HardwarePeaks | str | None = None, *, every: int = 10):
     """A callback for the Trainer of transformers that logs MFU, HFU and rates of `every` steps.
 
-    An error in a backward pass of the first step leaves the model watched until the next training
+    After an error in the backward pass or the update the model is watched until the next training
     begins: a Trainer tells its callbacks of no error.
     """
     from transformers import TrainerCallback
