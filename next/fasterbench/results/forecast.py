@@ -190,7 +190,8 @@ def product_dtypes(result) -> list[str]:
     for row in result:
         flops[result.peaks.arithmetic(row.dtype)] += row.flops or 0
         products[result.peaks.arithmetic(row.dtype)] += row.matmul_flops or 0
-    return [dtype for dtype, n in products.most_common() if n] or [*flops.most_common(1)[0][:1]]
+    of_products = [dtype for dtype, n in products.most_common() if n]
+    return of_products or [dtype for dtype, _ in flops.most_common(1)]
 
 
 def why_none(result, dtypes: list[str], peaks: HardwarePeaks, evidence: Evidence) -> str:
@@ -201,6 +202,8 @@ def why_none(result, dtypes: list[str], peaks: HardwarePeaks, evidence: Evidence
     if missing: return f"no run in {', '.join(missing)} is among those published"
     if any(row.bound == 'link' for row in result): return 'no run tells of exchange between devices'
     if result.unknown: return f"no formula for {', '.join(result.unknown)}"
+    if any(None in (row.flops, row.bytes_moved) for row in result):
+        return 'FLOPs or bytes of a row are not known'
     without = [dtype for dtype in dtypes if peaks.ceiling(dtype) is None]
     return f"no peak is known in {', '.join(without)}" if without else ''
 
