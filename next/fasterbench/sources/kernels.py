@@ -59,11 +59,11 @@ def call_of(node: torch.fx.Node) -> Call:
 def path_of(node: torch.fx.Node) -> tuple[str, str]:
     """The variable from which a node's module is reached, and its name inside of that one's module.
 
-    `L['self']._modules['layers']._modules['0']` is `('self', 'layers.0')`.
+    `L['self']._modules['layers']._modules['0']` is `('self', 'layers.0')`, as nothing is `('self', '')`.
     """
     stack = node.meta.get('nn_module_stack') or node.meta.get('fwd_nn_module_stack')
     path = [*stack.values()][-1][0] if stack else ''
-    variable, *names = [''.join(found) for found in PATH.findall(path)] or ['']
+    variable, *names = [''.join(found) for found in PATH.findall(path)] or ['self']
     return variable, '.'.join(n for n in names if n not in PASSED)
 
 
@@ -169,7 +169,7 @@ class KernelRecorder:
         """Inductor's compiler, with our options; the variables of the traced function are noted."""
         def compile_graph(backend, graph, inputs, **options):
             traced = torch._dynamo.symbolic_convert.InstructionTranslator.current_tx()
-            while traced.parent is not None: traced = traced.parent
+            while getattr(traced, 'parent', None) is not None: traced = traced.parent
             self.variables[graph_number()] = {   # a module, or a method of it
                 name: getattr(o, '__self__', o) for name, o in traced.f_locals.items()}
             with patch.dict(backend.config, OPTIONS):
