@@ -136,7 +136,7 @@ def basis_of(evidence: Evidence, device: str, dtype: str, peaks: Sequence[float]
                     key=lambda r: -likeness(r.peaks, peaks))
     runs = f'{sum(r.runs for r in others)} runs on {some((r.device for r in others), 2)}'
     if own: words = f'{own[0].runs} runs of {own[0].models} models on the {device}, then {runs}'
-    else: words = f'no run on the {device}, but {runs}'
+    else: words = f'no run on this device, but {runs}'
     serves = f', which serve for {dtype}'*(of != dtype)
     words = f'by shares of runs in {of}{serves}: {words}'
     basis = Basis(shares[0]*peaks[0], shares[1]*peaks[1], words)
@@ -172,8 +172,8 @@ def forecast(result, evidence: Evidence | None = None):
         return with_times(result, times, likely=words)
 
     words = (f'{launches} launches at {si(host.median_s, "s")} ({host.runs} runs on {host.devices}: '
-             f'{si(host.least_s, "s")} to {si(host.most_s, "s")}) take longer than the device, '
-             f'{si(device_s, "s")} {words}')
+             f'{si(host.least_s, "s")} to {si(host.most_s, "s")}) take longer than the device '
+             f'alone, likely {words}')
     times = [(row.launches*host.median_s, None) for row in result]
     return with_times(result, times, likely=words, likely_device_s=device_s)
 

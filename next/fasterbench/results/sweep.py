@@ -15,7 +15,7 @@ from ..base.files import Amount, Rate, load_json
 from ..base.text import plain, si
 from .roofline import Roofline, save_result, side_by_side
 from .rows import least_times
-from ..views.report import peaks_text
+from ..views.report import ceiling_line, peaks_text
 from ..views.table import Column, Table, terminal_width
 
 # %% ../../nbs/results/sweep.ipynb #4d642e6e
@@ -179,7 +179,8 @@ USUAL = ('value', 'time_s', *LIKELY, 'throughput', 'flops', 'intensity', 'bound'
          'memory_bound_pct', 'roof_time_s', 'utilization_pct')
 OF_DEVICES = ('value', 'roof_time_s', 'fused_time_s', *LIKELY, 'throughput', 'cost', 'device_cost',
               'memory_bound_pct', 'needed_bytes', 'memory_bytes', 'fits')
-SPARE = ('flops', 'intensity', 'fused_time_s', 'memory_bytes', 'needed_bytes', 'memory_bound_pct')
+SPARE = ('flops', 'intensity', 'fused_time_s', 'memory_bytes', 'needed_bytes', 'memory_bound_pct',
+         'device_cost')
 
 
 @dataclass(repr=False)
@@ -260,7 +261,9 @@ class Sweep:
         said = f"{results[0].about.get('model', 'the model')}, {pass_name}"
         if len(samples) == 1 and None not in samples: said += f': {samples.pop()}'
         machines = {peaks_text(result) for result in results}
-        return [said, *machines] if len(machines) == 1 else [said]
+        if len(machines) == 1: return [said, *machines]
+        devices = {result.peaks.device_name or result.peaks.device for result in results}
+        return [f'{said}, on {devices.pop()}' if len(devices) == 1 else said]   # in several dtypes
 
     def lines(self) -> list[str]:
         """Where the whole crosses the ridge, what was disturbed, what likely times rest on."""
@@ -269,12 +272,15 @@ class Sweep:
         if at is not None: said.append(f'The whole crosses the ridge near {self.name} {plain(at)}.')
         elif self.is_numeric and len(bounds) == 1 and bounds != {'undefined'}:
             said.append(f'The whole is {bounds.pop()}-bound at every {self.name}.')
+        likely = {}   # words → devices, in their order
         for point in self.points:
-            totals, likely = point.result.totals, point.result.about.get('likely')
-            if totals and totals.disturbance:
-                said.append(f'{self.name} {point.value}: {totals.disturbance}')
-            if likely: said.append(f'likely on {point.result.peaks.device_name}: {likely}')
-        return [*dict.fromkeys(said)]
+            result, where = point.result, f'{self.name} {point.value}'
+            if result.totals and result.totals.disturbance:
+                said.append(f'{where}: {result.totals.disturbance}')
+            if ceiling_line(result): said.append(f'{where}: {ceiling_line(result)}')
+            words = result.about.get('likely')
+            if words: likely.setdefault(words, {})[result.peaks.device_name] = None
+        return said + [f"likely on {', '.join(on)}: {words}" for words, on in likely.items()]
 
     def summary(self, sort: str | None = None, columns: str | list[str] | None = None):
         """Print what was run, the table, and what there is to say of it."""

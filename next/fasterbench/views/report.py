@@ -260,7 +260,8 @@ def noise_line(result) -> str:
 
 
 def likely_line(result) -> str:
-    return result.about.get('likely', '')
+    words, device_s = map(result.about.get, ('likely', 'likely_device_s'))
+    return f'{words}; the device alone: {si(device_s, "s")}' if device_s else words or ''
 
 
 def unknown_line(result) -> str:
