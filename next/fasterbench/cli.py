@@ -12,8 +12,8 @@ import sys
 import traceback
 import warnings
 from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show, sweep, trace
-from .options import (DEVICES, FILE, LANGUAGE, FILES, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS, ROWS,
-                                 RUN, SWEEP, TRACE, TRAIN, VARYING)
+from .options import (DEVICES, FILE, FILES, LANGUAGE, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS,
+                                 ROWS, RUN, SWEEP, TRACE, TRAIN, VARYING, check_options)
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
 COMMANDS = {   # function → groups of its options, examples
@@ -80,6 +80,7 @@ def main(argv: list[str] | None = None):
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show_warning
+            check_options(args)
             status = args.run(args)
             sys.stdout.flush()
             if status: sys.exit(status)

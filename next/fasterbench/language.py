@@ -9,7 +9,6 @@ __all__ = ['FORMATS', 'element_bytes', 'Kernel', 'Rank', 'exchange_rows', 'forwa
 # %% ../nbs/analysis/language.ipynb #8e1965d8
 from dataclasses import dataclass
 from math import inf
-from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,8 +36,11 @@ FORMATS = {   # format → bytes of an element, with its scales
 
 def element_bytes(name: str, format: str | float | None) -> float | None:
     """Bytes of an element in a format, or so many bytes, or `None`; `ValueError` for another."""
-    if format is None or isinstance(format, Real) and format > 0: return format
+    if format is None: return None
     if format in FORMATS: return FORMATS[format]
+    try: nbytes = float(format)
+    except ValueError: nbytes = 0
+    if nbytes > 0: return nbytes
     raise ValueError(f"{name}={format!r} is no number of bytes and none of {', '.join(FORMATS)}")
 
 # %% ../nbs/analysis/language.ipynb #9c30e9e0
@@ -203,7 +205,8 @@ def forward_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, batc
     kept = rank.memory(batch//mesh.data, keys)
     return Roofline(rows=rows, peaks=peaks, kind='estimated', params=rank.model.elements,
                     memory=Footprint(after={}, at_peak=kept),
-                    about=about | dict(tokens=batch*queries, device=peaks.device_name))
+                    about=about | dict(tokens=batch*queries,
+                                       device=peaks.device_name or peaks.device))
 
 # %% ../nbs/analysis/language.ipynb #3db11a8e
 @dataclass(frozen=True, repr=False)

@@ -301,7 +301,7 @@ def test_peaks(run):
     'count net.py:build --columns flop': "no column 'flop'",
     'count net.py:build --by blok': "by='blok'",
     'count net.py:build --input 3x4': "input '3x4' is not a shape such as 1,3,224,224",
-    'roofline net.py:build --optimizer adamw': '--optimizer is of a training step',
+    'roofline net.py:build --optimizer adamw': '--optimizer needs --train',
     'roofline net.py:build --train --optimizer adamx': 'adamx',
     'roofline net.py:build --device cpu:cpu': 'cpu:cpu',
     'estimate net.py:build --peaks H1000': 'H1000',
@@ -312,8 +312,9 @@ def test_peaks(run):
     'ncu kernels.csv --columns name': "no column 'name'",
     'operations net.py --peaks peaks.json': "a line has more cells than the header: ",
     'operations list.csv --peaks peaks.json --dtype bf16': "matmul: dtype='bfloat16', and the peaks have float32",
-    'estimate llama --peaks H100-SXM --context 9': '--context is of prefill and decoding',
-    'estimate llama --peaks H100-SXM --decode --train': '--train does not go with prefill',
+    'estimate llama --peaks H100-SXM --decode --train': '--decode does not go with --train',
+    'roofline net.py:build --beside net.py:build --plot': '--beside does not go with --plot',
+    'roofline net.py:build --fail-slower 10': '--fail-slower needs --against or --beside',
     'estimate net.py:build --peaks H100-SXM --decode': 'is no config.json of a language model',
     'estimate llama --peaks H100-SXM --mesh tp=3': 'tp=3 does not divide 4 heads',
     'estimate llama --peaks H100-SXM --mesh tp': "mesh='tp' is no mesh such as",
@@ -335,6 +336,7 @@ def test_failures_are_one_line(fails, command, words):
     'count no.py:f --out rows.xls': "'rows.xls' ends with none of .json, .csv, .md",
     'count no.py:f --out nowhere/rows.csv': "there is no folder 'nowhere'",
     'count no.py:f --batch many': "'many' is no whole number",
+    'estimate no.py:f --peaks T4 --price 0': "'0' is no number above 0",
     'estimate no.py:f': '--peaks'}.items())
 def test_options_are_looked_at_before_the_model(fails, command, words):
     status, error = fails(command)
