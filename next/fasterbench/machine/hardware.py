@@ -42,6 +42,8 @@ class HardwarePeaks:
     date: str = ''
 
     def __post_init__(self):
+        levels = tuple(MemoryLevel(*level) for level in self.memory_levels)
+        object.__setattr__(self, 'memory_levels', levels)
         rates = {'peak_flops': self.peak_flops, 'peak_bandwidth': self.peak_bandwidth,
                  **{f'compute_peaks[{name!r}]': rate for name, rate in self.compute_peaks.items()},
                  **{f'bandwidth of {level.name}': level.bandwidth for level in self.memory_levels},
