@@ -12,7 +12,7 @@ from numbers import Real
 from typing import NamedTuple
 
 from ..base.files import Amount, Count, Rate, load_json, save_json
-from ..base.text import plain, si
+from ..base.text import dtype_text, plain, si
 
 # %% ../../nbs/machine/hardware.ipynb #c8189937
 class MemoryLevel(NamedTuple):
@@ -34,7 +34,7 @@ class HardwarePeaks:
     compute_peaks: dict[str, Rate] = field(default_factory=dict)   # dtype → FLOP/s
     memory_levels: tuple[MemoryLevel, ...] = ()                    # caches, the innermost first
     links: dict[str, Rate] = field(default_factory=dict)           # kind of collective → bytes/s
-    memory_bytes: Count | None = None
+    memory_bytes: Amount | None = None
     device_name: str | None = None
     threads: Count | None = None        # of a processor
     kernels: dict[str, str] = field(default_factory=dict)          # dtype → what reached its peak
@@ -44,6 +44,9 @@ class HardwarePeaks:
     def __post_init__(self):
         levels = tuple(MemoryLevel(*level) for level in self.memory_levels)
         object.__setattr__(self, 'memory_levels', levels)
+        object.__setattr__(self, 'dtype', dtype_text(self.dtype))   # of 'bf16', of torch.bfloat16
+        named = {dtype_text(dtype): rate for dtype, rate in self.compute_peaks.items()}
+        object.__setattr__(self, 'compute_peaks', named)
         rates = {'peak_flops': self.peak_flops, 'peak_bandwidth': self.peak_bandwidth,
                  **{f'compute_peaks[{name!r}]': rate for name, rate in self.compute_peaks.items()},
                  **{f'bandwidth of {level.name}': level.bandwidth for level in self.memory_levels},
