@@ -146,6 +146,7 @@ def estimate_at_work(args):
     from fasterbench.results.roofline import Roofline
     from fasterbench.results.sweep import Point, Sweep
     from fasterbench.sources.architecture import read_model
+    from fasterbench.views.report import RUNS
     context = args.context or args.tokens
     decodes = args.decode or args.at is not None or context or not args.prompt
     runs = ['prefill']*bool(args.prompt) + ['decode']*bool(decodes)
@@ -170,7 +171,8 @@ def estimate_at_work(args):
         more = asdict(rates[0]) if rates else {}
         more.pop('text', None)
         return show_rows(args, result, **more)
-    samples = dict.fromkeys(point.result.about['sample'] for point in sweep)
+    samples = dict.fromkeys(f"{args.model}, {RUNS[point.result.about['run']]}: "
+                            f"{point.result.about['sample']}" for point in sweep)
     if not args.json: print(*samples, '', sep='\n')
     least = {point.value: point.roof_time_s for point in sweep}
     show_table(args, sweep.table(), least, sweep)

@@ -15,7 +15,7 @@ from ..base.files import Amount, Rate, load_json
 from ..base.text import plain, si
 from .roofline import Roofline, save_result, side_by_side
 from .rows import least_times
-from ..views.report import ceiling_line, peaks_text
+from ..views.report import RUNS, ceiling_line, peaks_text
 from ..views.table import Column, Table, terminal_width
 
 # %% ../../nbs/results/sweep.ipynb #4d642e6e
@@ -257,7 +257,8 @@ class Sweep:
         results = [point.result for point in self.points]
         if not results: return [f'{self!r}: no results']
         samples = {result.about.get('sample') for result in results}
-        pass_name = 'training step' if results[0].is_step else 'forward pass'
+        forward = RUNS.get(results[0].about.get('run'), 'forward pass')
+        pass_name = 'training step' if results[0].is_step else forward
         said = f"{results[0].about.get('model', 'the model')}, {pass_name}"
         if len(samples) == 1 and None not in samples: said += f': {samples.pop()}'
         machines = {peaks_text(result) for result in results}
