@@ -277,7 +277,10 @@ DTYPES = {'fp8': 'float8_e4m3fn', 'bf16': 'bfloat16', 'fp16': 'float16', 'fp64':
 
 
 def counted_work(kernel: Kernel) -> dict:
-    """`flops`, `matmul_flops` (those in tensor cores) and `dtype` (of most of them) of a row."""
+    """`flops`, `matmul_flops` and `dtype` (of most of them) of a row.
+
+    Products are known in tensor cores alone; what other units multiply may be some, too.
+    """
     names = {found[1] for key in kernel.metrics if (found := COUNTER.fullmatch(key))}
     by_dtype, tensor_parts = Counter(), Counter()
     for name in names:
@@ -297,7 +300,7 @@ def counted_work(kernel: Kernel) -> dict:
     for kind, n in tensor_ops.items(): by_dtype[DTYPES.get(kind, kind)] += n
     if not by_dtype: return {}
     flops, tensor_flops = sum(by_dtype.values()), sum(tensor_ops.values())
-    return dict(flops=round(flops), matmul_flops=round(tensor_flops),
+    return dict(flops=round(flops), matmul_flops=round(tensor_flops) or None,
                 dtype=max(by_dtype, key=by_dtype.get) if flops else None)
 
 # %% ../nbs/analysis/ncu.ipynb #04823745

@@ -68,6 +68,7 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) 
         below.append(f' + {dtype}: {si(roofs[dtype], "FLOP/s")} from {plain(ridge)} FLOP/B on')
     for at, letter in letters.items():
         for row in rows_at[at]:
-            below.append(f' {letter} {row.label}, {row.type}: {si(row.seconds, "s")}')
+            name = ', '.join(filter(None, (row.label, row.type)))   # kernels have no type
+            below.append(f' {letter} {name}: {si(row.seconds, "s")}')
     return '\n'.join([f'{mark:>12} |{line}' for mark, line in zip(scale, picture)]
                      + [' '*13 + line for line in below])
