@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DIMENSIONS', 'LIBRARIES', 'ModelError', 'own_code', 'near', 'Input', 'parse_input', 'make_sample', 'random_tensor',
            'resize', 'construct', 'from_code', 'load_code', 'from_kernelbench', 'from_library', 'from_torchvision',
-           'from_timm', 'from_config', 'architecture', 'from_program', 'build', 'load_model']
+           'from_timm', 'from_config', 'architecture', 'build', 'load_model']
 
 # %% ../nbs/analysis/models.ipynb #6f153716
 import difflib
@@ -22,6 +22,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 from .base.tensors import call_args, call_words, cast, model_dtype, resolve_dtype, tensors
+from .running.exported import open_program
+from .sources.architecture import is_causal
 
 # %% ../nbs/analysis/models.ipynb #4b707923
 class ModelError(ValueError):
@@ -127,7 +129,6 @@ def from_code(where: str, name: str) -> tuple:
 def load_code(where: str):
     """A module by its name, or by the path of its file."""
     is_file = where.endswith('.py')
-    if is_file and not Path(where).is_file(): raise ModelError(f'there is no file {where!r}')
     folder = str(Path(where).resolve().parent) if is_file else str(Path.cwd())
     if folder not in sys.path: sys.path.insert(0, folder)
     with own_code(where):
@@ -201,7 +202,6 @@ def from_timm(name: str, device=None) -> tuple[nn.Module, Callable]:
 # %% ../nbs/analysis/models.ipynb #6ec7cf93
 def from_config(path: str, dtype: torch.dtype | None = None, device=None) -> tuple:
     """The model that a configuration of transformers describes; its sample is tokens or images."""
-    if not Path(path).is_file(): raise ModelError(f'there is no file {path!r}')
     with own_code(path):
         import transformers
         config = transformers.AutoConfig.from_pretrained(path)
@@ -230,25 +230,20 @@ def architecture(config):
         if hasattr(transformers, name): return getattr(transformers, name)
         version = transformers.__version__
         raise ModelError(f'transformers {version} has no {name!r}{near(name, dir(transformers))}')
-    causal, masked = transformers.AutoModelForCausalLM, transformers.AutoModelForMaskedLM
-    decodes = type(config) in causal._model_mapping and type(config) not in masked._model_mapping
-    return causal if decodes and not config.is_encoder_decoder else transformers.AutoModel
+    return transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModel
 
 # %% ../nbs/analysis/models.ipynb #de2085a0
-def from_program(path: str) -> tuple:
-    """An exported program as a module, and its sample; a warning says that reading may run code."""
-    from fasterbench.running.exported import open_program
-    if not Path(path).is_file(): raise ModelError(f'there is no file {path!r}')
-    with own_code(path): return open_program(path)
-
-# %% ../nbs/analysis/models.ipynb #4897a63b
 def build(name: str, dtype: torch.dtype | None = None, device=None) -> tuple:
     """Model; sample, a function of sizes that makes it, or `None`; what else a function returns."""
     if Path(name, 'config.json').is_file(): name = str(Path(name, 'config.json'))
-    if name.endswith('.json'): return from_config(name, dtype, device)
-    if name.endswith('.pt2'): return from_program(name)
-    if name.endswith('.py'): return from_kernelbench(name, device)
     where, _, short = name.rpartition(':')
+    path = where or name
+    if path.endswith(('.py', '.json', '.pt2')) and not Path(path).is_file():
+        raise ModelError(f'there is no file {path!r}')
+    if name.endswith('.json'): return from_config(name, dtype, device)
+    if name.endswith('.py'): return from_kernelbench(name, device)
+    if name.endswith('.pt2'):
+        with own_code(name): return open_program(name)
     if where in ('', *LIBRARIES): return from_library(where, short, device)
     return from_code(where, short)
 

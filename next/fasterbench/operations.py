@@ -58,15 +58,7 @@ def operations_in(operations) -> list[dict]:
     records = records_of(operations)
     names = {key: column_name(key) for record in records for key in record}
     fields = {key: field_of(name) for key, name in names.items()}
-    if 'name' in names.values():   # beside it, a column `op` says something else
-        fields |= {key: None for key, name in names.items()
-                   if fields[key] and fields[key][0] == 'name' and name != 'name'}
     unused = [key for key, field in fields.items() if field is None]
-    times = [key for key in unused if re.search('time|duration|latency|elapsed', names[key])
-             and not re.search('roof|fused', names[key])]
-    if times and not any(field and field[0] == 'time_s' for field in fields.values()):
-        raise ValueError(f'{times[0]!r} is no time in a unit that is known, such as time_ms, '
-                         'latency_us or duration_s')
     found = [operation_of(i, record, fields) for i, record in enumerate(records)]
     if unused: warnings.warn(f"not used: {some(map(repr, unused), 8)}", stacklevel=3)
     return found

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNCOPIED', 'no_part', 'cloned', 'ForwardPass', 'note', 'TrainingStep', 'output_loss', 'all_parameters',
-           'make_optimizer', 'check_model', 'check_step', 'is_floating_dtype', 'check_optimizer', 'on_device',
-           'warn_of_hooks', 'inference', 'training']
+           'make_optimizer', 'check_model', 'check_step', 'check_optimizer', 'on_device', 'warn_of_hooks', 'inference',
+           'training']
 
 # %% ../../nbs/running/run.ipynb #2724cf1c
 import copy
@@ -215,17 +215,11 @@ def check_step(model, loss, optimizer, clip=None, scaler=None, autocast=None, ac
         raise TypeError(f'scaler={scaler!r} is no torch.amp.GradScaler')
     if scaler is not None and optimizer is None:
         raise ValueError('a scaler without an optimizer: only the step of an optimizer uses it')
-    if autocast is not None and not is_floating_dtype(autocast):
+    if autocast is not None and not resolve_dtype(autocast).is_floating_point:
         raise ValueError(f'autocast={autocast!r} is no floating-point dtype')
-    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+    if not isinstance(accumulate, int) or accumulate < 1:
         raise ValueError(f'accumulate={accumulate!r} is no number of micro-batches')
     if not isinstance(optimizer, (str, type(None))): check_optimizer(model, loss, optimizer)
-
-
-def is_floating_dtype(value) -> bool:
-    """Whether a value is, or names, a floating-point dtype."""
-    try: return resolve_dtype(value).is_floating_point
-    except ValueError: return False
 
 
 def check_optimizer(model, loss, optimizer):
