@@ -12,8 +12,8 @@ import sys
 import traceback
 import warnings
 from .commands import compare, count, estimate, ncu, operations, peaks, roofline, show, sweep, trace
-from .options import (DEVICES, FILE, FILES, LANGUAGE, LIST, MODEL, NCU, OTHER, OUTPUT, PEAKS,
-                                 ROWS, RUN, SWEEP, TRACE, TRAIN, VARYING, check_options)
+from .options import (DEVICES, FILE, FILES, GROUPS, LANGUAGE, LIST, MODEL, NCU, OTHER, OUTPUT,
+                                 PEAKS, ROWS, RUN, SWEEP, TRACE, TRAIN, VARYING, check_options)
 
 # %% ../nbs/analysis/cli.ipynb #28ca2368
 COMMANDS = {   # function → groups of its options, examples
@@ -39,7 +39,7 @@ COMMANDS = {   # function → groups of its options, examples
     operations: ([LIST, ROWS, OUTPUT], [
         'operations list.csv --peaks A100-SXM-80GB --dtype bf16',
         'operations list.csv --out list.json']),
-    compare: ([FILES, ROWS, OUTPUT], [
+    compare: ([FILES, GROUPS, OUTPUT], [
         'compare before.json after.json --by block',
         'compare before.json after.json --fail-slower 10 --fail-flops 0']),
     peaks: ([PEAKS, OUTPUT], [

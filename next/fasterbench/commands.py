@@ -282,14 +282,12 @@ def operations(args):
 def peaks(args):
     """What can this machine do?"""
     import torch
-    from fasterbench.base.tensors import resolve_device
     from fasterbench.machine.datasheets import datasheets
     from fasterbench.machine.peaks import measure_peaks
     if args.list:
         table = sheet_table([*datasheets().values()])
         return show_table(args, table, dict(devices=len(table.lines)))
-    if args.threads: torch.set_num_threads(args.threads)
-    device, dtypes = resolve_device(args.device), args.dtype.split(',')
+    device, dtypes = set_up(args), args.dtype.split(',')
     if args.dtype == 'all':
         dtypes = ['float32', 'bfloat16', 'float16', 'float64', 'int8']
         if device.type == 'cuda' and torch.cuda.get_device_capability(device) >= (8, 0):

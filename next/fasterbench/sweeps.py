@@ -32,17 +32,16 @@ class SweepError(RuntimeError):
         self.sweep = sweep
 
 
-def sweep(model: nn.Module | Callable, sample, values, *, name: str = 'value', items=None,
-          item: str | None = None, method: str = 'profile', peaks=None, **options) -> Sweep:
+def sweep(model: nn.Module | Callable, sample, values, *, name: str = 'value',
+          method: str = 'profile', peaks=None, **options) -> Sweep:
     """Results at each value; `model` and `sample` may be functions of it.
 
-    `items`: the samples or tokens in a pass, a number or a function of the value, and `item` their
-    name; `None`: the tokens in the sample, or else its batch. `options` are those of the method of
-    `RooflineAnalyzer`. `SweepError` where a value can't be run.
+    `options` are those of the method of `RooflineAnalyzer`. `SweepError` where a value can't be
+    run.
     """
     values, peaks = check_values(name, values, method), as_peaks(peaks)
     def run(value): return _analyzed(at(model, value), at(sample, value), peaks, method, options)
-    return _swept(name, values, items, item, options, run)
+    return _swept(name, values, options, run)
 
 
 def check_values(name: str, values, method: str) -> list:
@@ -75,7 +74,7 @@ def _analyzed(model, sample, peaks, method: str, options: dict) -> tuple:
     return getattr(RooflineAnalyzer(model, sample, peaks), method)(**options), sample
 
 
-def _swept(name: str, values: list, items, item: str | None, options: dict, run) -> Sweep:
+def _swept(name: str, values: list, options: dict, run) -> Sweep:
     """A sweep of what `run` gives at each value: a result and its sample."""
     found = Sweep(name, [])
     for value in values:
@@ -83,16 +82,14 @@ def _swept(name: str, values: list, items, item: str | None, options: dict, run)
         except Exception as e:
             words = [f'{name} {value}: {type(e).__name__}: {e}', *getattr(e, '__notes__', ())]
             raise SweepError('; '.join(words), found) from e
-        _add(found, value, result, sample, items, item, options)
+        _add(found, value, result, sample, options)
     return found
 
 
-def _add(sweep: Sweep, value, result: Roofline, sample, items, item: str | None, options: dict):
-    """Add a point, with the samples or tokens in its pass."""
-    if items is None: counted, word = items_in(result, sample, options.get('accumulate', 1))
-    else: counted, word = at(items, value), 'samples'
-    sweep.item = item or word
-    sweep.points.append(Point(value, result, counted))
+def _add(sweep: Sweep, value, result: Roofline, sample, options: dict):
+    """Add a point, with the tokens or samples in its pass."""
+    items, sweep.item = items_in(result, sample, options.get('accumulate', 1))
+    sweep.points.append(Point(value, result, items))
 
 # %% ../nbs/analysis/sweeps.ipynb #f65f25ec
 def sweep_batch(model: nn.Module, sample, values, **options) -> Sweep:
@@ -115,8 +112,8 @@ def _resized(option: str, name: str, model, sample, values, options: dict) -> Sw
     return sweep(model, resized, values, name=name, **options)
 
 # %% ../nbs/analysis/sweeps.ipynb #1a540ba7
-def sweep_dtype(model: nn.Module, sample, values, *, items=None, item: str | None = None,
-                method: str = 'profile', peaks=None, **options) -> Sweep:
+def sweep_dtype(model: nn.Module, sample, values, *, method: str = 'profile',
+                peaks=None, **options) -> Sweep:
     """In several dtypes, also 'tf32'; the arguments are those of `sweep`."""
     values, peaks = check_values('dtype', map(str, values), method), as_peaks(peaks)
     values = [value.removeprefix('torch.') for value in values]
@@ -132,11 +129,11 @@ def sweep_dtype(model: nn.Module, sample, values, *, items=None, item: str | Non
             return _analyzed(converted, cast(sample, resolve_dtype(dtype)), peaks, method, options)
         finally: torch.set_float32_matmul_precision(precision)
 
-    return _swept('dtype', values, items, item, options, run)
+    return _swept('dtype', values, options, run)
 
 # %% ../nbs/analysis/sweeps.ipynb #56878202
-def estimates(model: nn.Module, sample, devices, *, items=None, item: str | None = None,
-              method: str = 'estimate', **options) -> Sweep:
+def estimates(model: nn.Module, sample, devices, *, method: str = 'estimate',
+              **options) -> Sweep:
     """Least times on several devices: names of datasheets, files or `HardwarePeaks`.
 
     The other arguments are those of `sweep`, with `method` 'estimate' or 'estimate_step'.
@@ -153,5 +150,5 @@ def estimates(model: nn.Module, sample, devices, *, items=None, item: str | None
             counted[one.device], _ = _analyzed(model, sample, one, method, options)
         result = counted[one.device].under(one)
         result.about['device'] = name
-        _add(found, name, result, sample, items, item, options)
+        _add(found, name, result, sample, options)
     return found
