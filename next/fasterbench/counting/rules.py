@@ -81,7 +81,7 @@ registered: dict = {}   # operator → `Rule` that `register_cost` made
 def rule_for(op) -> Rule | None:
     """The rule of an operator; `None`: it is composite and counted by its parts."""
     from torch.utils.flop_counter import flop_registry   # imports triton, which takes its time
-    if op in registered: return registered[op]   # 1
+    if op in registered: return registered[op]
     return find_rule(op, flop_registry.get(getattr(op, '_overloadpacket', op)))
 
 
@@ -91,14 +91,14 @@ def find_rule(op, formula: Callable | None) -> Rule | None:
     is_higher_order = not isinstance(op, torch._ops.OpOverload)
     known = None if is_higher_order else named_rule(op)
     is_torchs = getattr(formula, '__module__', None) == 'torch.utils.flop_counter'
-    # 2, ours before torch's own, which counts too much in the backward of grouped convolutions
+    # Ours before torch's own, which counts too much in the backward of grouped convolutions
     if formula and not (known and is_torchs): return torch_rule(formula, known or UNKNOWN)
     if is_higher_order: return None if plain_definition(op) else UNKNOWN
     if op.namespace in FREE_NAMESPACES: return FREE
     if op.namespace in NAMESPACES:
         return Rule(no_flops, links=link_bytes) if collective_kind(op._opname) else FREE
-    if is_composite(op): return None   # 3
-    return known or rule_by_tags(op)   # 4, 5
+    if is_composite(op): return None   # its parts have rules
+    return known or rule_by_tags(op)
 
 
 def torch_rule(formula: Callable, known: Rule) -> Rule:

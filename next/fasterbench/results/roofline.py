@@ -22,7 +22,7 @@ from ..counting.memory import Footprint
 from ..machine.datasheets import as_peaks
 from ..machine.hardware import HardwarePeaks
 from .rows import (RooflinePoint, interquartile_range, is_noisy, join,
-                                      known_sum, place)
+                                      known_sum, place, quartiles)
 from ..views.chart import ceilings
 from ..views.report import answer, lines, peaks_text, rows_text
 from ..views.table import Column, Table, percent, terminal_width
@@ -37,6 +37,11 @@ class Totals:
     remainder_s: float                 # outside of the rows: Python, dispatch
     disturbance: str = ''              # what other processes did meanwhile, if that matters
     idle_s: Amount | None = None       # in which an accelerator waited for its host, if known
+
+    @property
+    def quartiles(self) -> tuple[float, float] | None:
+        """Both ends of the middle half of the passes."""
+        return quartiles(self.samples)
 
     @property
     def iqr_s(self) -> float | None:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PASSED', 'PATH', 'reporter', 'VIEWS', 'OPTIONS', 'size_of', 'meta_like', 'call_of', 'path_of', 'inductor_graph',
            'moved_bytes', 'Kernel', 'Reporter', 'library_node', 'library_nodes', 'KernelRecorder', 'graph_number',
-           'OutsideMode', 'is_torch_compiled', 'KernelProfiler', 'compiled', 'profile_kernels', 'kernel_profilers']
+           'OutsideMode', 'KernelProfiler', 'compiled', 'profile_kernels', 'kernel_profilers']
 
 # %% ../../nbs/sources/kernels.ipynb #821cfec3
 import re
@@ -25,7 +25,7 @@ from ..counting.rules import cost_of
 from ..counting.traffic import Call
 from ..results.roofline import Roofline
 from ..results.rows import RooflinePoint
-from ..running.modules import Place
+from ..running.modules import Place, is_torch_compiled
 from .profile import (ModuleProfiler, add_unseen, may_run_tf32, profile, row_of,
                                          rows_of)
 from .timing import Timings
@@ -258,11 +258,6 @@ class OutsideMode(CostMode):
         if not self.in_kernel: super().count(call, rule)
 
 # %% ../../nbs/sources/kernels.ipynb #c00ee18a
-def is_torch_compiled(module: nn.Module) -> bool:
-    """Whether a call of the module runs what `torch.compile` made of it."""
-    return vars(module).get('_compiled_call_impl') is not None or hasattr(module, '_orig_mod')
-
-
 class KernelProfiler(ModuleProfiler):
     """Counts and times a run by the kernels of its compiled modules, and by its other modules."""
     kind = 'kernels'

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen',
            'ModuleProfiler', 'profile', 'check_passes', 'measured_result', 'drop_unrepeated', 'add_waiting',
-           'count_parameters', 'measured_peaks', 'about_of', 'profile_in_turns']
+           'with_links', 'count_parameters', 'measured_peaks', 'about_of', 'profile_in_turns']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
@@ -156,7 +156,10 @@ def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, pe
     run, rows = profiler.run, profiler.rows(costs, timings)
     if operations: add_operations(run, rows, costs)
     peaks = peaks or measured_peaks(run.device, run.model, rows)
-    if any(timings.exchanges): peaks = add_waiting(rows, timings, peaks)
+    if any(timings.exchanges):
+        ranks = gathered(timings.exchanges)
+        add_waiting(rows, timings, ranks)
+        peaks = with_links(peaks, ranks)
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
     totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s,
@@ -177,12 +180,8 @@ def drop_unrepeated(costs: Costs, timings: Timings):
         if work.links and at not in repeated: del costs.work[at]
 
 
-def add_waiting(rows: list[RooflinePoint], timings: Timings, peaks):
-    """Note in rows of collectives for whom they waited; gives `peaks` with the links' rates.
-
-    All ranks have to call it.
-    """
-    ranks = gathered(timings.exchanges)
+def add_waiting(rows: list[RooflinePoint], timings: Timings, ranks: list):
+    """Note in rows of collectives for whom they waited; `ranks`: the exchanges of each rank."""
     row_at = {Place(row.phase or 'forward', row.name): row for row in rows}
     middle, me = timings.middle, dist.get_rank()
     for i in middle:
@@ -192,6 +191,13 @@ def add_waiting(rows: list[RooflinePoint], timings: Timings, peaks):
             row.waiting_s = (row.waiting_s or 0.) + sum(waits.values())
             for rank in waits.keys() - {me}:
                 row.waits_for[rank] = row.waits_for.get(rank, 0.) + waits[rank]
+
+
+def with_links(peaks, ranks: list):
+    """The peaks with the rates of the links that were used, measured if there are none.
+
+    All ranks have to call it; `ranks` as in `add_waiting`.
+    """
     if peaks.links or len(ranks) == 1: return peaks
     kinds = {exchange.kind for passes in ranks for of_pass in passes for exchange in of_pass}
     return replace(peaks, links=measure_links([kind for kind in MEASURED if kind in kinds]))

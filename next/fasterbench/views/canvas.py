@@ -33,7 +33,7 @@ AXES = dict(gridcolor=FAINT, zeroline=False, ticks='outside', automargin=False) 
 # %% ../../nbs/views/canvas.ipynb #2aa3c5ec
 WIDTHS = 760, 1200                            # pixels of a figure on a page, from and to
 LEFT, RIGHT, AXIS, BAR = 66, 16, 48, 34       # pixels: of ticks, of margin, below an axis, of a bar
-PICTURE = 1120, 630                           # pixels
+PICTURE = 1120, 630                           # pixels; files have two for each
 
 
 class Sheet:

@@ -16,8 +16,8 @@ from ..base.text import si
 from .canvas import (AXES, COLOURS, INK, OTHERS, RIDGE, Bar, NothingToDraw, Sheet,
                                       distance, draw_bars, draw_plane, frame_of, hover_text,
                                       name_lines, name_point, roof_lines)
-from .figure import at, is_drawn, middle_half, roofs_of, time_ends
-from .labels import Plane, shortened
+from .figure import at, is_drawn, roofs_of, time_ends
+from .labels import Plane, short_name
 from .report import peaks_text
 
 # %% ../../nbs/views/trends.ipynb #76c13d23
@@ -74,7 +74,7 @@ HEAD = 7   # pixels from the middle of an arrow's head to its edge
 def pair_name(pair, most: int = 26) -> str:
     """The name of a pair with a short phase."""
     phase = {'forward': ' fwd', 'backward': ' bwd'}.get(pair.phase, '')
-    return shortened(pair.name or '(the model)', most - len(phase)) + phase
+    return short_name(pair.name or '(the model)', most - len(phase)) + phase
 
 
 def pair_bar(pair, columns) -> Bar:
@@ -175,7 +175,7 @@ def plot_values(sweep, known: dict, title: str, hovers: list[str], size) -> go.F
 def point_ends(point, field: str) -> tuple[float, float] | None:
     """The ends of the error bar of a point's time."""
     totals = point.result.totals
-    if field == 'time_s': return middle_half(totals.samples) if totals else None
+    if field == 'time_s': return totals.quartiles if totals else None
     return point.likely_interval if field == 'likely_s' else None
 
 
