@@ -148,7 +148,8 @@ def batch_norm_backward(c):
     return c.input.numel()*(9 if is_trained(c) and of_input else of_input + 4*of_weight + of_bias)
 
 
-@rule('cudnn_batch_norm_backward miopen_batch_norm_backward')
+@rule('cudnn_batch_norm_backward miopen_batch_norm_backward',
+      lambda c: dict(running_mean=0, running_var=0))
 def batch_norm_backward_of_gpu(c):
     """As `batch_norm_backward` in training: all gradients come from one kernel."""
     return 9*c.input.numel()
