@@ -170,11 +170,6 @@ def test_whole_microseconds_overlap_by_one(traced):
     assert traced(events) == traced(events) and is_mlp(traced(events)[0]) and not traced(events)[1]
 
 
-def test_events_that_are_there_twice_count_once(traced):
-    result, said = traced([*mlp(), *mlp()[5:6]])
-    assert microseconds(result) == {'Linear': 8, 'ReLU': 2} and '1 kernels and copies are in the file twice' in said
-
-
 def test_numbers_of_json_that_python_alone_writes(traced):
     result, _ = traced([e | dict(args=e['args'] | dict(rate=float('inf'), share=float('nan'))) for e in mlp()])
     assert is_mlp(result)

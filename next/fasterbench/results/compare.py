@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['CONFIDENCE', 'FALSE_DISCOVERIES', 'PAIR_COLUMNS', 'SHOWN', 'SPARE', 'CHANGES', 'OUTSIDE', 'LINES', 'median_interval',
            'ratio_interval', 'p_value', 'signed_rank_p', 'rank_sums', 'significant', 'Pair', 'as_one', 'factor',
-           'ratio_text', 'from_to', 'signed', 'Comparison', 'whole_row', 'circumstances', 'answer', 'where_most',
-           'work_line', 'roof_line', 'memory_line', 'phases_line', 'turns_line', 'noise_line', 'lines']
+           'ratio_text', 'from_to', 'signed', 'Comparison', 'whole_row', 'answer', 'where_most', 'work_line',
+           'roof_line', 'memory_line', 'phases_line', 'turns_line', 'noise_line', 'lines']
 
 # %% ../../nbs/results/compare.ipynb #eb346280
 from bisect import bisect_left, bisect_right
@@ -17,13 +17,12 @@ from functools import cache, cached_property
 from math import comb, erfc, sqrt
 from statistics import median
 from textwrap import fill
-from ..base.files import load_json
 from ..base.text import plain, si
 from .matching import bare, match
-from .roofline import Roofline, save_result
+from .roofline import Result, Roofline
 from .rows import RooflinePoint, join, known_sum
 from ..views.report import doubts
-from ..views.table import Column, Table, terminal_width
+from ..views.table import Column, Table
 
 # %% ../../nbs/results/compare.ipynb #e151ae03
 def median_interval(samples: list[float], confidence: float) -> tuple[float, float] | None:
@@ -277,13 +276,11 @@ SHOWN = ('name', 'phase', 'type', 'time_a', 'time_b', 'difference_s', 'ratio', '
 SPARE = ('bytes_moved_ratio', 'flops_ratio', 'type', 'change')
 
 # %% ../../nbs/results/compare.ipynb #cf261e0d
-CHANGES = {   # `Pair.change` → in a sentence
-    'faster': 'faster', 'slower': 'slower', 'same': 'within noise', 'undecided': 'undecided',
-    'only in a': 'only in a', 'only in b': 'only in b'}
+CHANGES = 'faster', 'slower', 'same', 'undecided', 'only in a', 'only in b'
 
 
 @dataclass(kw_only=True, repr=False)
-class Comparison:
+class Comparison(Result):
     """What changed from one result to another."""
     a: Roofline
     b: Roofline
@@ -322,9 +319,14 @@ class Comparison:
 
     @property
     def differing(self) -> dict[str, tuple]:
-        """Circumstances → what they are in a and in b, where these differ; `None`: not known."""
-        a, b = circumstances(self.a), circumstances(self.b)
-        return {key: (a.get(key), b.get(key)) for key in {**a, **b} if a.get(key) != b.get(key)}
+        """What the times depend on besides the model → in a and in b, where these differ.
+
+        `None`: not known.
+        """
+        a, b = (result.about | dict(kind=result.kind) for result in (self.a, self.b))
+        both = {key: (a.get(key), b.get(key)) for key in a | b}
+        return {key: (of_a, of_b) for key, (of_a, of_b) in both.items() if of_a != of_b
+                and key != 'model' and float not in (type(of_a), type(of_b))}
 
     def by(self, key: str | int | Callable) -> 'Comparison':
         """Groups of rows instead of rows, as in `Roofline.by`."""
@@ -334,17 +336,13 @@ class Comparison:
         """All pairs and all columns."""
         return Table(self.pairs, PAIR_COLUMNS, SHOWN, 'beyond_noise_s', SPARE)
 
-    def to_frame(self):
-        """The table as a pandas data frame."""
-        return self.table().frame()
+    def head(self) -> list[str]:
+        """What changed."""
+        return answer(self).splitlines()
 
-    def summary(self, top: int | None = 12, sort: str | None = None,
-                by: str | int | Callable | None = None, columns: str | list[str] | None = None):
-        """Print the answer, the `top` pairs (`None`: all), and what else there is to say."""
-        table = (self if by is None else self.by(by)).table()
-        head = [fill(line, 120, break_long_words=False) for line in answer(self).splitlines()]
-        print(*head, '', table.text(top, sort, columns, width=terminal_width()), '',
-              *lines(self), sep='\n')
+    def lines(self) -> list[str]:
+        """Differing circumstances and sums, broken at 120 characters."""
+        return lines(self)
 
     def words(self) -> tuple[list[str], list[str]]:
         """A title and the answer; and lines of what else there is to say."""
@@ -356,15 +354,6 @@ class Comparison:
         from fasterbench.views.trends import plot_comparison
         return plot_comparison(self, **options)
 
-    def save(self, path):
-        """Write a file by its ending: see `save_result`."""
-        save_result(self, path)
-
-    @classmethod
-    def load(cls, path) -> 'Comparison':
-        """Read a .json file; what is wrong in it is an error with its place."""
-        return load_json(path, cls)
-
 
 def whole_row(result: Roofline) -> RooflinePoint:
     """A pass of a result as one row."""
@@ -375,13 +364,6 @@ def whole_row(result: Roofline) -> RooflinePoint:
         time_s=result.time_s if totals else sums.time_s if rows else None,
         roof_time_s=result.roof_time_s or None, flops=result.flops,
         bytes_moved=result.bytes_moved)
-
-
-def circumstances(result: Roofline) -> dict:
-    """What the times of a result depend on besides the model."""
-    own = {key: value for key, value in result.about.items()
-           if key not in ('model', 'date') and not isinstance(value, float)}
-    return own | dict(kind=result.kind)
 
 # %% ../../nbs/results/compare.ipynb #e64037e5
 def answer(comparison: Comparison) -> str:
@@ -398,7 +380,8 @@ def answer(comparison: Comparison) -> str:
     if whole.change == 'same': head += ': no difference beyond noise'
     elif whole.change == 'undecided': head += ': too few samples to decide'
     counts = Counter(pair.change for pair in comparison if pair.change)
-    said = ', '.join(f'{counts[key]} {words}' for key, words in CHANGES.items() if counts[key])
+    said = ', '.join(f'{counts[change]} {"within noise" if change == "same" else change}'
+                     for change in CHANGES if counts[change])
     part = where_most(comparison)
     if part: said += f'; most of the difference is in {part[0]}: {signed(part[1])}'
     return f'{head}.' + (f'\nRows: {said}.' if said else '')

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Literal
 
-from ..base.files import Amount, Rate, load_json
+from ..base.files import Amount, Rate
 from ..base.text import plain, si
-from .roofline import Roofline, save_result, side_by_side
+from .roofline import Result, Roofline, side_by_side
 from .rows import least_times
 from ..views.report import RUNS, ceiling_line, peaks_text
 from ..views.table import Column, Table, terminal_width
@@ -184,7 +184,7 @@ SPARE = ('flops', 'intensity', 'fused_time_s', 'memory_bytes', 'needed_bytes', '
 
 
 @dataclass(repr=False)
-class Sweep:
+class Sweep(Result):
     """Results for values of something that varies."""
     name: str               # of what varies
     points: list[Point]
@@ -248,10 +248,6 @@ class Sweep:
         return replace(self, points=[replace(point, result=point.result.forecast(evidence))
                                      for point in self.points])
 
-    def to_frame(self):
-        """The table as a pandas data frame."""
-        return self.table().frame()
-
     def head(self) -> list[str]:
         """The model, and sample and machine where they are the same at every value."""
         results = [point.result for point in self.points]
@@ -297,12 +293,3 @@ class Sweep:
     def words(self) -> tuple[list[str], list[str]]:
         """What stands above the table, and what below it."""
         return self.head(), self.lines()
-
-    def save(self, path):
-        """Write a file by its ending: see `save_result`."""
-        save_result(self, path)
-
-    @classmethod
-    def load(cls, path) -> 'Sweep':
-        """Read a .json file; what is wrong in it is an error with its place."""
-        return load_json(path, cls)

@@ -72,7 +72,6 @@ class RecordedCosts:
 
     def __init__(self, trace: Trace):
         self.known, self.reasons = {}, {}
-        self.failed = set()   # names and inputs of calls that are not counted
         self.device = 'cpu' if trace.on_host else 'meta'
         self.without_data = FakeTensorMode if trace.on_host else nullcontext
         found = {DTYPES.get(type) for inputs in trace.inputs for type, dims in
@@ -118,7 +117,6 @@ class RecordedCosts:
                 continue   # another overload was called
             return call, cost
         if reasons and not is_elsewhere:
-            self.failed.add((name, inputs))
             self.reasons[name] = min(reasons, key=lambda why: why.startswith('no overload'))
         return None
 
@@ -237,8 +235,8 @@ class TracedParts:
             return part, None
         if kernel.is_replayed: return self.rest(launch, kernel.region or GRAPHS, 'replayed'), None
         if operation := self.counted_operation(kernel): return self.part(operation), operation
-        has_failed = (launch.name, launch.inputs) in self.costs.failed and launch not in self.in_parts
-        if self.trace.on_host and not has_failed: return self.rest(launch, DISPATCH), None
+        is_known = launch.name not in self.costs.reasons or launch in self.in_parts
+        if self.trace.on_host and is_known: return self.rest(launch, DISPATCH), None
         return self.unknown_part(kernel), None
 
     def counted_operation(self, kernel: Kernel) -> Span | None:
@@ -320,16 +318,17 @@ def add_exchange(row: RooflinePoint, kernels: list[Kernel]):
     """Give a row of collectives its bytes of the link, and its waiting if that is known."""
     nbytes = [exchange_bytes(kernel) for kernel in kernels]
     if None not in nbytes: row.link_bytes = sum(nbytes)
-    if any(kernel.waiting_us is None for kernel in kernels): return
-    row.waiting_s = 1e-6*fsum(kernel.waiting_us for kernel in kernels)
-    waits = Counter()
-    for kernel in kernels:
-        if kernel.waiting_us: waits[kernel.waits_for] += 1e-6*kernel.waiting_us
-    row.waits_for = dict(waits)
+    if any(kernel.waits is None for kernel in kernels): return
+    waits = sum((kernel.waits for kernel in kernels), Counter())   # without zeros
+    row.waits_for = {rank: 1e-6*us for rank, us in waits.items()}
+    row.waiting_s = fsum(row.waits_for.values())
 
 
 def add_waiting(traces: dict[int, Trace]):
-    """Give each collective what it took longer than on the rank where it was shortest, in µs."""
+    """Give each collective the rank that came last, and what it took longer than there.
+
+    Where it runs on some ranks more often than on others, a note says that this is not known.
+    """
     groups = defaultdict(lambda: defaultdict(list))   # collective → rank → kernels
     for rank, trace in traces.items():
         for kernel in sorted(trace.kernels, key=lambda k: k.start):
@@ -338,18 +337,15 @@ def add_waiting(traces: dict[int, Trace]):
             key = kernel.collective, bytes(args.group), bytes(args.ranks), args.number
             groups[key][rank].append(kernel)
     for (name, *_), by_rank in groups.items():
-        counts = {rank: len(kernels) for rank, kernels in by_rank.items()}
-        if len(counts) == 1: continue
-        if len({*counts.values()}) > 1:
-            said = ', '.join(f'{n} on rank {rank}' for rank, n in counts.items())
-            for rank in counts:
+        if len(by_rank) == 1: continue
+        if len({*map(len, by_rank.values())}) > 1:
+            said = ', '.join(f'{len(kernels)} on rank {rank}' for rank, kernels in by_rank.items())
+            for rank in by_rank:
                 traces[rank].notes.append(f'{name} ran {said}: its waiting is not known')
             continue
         for same in zip(*by_rank.values()):
-            shortest = min(kernel.time_us for kernel in same)
-            last = next(r for r, kernel in zip(by_rank, same) if kernel.time_us == shortest)
-            for kernel in same:
-                kernel.waiting_us, kernel.waits_for = kernel.time_us - shortest, last
+            shortest_us, last = min((kernel.time_us, r) for r, kernel in zip(by_rank, same))
+            for kernel in same: kernel.waits = Counter({last: kernel.time_us - shortest_us})
 
 # %% ../../nbs/sources/traced.ipynb #1b79d78e
 def read_trace(path, peaks=None, step: int | None = None) -> Roofline:
