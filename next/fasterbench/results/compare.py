@@ -435,7 +435,7 @@ def phases_line(c: Comparison) -> str:
 def turns_line(c: Comparison) -> str:
     passes = c.b.about.get('passes_in_turn')
     if not (c.turns and passes): return ''
-    return f'{len(c.b.totals.samples)}, of each the fastest of up to {passes} passes'
+    return f'{len(c.b.totals.samples)}, of each the fastest of {passes} passes'
 
 
 def noise_line(c: Comparison) -> str:

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['WRAPPERS', 'Side', 'Pairs', 'SAME_WORK', 'STEPS', 'bare', 'outer_modules', 'within', 'shared_outer', 'Candidate',
-           'outer_places', 'candidates', 'in_order', 'equal_kernels', 'by_modules', 'merged', 'by_region', 'regions',
-           'related', 'by_name', 'aligned', 'layer_of', 'siblings', 'equal_sums', 'equal_work', 'equal_layers',
-           'by_number', 'match']
+           'outer_places', 'candidates', 'in_order', 'equal_kernels', 'by_modules', 'by_region', 'regions', 'related',
+           'by_name', 'aligned', 'layer_of', 'siblings', 'equal_sums', 'equal_work', 'equal_layers', 'by_number',
+           'match']
 
 # %% ../../nbs/results/matching.ipynb #c46fe0bb
 from collections import Counter
@@ -117,22 +117,17 @@ def equal_kernels(a: Side, b: Side) -> Pairs:
 
 def by_modules(a: Side, b: Side) -> Pairs:
     """Compiled kernels, and what does the work of the same modules on the other side."""
-    groups = []   # places, candidates of a, candidates of b; no two groups share a place
-    for side, found in enumerate((a, b)):
-        for candidate in found:
-            group = ({*candidate.places}, [], [])
-            group[1 + side].append(candidate)
-            for other in [g for g in groups if g[0] & group[0]]:
-                groups.remove(other)
-                group = tuple(merged(x, y) for x, y in zip(other, group))
-            groups.append(group)
-    for _, own, others in groups:
-        if own and others and any(c.row.modules for c in own + others): yield own, others
-
-
-def merged(x, y):
-    """Two sets or two lists as one."""
-    return x | y if isinstance(x, set) else x + y
+    groups = []   # places, candidates of both sides; no two groups share a place
+    for candidate in a + b:
+        places, members = {*candidate.places}, [candidate]
+        for group in [group for group in groups if group[0] & places]:
+            groups.remove(group)
+            places, members = group[0] | places, group[1] + members
+        groups.append((places, members))
+    side_a = {*a}
+    for _, members in groups:
+        own, others = [c for c in members if c in side_a], [c for c in members if c not in side_a]
+        if own and others and any(c.row.modules for c in members): yield own, others
 
 # %% ../../nbs/results/matching.ipynb #6417dd95
 def by_region(a: Side, b: Side) -> Pairs:

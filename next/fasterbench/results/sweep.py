@@ -33,11 +33,6 @@ class Point:
         return self.result.time_s
 
     @property
-    def iqr_s(self) -> float | None:
-        """The width of the middle half of the passes, in seconds."""
-        return self.result.totals.iqr_s if self.result.totals else None
-
-    @property
     def roof_time_s(self) -> float:
         """Least seconds of the rows one after the other, of those whose cost is known."""
         return self.result.roof_time_s
@@ -144,7 +139,6 @@ def _cost_text(point) -> str:
 COLUMNS = {column.key: column for column in (   # {name}, {item}: what varies, what passes
     Column('value', '{name}', help='what varies', value=lambda p: p.value),
     Column('time_s', 'time', 's', 'mean of the middle half of the passes', show=_time_text),
-    Column('iqr_s', 'IQR', 's', 'width of the middle half of the passes'),
     Column('roof_time_s', 'least time', 's', 'that the machine allows', show=_roof_text),
     Column('likely_s', 'likely', 's', 'at the shares of the peaks that runs have reached'),
     Column('low_s', 'from', 's', '4 of 5 of such runs take so long at least',

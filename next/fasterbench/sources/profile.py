@@ -242,8 +242,9 @@ def profile_in_turns(runs: list, peaks: list, warmup: int = 5, steps: int = 40,
         graphs.append(of_run)
     with noted_graphs(), OtherProcesses() as others:
         timings, passes = measure_in_turns(runs, max(warmup - COUNTED, 0), steps, profilers)
-    found = [measured_result(*of_run, others.disturbance)
-             for of_run in zip(profilers, counts, timings, map(as_peaks, peaks))]
-    for result, of_run in zip(found, graphs): result.about |= of_run
-    for result in found: result.about['passes_in_turn'] = passes
-    return found
+    results = []
+    for *of_run, given, of_dynamo in zip(profilers, counts, timings, peaks, graphs):
+        result = measured_result(*of_run, as_peaks(given), others.disturbance)
+        result.about |= of_dynamo | dict(passes_in_turn=passes)
+        results.append(result)
+    return results

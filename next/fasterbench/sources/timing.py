@@ -20,6 +20,7 @@ from torch.autograd import Variable
 from ..base.clock import device_clock, elapsed_s, mean_at, middle_half
 from ..base.tensors import tensors
 from ..running.modules import PARTS, PHASES, ModuleStack, Place
+from ..running.parallel import ExchangeWatch, gathered
 
 # %% ../../nbs/sources/timing.ipynb #4db7709f
 def own_times(spans: list, total: float) -> dict:
@@ -88,7 +89,6 @@ class ModuleTimer(ModuleStack):
     def watching_exchanges(self):
         """A context that marks collectives, if processes share the model."""
         if not self.is_parallel: return nullcontext()
-        from fasterbench.running.parallel import ExchangeWatch
         self.watch = ExchangeWatch(self.exchange, self.clock.mark, self.add_exchange)
         self.exchanges, self.stream = self.watch.exchanges, self.current_stream()
         return self.watch
@@ -261,18 +261,17 @@ MOST_IN_TURN = 24  # passes
 
 def measure_in_turns(runs: list, warmup: int = 5, steps: int = 40,
                      timers: list[ModuleTimer] | None = None) -> tuple[list[Timings], int]:
-    """Time runs in `steps` turns: the fastest pass of each turn; and how many the last turn had."""
+    """Time runs in `steps` turns: the fastest pass of each turn; and how many passes it has."""
     timers = timers or [ModuleTimer(run.model, run.device) for run in runs]
     sides = [(run, timer, Timings()) for run, timer in zip(runs, timers)]
-    fastest_s = min(min(timer.time(run)[0] for _ in range(max(warmup, 1)))
-                    for run, timer, _ in sides)
+    warm_s = [timer.time(run)[0] for run, timer, _ in sides for _ in range(max(warmup, 1))]
+    passes = min(max(round(TURN_S/min(warm_s)), 1), MOST_IN_TURN)
+    if timers[0].is_parallel: passes = min(gathered(passes))   # ranks run as many
     for turn in range(1, steps + 1):
-        passes = min(max(round(TURN_S/fastest_s), 1), MOST_IN_TURN)
         for run, timer, timings in sides if turn % 2 else reversed(sides):
             turn_s, own = min((timer.time(run) for _ in range(passes)), key=itemgetter(0))
             timings.totals.append(turn_s)
             timings.own.append(own)
-            fastest_s = min(fastest_s, turn_s)
             if turn % PLAIN_EVERY == 0:
                 timings.plain.append(min(time_plain(run, timer.clock) for _ in range(passes)))
     for _, timer, timings in sides:
