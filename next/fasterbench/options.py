@@ -307,11 +307,7 @@ def write_outputs(args, table, answer: dict, saved=None, draw=None):
     content = json.dumps(dict(answer=known, rows=table.records()), indent=1, ensure_ascii=False)
     if args.json: print(content)
     for path in args.out:
-        if path.endswith('.csv'): write_whole(path, table.csv())
-        elif path.endswith('.md'): write_whole(path, table.markdown())
-        elif not path.endswith('.json'):
-            from fasterbench.views.page import write_view
-            write_view(path, table, *words, draw)
+        if not path.endswith('.json'): table.write(path, *words, draw)
         elif saved is None: write_whole(path, content)
         else: save_json(saved, path)
         if not args.json: print(f'saved {path}')

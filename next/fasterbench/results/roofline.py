@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from textwrap import fill
 from typing import Literal
-from ..base.files import Amount, Count, load_json, save_json, write_whole
+from ..base.files import Amount, Count, load_json, save_json
 from ..base.text import si
 from ..counting.memory import Footprint
 from ..machine.datasheets import as_peaks
@@ -153,16 +153,8 @@ class Result:
         All of it is written as .json, all columns as .csv, the usual ones as .md, a page as .html,
         and the figure as .png, .svg or .pdf.
         """
-        ending = Path(path).suffix
-        if ending == '.json': save_json(self, path)
-        elif ending == '.csv': write_whole(path, self.table().csv())
-        elif ending == '.md': write_whole(path, self.table().markdown())
-        elif ending in ('.html', '.png', '.svg', '.pdf'):
-            from fasterbench.views.page import write_view
-            write_view(path, self.table(), *self.words(), self.plot)
-        else:
-            raise ValueError(f'{path}: a result is saved as .json, .csv, .md, .html, .png, .svg '
-                             'or .pdf')
+        if Path(path).suffix == '.json': save_json(self, path)
+        else: self.table().write(path, *self.words(), self.plot)
 
     @classmethod
     def load(cls, path):

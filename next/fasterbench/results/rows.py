@@ -44,11 +44,16 @@ class Sampled:
     samples: list[float]
 
     @property
-    def iqr_s(self) -> float | None:
-        """The width of the middle half of the samples, in seconds; `None` below two of them."""
+    def quartiles(self) -> tuple[float, float] | None:
+        """Both ends of the middle half of the samples, in seconds; `None` below two of them."""
         if len(self.samples) < 2: return None
         low, _, high = quantiles(self.samples, n=4, method='inclusive')
-        return high - low
+        return low, high
+
+    @property
+    def iqr_s(self) -> float | None:
+        """The width of the middle half of the samples, in seconds."""
+        return self.quartiles and self.quartiles[1] - self.quartiles[0]
 
     @property
     def noisy(self) -> bool:

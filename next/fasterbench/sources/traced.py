@@ -25,7 +25,7 @@ from torch._subclasses import FakeTensorMode
 from ..counting.counter import Work
 from ..counting.rules import MOVES, Cost, cost_of, named_rule, rule_for
 from ..counting.traffic import Call
-from ..machine.datasheets import as_peaks
+from ..machine.datasheets import as_peaks, find_datasheet
 from ..machine.links import LINK_SHARES
 from ..results.roofline import Roofline, Totals
 from ..results.rows import KernelTime, RooflinePoint, place
@@ -106,19 +106,20 @@ class RecordedCosts:
                 reasons.append('there is no formula for it')
                 continue
             if rule.is_free: rule = MOVES   # it launched a kernel, as `item` does for one number
-            try:
-                with torch.no_grad(), self.without_data():
-                    args, kwargs = recorded_arguments(overload, inputs, list_dtype, self.device)
-                    out = None if returns_number(overload) else overload(*args, **kwargs)
-                    call = Call(overload, args, kwargs, out)
-                    cost = cost_of(call, rule)
+            try: return self._call_again(overload, rule, inputs, list_dtype)
             except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as e:
-                reasons.append(str(e).partition('\n')[0])
-                continue   # another overload was called
-            return call, cost
+                reasons.append(str(e).partition('\n')[0])   # another overload was called
         if reasons and not is_elsewhere:
             self.reasons[name] = min(reasons, key=lambda why: why.startswith('no overload'))
         return None
+
+    def _call_again(self, overload, rule, inputs: Inputs, list_dtype) -> tuple[Call, Cost]:
+        """Call an overload without data; an error if it can't take the inputs."""
+        with torch.no_grad(), self.without_data():
+            args, kwargs = recorded_arguments(overload, inputs, list_dtype, self.device)
+            out = None if returns_number(overload) else overload(*args, **kwargs)
+            call = Call(overload, args, kwargs, out)
+            return call, cost_of(call, rule)
 
 
 def recorded_arguments(overload, inputs: Inputs, list_dtype, device: str) -> tuple[tuple, dict]:
@@ -375,11 +376,10 @@ def traced_result(trace: Trace, peaks=None, step: int | None = None) -> Roofline
     rows, (span_s, busy_s, use) = parts.rows(), trace.use(kernels)
     notes, peaks = [*trace.notes], as_peaks(peaks)
     if peaks is None:
-        try: peaks = as_peaks(trace.device_name)
-        except ValueError: pass
-    if peaks is None:
-        notes.append(f'the device, {trace.device_name or "without a name"}, has no datasheet, so '
-                     'there is no roof: peaks= is a name such as H100-SXM, or measured ones')
+        try: peaks = find_datasheet(trace.device_name or '')
+        except ValueError:
+            notes.append(f'the device, {trace.device_name or "without a name"}, has no datasheet, so '
+                         'there is no roof: peaks= is a name such as H100-SXM, or measured ones')
     for note in notes: warn(f'{trace.source}: {note}')
     unknown = {op for row in rows for op in row.unknown}
     reasons = [f'{op}: {why}' for op, why in parts.costs.reasons.items() if op in unknown]

@@ -102,6 +102,6 @@ def write_view(path, table: Table, paragraphs: list[str], notes: list[str],
     ending = Path(path).suffix
     if ending == '.html': write_whole(path, page(table, paragraphs, notes, draw))
     elif ending not in PICTURES:
-        raise ValueError(f"{path}: a view is written as .html, {', '.join(PICTURES)}")
+        raise ValueError(f"{path}: a result is saved as .json, .csv, .md, .html, {', '.join(PICTURES)}")
     elif draw is None: raise NothingToDraw(f'{path}: there is no figure of it')
     else: write_whole(path, picture(draw(size=PICTURE), ending))

@@ -13,8 +13,10 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from tabulate import tabulate
+from ..base.files import write_whole
 from ..base.text import plain, si
 
 # %% ../../nbs/views/table.ipynb #aecdd37c
@@ -161,6 +163,15 @@ class Table:
         """Every column of every line as a pandas data frame."""
         import pandas
         return pandas.DataFrame(self.records(), columns=list(self.columns))
+
+    def write(self, path, paragraphs: list[str], notes: list[str], draw: Callable | None = None):
+        """Write all columns as .csv, the usual ones as .md; a page or a picture by `write_view`."""
+        ending = Path(path).suffix
+        if ending == '.csv': write_whole(path, self.csv())
+        elif ending == '.md': write_whole(path, self.markdown())
+        else:
+            from fasterbench.views.page import write_view
+            write_view(path, self, paragraphs, notes, draw)
 
 # %% ../../nbs/views/table.ipynb #36ea7f96
 def terminal_width() -> int | None:
