@@ -4,14 +4,13 @@
 
 # %% auto #0
 __all__ = ['count', 'roofline', 'in_turns', 'share', 'is_shown', 'estimate', 'is_table', 'estimate_at_work', 'sweep',
-           'show_sweep', 'compare', 'trace', 'ncu', 'operations', 'peaks', 'show_peaks', 'Ceiling', 'ceiling_table',
-           'sheet_table', 'show']
+           'show_sweep', 'compare', 'trace', 'ncu', 'operations', 'peaks', 'show_peaks', 'ceiling_table', 'sheet_table',
+           'show']
 
 # %% ../nbs/analysis/commands.ipynb #f5111882
 import os
 from dataclasses import asdict, replace
 from itertools import repeat
-from typing import NamedTuple
 from .options import (AT_WORK, check_view, doing, load, options_in, set_up,
                                  show_comparison, show_rows, show_table, table_of, training,
                                  write_outputs)
@@ -297,37 +296,32 @@ def peaks(args):
     show_peaks(args, found)
 
 
-def show_peaks(args, found):
+def show_peaks(args, peaks):
     """Print what a machine can do, and write it."""
-    if not args.json: print(found, end='\n\n')
-    answer = {key: getattr(found, key) for key in ('peak_flops', 'peak_bandwidth', 'ridge_point')}
-    show_table(args, ceiling_table(found), answer, found)
-
-
-class Ceiling(NamedTuple):
-    """A rate of a machine: of arithmetic in a dtype, or of a cache or the memory."""
-    name: str
-    rate: float                 # per second
-    unit: str                   # 'FLOP/s' or 'B/s'
-    ridge: float | None         # FLOPs per byte of the memory
-    holds: float | None         # bytes
-    kernel: str | None = None   # what reached it
+    if not args.json: print(peaks, end='\n\n')
+    answer = {key: getattr(peaks, key) for key in ('peak_flops', 'peak_bandwidth', 'ridge_point')}
+    show_table(args, ceiling_table(peaks), answer, peaks)
 
 
 def ceiling_table(peaks):
-    """A line for each rate of a machine."""
+    """A line for each rate of a machine: of arithmetic in a dtype, of a cache, of the memory."""
     from fasterbench.base.text import si
     from fasterbench.views.table import Column
     memory = peaks.peak_bandwidth
-    lines = [Ceiling(dtype, rate, 'FLOP/s', rate/memory, None, peaks.kernels.get(dtype))
+    lines = [dict(name=dtype, rate=rate, unit='FLOP/s', ridge=rate/memory)
              for dtype, rate in peaks.compute_peaks.items()]
-    lines += [Ceiling(o.name, o.bandwidth, 'B/s', None, o.nbytes) for o in peaks.memory_levels]
-    kernel = peaks.kernels.get('memory')
-    lines.append(Ceiling('memory', memory, 'B/s', None, peaks.memory_bytes, kernel))
+    lines += [dict(name=level.name, rate=level.bandwidth, unit='B/s', holds=level.nbytes)
+              for level in peaks.memory_levels]
+    lines.append(dict(name='memory', rate=memory, unit='B/s', holds=peaks.memory_bytes))
+
+    def column(key, heading, unit='', show=None):
+        return Column(key, heading, unit, value=lambda line: line.get(key), show=show)
+
     return table_of(lines, [
-        Column('name', 'of'), Column('rate', 'rate', 'FLOP/s', show=lambda o: si(o.rate, o.unit)),
-        Column('ridge', 'ridge', 'FLOP/B'), Column('holds', 'holds', 'B'),
-        Column('kernel', 'reached by')])
+        column('name', 'of'),
+        column('rate', 'rate', 'FLOP/s', lambda line: si(line['rate'], line['unit'])),
+        column('ridge', 'ridge', 'FLOP/B'), column('holds', 'holds', 'B'),
+        Column('kernel', 'reached by', value=lambda line: peaks.kernels.get(line['name']))])
 
 
 def sheet_table(sheets: list):

@@ -68,20 +68,20 @@ def make_sample(inputs: list[Input], model: nn.Module) -> tuple[tuple, dict]:
     """The `args, kwargs` of a call with random tensors."""
     tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
     args, kwargs = [], {}
-    for given in inputs:
-        tensor = random_tensor(given, given.dtype or model_dtype(model), min(tables, default=2))
-        if given.name in kwargs: raise ModelError(f'input {given.name!r} is given twice')
-        if given.name: kwargs[given.name] = tensor
+    for spec in inputs:
+        tensor = random_tensor(spec, spec.dtype or model_dtype(model), min(tables, default=2))
+        if spec.name in kwargs: raise ModelError(f'input {spec.name!r} is given twice')
+        if spec.name: kwargs[spec.name] = tensor
         else: args.append(tensor)
     return tuple(args), kwargs
 
 
-def random_tensor(given: Input, dtype: torch.dtype, rows: int) -> torch.Tensor:
+def random_tensor(spec: Input, dtype: torch.dtype, rows: int) -> torch.Tensor:
     """Random numbers from 0 to 1, or indices below `rows`; a mask is all true."""
-    if dtype.is_floating_point or dtype.is_complex: return torch.rand(given.shape).to(dtype)
-    is_mask = dtype == torch.bool or given.name.endswith('mask')
-    if is_mask: return torch.ones(given.shape, dtype=dtype)
-    return torch.randint(min(rows, torch.iinfo(dtype).max), given.shape, dtype=dtype)
+    if dtype.is_floating_point or dtype.is_complex: return torch.rand(spec.shape).to(dtype)
+    is_mask = dtype == torch.bool or spec.name.endswith('mask')
+    if is_mask: return torch.ones(spec.shape, dtype=dtype)
+    return torch.randint(min(rows, torch.iinfo(dtype).max), spec.shape, dtype=dtype)
 
 # %% ../nbs/analysis/models.ipynb #38960cc3
 DIMENSIONS = {   # option → the dimensions that it means, in tensors with so many dimensions

@@ -41,7 +41,7 @@ def sweep(model: nn.Module | Callable, sample, values, *, name: str = 'value',
     """
     values, peaks = check_values(name, values, method), as_peaks(peaks)
     def run(value): return _analyzed(at(model, value), at(sample, value), peaks, method, options)
-    return _swept(name, values, options, run)
+    return _run_sweep(name, values, options, run)
 
 
 def check_values(name: str, values, method: str) -> list:
@@ -54,10 +54,10 @@ def check_values(name: str, values, method: str) -> list:
     return values
 
 
-def at(given, value):
-    """What is given at a value: a function of it is called, a module is none."""
-    is_function = callable(given) and not isinstance(given, nn.Module)
-    return given(value) if is_function else given
+def at(model_or_sample, value):
+    """A model or sample as it is, or what a function of the value gives; a module is none."""
+    is_function = callable(model_or_sample) and not isinstance(model_or_sample, nn.Module)
+    return model_or_sample(value) if is_function else model_or_sample
 
 
 def items_in(result: Roofline, sample, batches: int = 1) -> tuple[int | None, str]:
@@ -74,7 +74,7 @@ def _analyzed(model, sample, peaks, method: str, options: dict) -> tuple:
     return getattr(RooflineAnalyzer(model, sample, peaks), method)(**options), sample
 
 
-def _swept(name: str, values: list, options: dict, run) -> Sweep:
+def _run_sweep(name: str, values: list, options: dict, run) -> Sweep:
     """A sweep of what `run` gives at each value: a result and its sample."""
     found = Sweep(name, [])
     for value in values:
@@ -129,7 +129,7 @@ def sweep_dtype(model: nn.Module, sample, values, *, method: str = 'profile',
             return _analyzed(converted, cast(sample, resolve_dtype(dtype)), peaks, method, options)
         finally: torch.set_float32_matmul_precision(precision)
 
-    return _swept('dtype', values, options, run)
+    return _run_sweep('dtype', values, options, run)
 
 # %% ../nbs/analysis/sweeps.ipynb #56878202
 def estimates(model: nn.Module, sample, devices, *, method: str = 'estimate',

@@ -99,16 +99,16 @@ class Table:
              width: int | None = None) -> str:
         """The first `top` lines in a style of tabulate.
 
-        Usual columns that say nothing in these lines are left out. If a line does not fit into
-        `width` characters, words longer than a third of it lose their middle, and spare columns
-        are left out; the last line names these.
+        Usual columns that are unknown or undefined in all of these lines are left out. If a line
+        does not fit into `width` characters, words longer than a third of it lose their middle, and
+        spare columns are left out; the last line names these.
         """
         if top is not None and top < 1: raise ValueError(f'top={top}: at least one line is shown')
         lines = self.sorted(sort)[:top]
         shown = self.pick(columns or self.shown)
         spare = []
         if columns is None:
-            def says(column): return any(column.text(line) not in ('–', '') for line in lines)
+            def says(column): return any(column.text(line) not in ('–', '', 'undefined') for line in lines)
             shown = [column for column in shown if says(column)] or shown
             spare = [column for key in self.spare for column in shown if column.key == key]
 
