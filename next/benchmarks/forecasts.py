@@ -1,9 +1,9 @@
 """How far off are forecasts of published runs that were left out?
 
-published_runs.csv has runs of eager PyTorch that others timed, each with its source: NeuSight's
-(float32, attention written out), timm's (mixed precision), and tables. published_runs.py counts
-their FLOPs, bytes and launches. Each run is forecast by the others: once by those of other models,
-once by those of other devices; the noise is chosen without what was left out.
+data/published_runs.csv has runs of eager PyTorch that others timed, each with its source: NeuSight's
+(float32, attention written out), timm's (mixed precision), and tables. data/published_runs.py
+counts their FLOPs, bytes and launches. Each run is forecast by the others: once by those of other
+models, once by those of other devices; the noise is chosen without what was left out.
 
     python benchmarks/forecasts.py [--ship] [--times TRANSFORMERS_GPU_CSV]
 
@@ -11,21 +11,20 @@ once by those of other devices; the noise is chosen without what was left out.
 `--times` takes the times of NeuSight's runs from a table with the columns model, tokens, batch,
 device, mode, measured_ms.
 """
-import argparse
 import csv
 from collections import defaultdict
 from math import exp, floor, log
 from pathlib import Path
 from statistics import fmean, median
 
-from tabulate import tabulate
+from common import finish, option_parser, read_options
 
 from fasterbench.base.files import save_json
 from fasterbench.machine.datasheets import find_datasheet
 from fasterbench.results.forecast import Evidence, Launches, Miss, Reached, basis_of
 
 HERE = Path(__file__).parent
-RUNS = HERE/'published_runs.csv'
+RUNS = HERE/'data'/'published_runs.csv'
 SHIPPED = HERE.parent/'fasterbench'/'data'/'forecasts.json'
 WAITING = 0.1   # share of the peaks below which a run waits for its launches
 NOISES = 0.1, 0.3, 1., 3., 10.   # that are tried
@@ -128,9 +127,9 @@ def fit(runs: list[Run]) -> Evidence:
     return evidence
 
 
-def accuracy(runs: list[Run]) -> str:
-    """A line for each kind of run and what was left out."""
-    lines = []
+def accuracy(runs: list[Run]) -> list[dict]:
+    """A row for each kind of run and what was left out."""
+    rows = []
     for key in ('model', 'device'):
         found = []
         for dtype in dict.fromkeys(run.dtype for run in runs):
@@ -141,10 +140,10 @@ def accuracy(runs: list[Run]) -> str:
             inside = [low <= miss <= high for run, miss in some
                       for low, high in [interval([m for r, m in found if r.dtype == run.dtype
                                                   and getattr(r, key) != getattr(run, key)])]]
-            lines.append([group, f'{key} left out', len(some), f'{100*fmean(errors):.1f}',
-                          f'{100*median(errors):.1f}', f'{100*fmean(inside):.0f}'])
-    return tabulate(sorted(lines), ['runs', 'by', 'number', 'mean error %', 'median error %',
-                                    'inside the interval %'], disable_numparse=True)
+            rows.append({'runs': group, 'left out': key, 'number': len(some),
+                         'mean error %': 100*fmean(errors), 'median error %': 100*median(errors),
+                         'inside the interval %': 100*fmean(inside)})
+    return sorted(rows, key=lambda row: (row['runs'], row['left out']))
 
 
 def read_runs(times=None) -> list[dict]:
@@ -165,12 +164,17 @@ def read_runs(times=None) -> list[dict]:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser = option_parser(__doc__)
     parser.add_argument('--times', metavar='CSV', help="times of NeuSight's runs")
     parser.add_argument('--ship', action='store_true', help=f'write {SHIPPED.name}')
-    args = parser.parse_args()
+    args = read_options(parser)
     runs = [Run(line) for line in read_runs(args.times)]
-    print(accuracy(runs))
+    if args.quick: runs = [run for run in runs if run.dtype == 'float32']
+    rows = accuracy(runs)
+    figures = dict(runs=len(runs), devices=len({run.device for run in runs}))
+    figures |= {f"{row['runs']}, {row['left out']} left out: mean error %": row['mean error %']
+                for row in rows}
+    finish(args, __file__, __doc__, {'accuracy': rows}, figures)
     if args.ship: save_json(fit(runs), SHIPPED)
 
 

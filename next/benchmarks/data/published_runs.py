@@ -1,6 +1,6 @@
 """Counts the published runs of published_runs.csv: FLOPs, bytes and launches of one pass.
 
-    python benchmarks/published_runs.py CONFIGS [--only MODEL]
+    python benchmarks/data/published_runs.py CONFIGS [--only MODEL]
 
 CONFIGS is the folder with the configs of NeuSight's models (bert_large.json, …). Nothing is run.
 Floats are in the dtype of the products; timm's runs, in mixed precision, keep weights and some
@@ -21,7 +21,7 @@ from fasterbench.base.files import write_whole
 from fasterbench.models import construct
 from fasterbench.roofline import RooflineAnalyzer
 
-TABLE = Path(__file__).parent/'published_runs.csv'
+TABLE = Path(__file__).with_suffix('.csv')
 
 
 def resnet50_of_caffe():

@@ -1,0 +1,79 @@
+"""Does any published run take less than the least time?
+
+A time below a bound says that the bound, a datasheet or the published figure is wrong. `time / least`
+has to be 1 or more. Forward passes and training steps of data/published_runs.csv: the least time of
+all FLOPs and all bytes of a pass at the datasheet's rates. Language models of data/decode_runs.csv:
+the least time of a token, by `estimate_language`.
+
+    python benchmarks/bounds.py
+"""
+import csv
+import json
+from pathlib import Path
+from statistics import median
+
+from common import finish, option_parser, read_options
+
+from fasterbench import estimate_language
+from fasterbench.machine.datasheets import find_datasheet
+
+DATA = Path(__file__).parent/'data'
+
+
+def read(name: str) -> list[dict]:
+    with open(DATA/name, newline='', encoding='utf-8') as file: return [*csv.DictReader(file)]
+
+
+def least_s(run: dict) -> float:
+    """Seconds that a pass takes at least, from its FLOPs and bytes."""
+    peaks = find_datasheet(run['device'])
+    return max(float(run['flops'])/peaks.ceiling(run['dtype']),
+               float(run['bytes'])/peaks.peak_bandwidth)
+
+
+def passes(runs: list[dict]) -> list[dict]:
+    """A row for each source, device and mode."""
+    groups = {}
+    for run in runs:
+        key = run['source'].split(',')[0].split()[0], run['device'], run['dtype'], run['mode']
+        groups.setdefault(key, []).append(float(run['ms'])/1e3/least_s(run))
+    return [{'source': source, 'device': device, 'dtype': dtype, 'run': mode, 'runs': len(ratios),
+             'below': sum(ratio < 1 for ratio in ratios), 'least time / least': min(ratios),
+             'median': median(ratios), 'most': max(ratios)}
+            for (source, device, dtype, mode), ratios in sorted(groups.items())]
+
+
+def decoding(runs: list[dict]) -> list[dict]:
+    """A row for each language model that decodes."""
+    configs, rows = json.loads((DATA/'language_configs.json').read_text()), []
+    for run in runs:
+        estimate = estimate_language(
+            configs[run['model']], run['device'], mesh=run['mesh'] or None,
+            weights=float(run['weights']) if run['weights'] else None,
+            batch=int(run['batch']), context=int(run['context']))
+        rate = estimate.at(float(run['tokens_per_s']))
+        rows.append({'model': run['model'], 'device': run['device'], 'mesh': run['mesh'] or None,
+                     'bytes of a weight': float(run['weights'] or 2),
+                     'tokens/s': rate.tokens_per_s, 'at most': rate.most_tokens_per_s,
+                     'time / least': rate.most_tokens_per_s/rate.tokens_per_s,
+                     'MBU %': 100*rate.mbu, 'source': run['source'].split(',')[0]})
+    return rows
+
+
+def main():
+    args = read_options(option_parser(__doc__))
+    runs = read('published_runs.csv')
+    if args.quick: runs = [run for run in runs if not run['source'].startswith('timm')]
+    of_passes, of_tokens = passes(runs), decoding(read('decode_runs.csv'))
+    figures = {
+        'passes': len(runs), 'models': len({run['model'] for run in runs}),
+        'passes below the least time': sum(row['below'] for row in of_passes),
+        'nearest pass, time / least': min(row['least time / least'] for row in of_passes),
+        'decoding runs': len(of_tokens),
+        'decoding runs below': sum(row['time / least'] < 1 for row in of_tokens),
+        'nearest decoding run, time / least': min(row['time / least'] for row in of_tokens)}
+    tables = {'passes': of_passes, 'decoding': of_tokens}   # training of language models: issue 51
+    finish(args, __file__, __doc__, tables, figures)
+
+
+if __name__ == '__main__': main()

@@ -1,0 +1,137 @@
+"""What the scripts share: options, turns, load, and how a result is printed and written."""
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import quantiles
+
+import torch
+from tabulate import tabulate
+
+from fasterbench.base.files import write_whole
+from fasterbench.base.system import device_name, own_processors
+
+RESULTS = Path(__file__).parent/'results'
+
+
+def option_parser(doc: str) -> argparse.ArgumentParser:
+    """The options that all scripts have."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument('--quick', action='store_true',
+                        help='few and small cases; a file is written only with --out')
+    parser.add_argument('--out', type=Path, metavar='FOLDER', help='of the JSON (default: results)')
+    parser.add_argument('--threads', type=int, help='of torch (default: as torch has it)')
+    return parser
+
+
+def read_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options of this run, with the machine's load when it began."""
+    args = parser.parse_args()
+    if args.threads: torch.set_num_threads(args.threads)
+    args.load = os.getloadavg()[0]
+    return args
+
+
+def image_model(name: str, batch: int = 1, side: int = 224):
+    """A model of torchvision with random weights, and its sample."""
+    import torchvision
+    torch.manual_seed(0)
+    return torchvision.models.get_model(name, weights=None).eval(), torch.randn(batch, 3, side, side)
+
+
+def in_turns(rounds: int, ways: dict) -> dict[str, list]:
+    """Call each function once a round, in another order every time: name → what each returned."""
+    found = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name in random.sample([*ways], len(ways)): found[name].append(ways[name]())
+    return found
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    """The lower quartile, the median and the upper quartile."""
+    if len(values) == 1: return (values[0],)*3
+    return tuple(quantiles(values, n=4, method='inclusive'))
+
+
+@contextmanager
+def busy_loops(n: int):
+    """So many processes that keep processors busy meanwhile."""
+    loops = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Name → version of those that are installed."""
+    found = {}
+    for name in packages:
+        try: found[name] = version(name)
+        except PackageNotFoundError: pass
+    return found
+
+
+def code_state() -> str | None:
+    """The commit, with '-dirty' if files were changed since; `None` without a repository."""
+    command = ['git', 'describe', '--always', '--dirty', '--abbrev=12']
+    try: run = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True)
+    except FileNotFoundError: return None
+    return run.stdout.strip() or None
+
+
+def cell(value) -> str:
+    """A value as a table shows it."""
+    if value is None: return '–'
+    if isinstance(value, bool): return 'yes' if value else 'no'
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def show_table(rows: list[dict]):
+    """Print dicts with the same keys."""
+    keys = [*dict.fromkeys(key for row in rows for key in row)]
+    lines = [[cell(row.get(key)) for key in keys] for row in rows]
+    numbers = ['right' if any(isinstance(row.get(key), (int, float)) for row in rows) else 'left'
+               for key in keys]
+    print(tabulate(lines, keys, disable_numparse=True, colalign=numbers), flush=True)
+
+
+def finish(args, script: str, doc: str, tables: dict[str, list[dict]], figures: dict, packages=(),
+           name: str | None = None, device: torch.device | None = None):
+    """Print tables and figures, and write them with the circumstances of the run.
+
+    `packages`: those whose versions matter. `name`: of the file (default: the script's).
+    """
+    machine = device_name(torch.device('cpu'))
+    question = ' '.join(doc.partition('\n\n')[0].split())
+    given = {key: value for key, value in vars(args).items()
+             if isinstance(value, (bool, int, float, str, list)) and key != 'load'}
+    about = dict(
+        question=question, machine=machine, processors=len(own_processors()),
+        device=device_name(device) if device else None, threads=torch.get_num_threads(),
+        python=platform.python_version(), torch=str(torch.__version__),
+        versions=versions('fasterbench', *packages), commit=code_state(),
+        date=f'{datetime.now(timezone.utc):%Y-%m-%d %H:%M}', options=given, quick=args.quick,
+        load=[round(args.load, 1), round(os.getloadavg()[0], 1)])
+    print(f'\n{question}')
+    for title, rows in tables.items():
+        print(f'\n{title}')
+        show_table(rows)
+    print('\n' + '\n'.join(f'{key}: {cell(value)}' for key, value in figures.items()))
+    print(f'{about["device"] or machine}, {about["threads"]} threads, torch {about["torch"]}, '
+          f'{about["date"]}, load before and after {about["load"]}', flush=True)
+    if args.quick and not args.out: return
+    folder = args.out or RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(about | dict(figures=figures, tables=tables), indent=1, ensure_ascii=False,
+                      allow_nan=False)
+    write_whole(folder/f'{name or Path(script).stem}.json', text + '\n')
