@@ -1,7 +1,7 @@
 """Does any published run take less than the least time?
 
-A time below a bound says that the bound, a datasheet or the published figure is wrong. `time / least`
-has to be 1 or more. Forward passes and training steps of data/published_runs.csv: the least time of
+A time below it says that the bound, a datasheet or the published figure is wrong: `time / least` has
+to be 1 or more. Forward passes and training steps of data/published_runs.csv: the least time of
 all FLOPs and all bytes of a pass at the datasheet's rates. Language models of data/decode_runs.csv:
 the least time of a token, by `estimate_language`.
 

@@ -43,7 +43,8 @@ def image_model(name: str, batch: int = 1, side: int = 224):
     """A model of torchvision with random weights, and its sample."""
     import torchvision
     torch.manual_seed(0)
-    return torchvision.models.get_model(name, weights=None).eval(), torch.randn(batch, 3, side, side)
+    model = torchvision.models.get_model(name, weights=None).eval()
+    return model, torch.randn(batch, 3, side, side)
 
 
 def in_turns(rounds: int, ways: dict) -> dict[str, list]:

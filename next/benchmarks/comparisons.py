@@ -1,10 +1,10 @@
 """What do comparisons find, what do they invent, and what does the gate decide beside load?
 
-`power`: drawn times of 40 rows of which 4 are 10 % slower, with a noise of 5 %: how many of the four
-are called different, and how often another row is. `in turns`: models of ten equal blocks measured
-in turns with busy loops beside, one unchanged and one with a block three times as wide. `gate`: may b
-take 10 % longer than a? Of b unchanged, and of b with 13 blocks for 10. What did not change has to be
-within or open, what is slower worse or open.
+`power`: drawn times of 40 rows of which 4 are 10 % slower, with a noise of 5 %: how many of the
+four are called different, and how often another row is. `in turns`: models of ten equal blocks
+measured in turns with busy loops beside, b unchanged, with a block three times as wide, and with 13
+blocks. `gate`: does b take at most 10 % longer? What did not change has to be within or open, what
+is slower worse or open.
 
     python benchmarks/comparisons.py [--draws 300] [--runs 10] [--loops 1]
 """
@@ -22,7 +22,8 @@ from fasterbench.results.roofline import Roofline, Totals
 from fasterbench.results.rows import RooflinePoint
 
 PEAKS = HardwarePeaks(1e12, 1e11)
-ROWS, SLOWER, NOISE, PASSES = 40, 4, 0.05, {False: 20, True: 40}   # passes one after the other, in turns
+ROWS, SLOWER, NOISE = 40, 4, 0.05
+PASSES = {False: 20, True: 40}   # one after the other, in turns
 
 
 def drawn(rng: random.Random, slower: set[int], passes: int) -> Roofline:
@@ -50,7 +51,8 @@ def power(rng: random.Random, draws: int) -> list[dict]:
             there = {f'{i}.row' for i in slower}
             found.append(len(named & there))
             false += len(named - there)
-            same = Comparison(a=drawn(rng, set(), passes), b=drawn(rng, set(), passes), turns=in_turn)
+            a, b = drawn(rng, set(), passes), drawn(rng, set(), passes)
+            same = Comparison(a=a, b=b, turns=in_turn)
             invented += any(p.change in ('faster', 'slower') for p in same)
         rows.append({'compared': 'in turns' if in_turn else 'one after the other', 'passes': passes,
                      'draws': draws, f'found of {SLOWER}': fmean(found),
@@ -100,11 +102,14 @@ def main():
                      'called different': calls['named'], 'of the wide block': calls['wide'],
                      'median ratio': median(c.whole.ratio for c in comparisons)})
         decided[name] = Counter(gate(c, slower=10, flops=None).decided for c in comparisons)
-    gates = [{'b': name, 'comparisons': runs} | {key: counts[key] for key in ('within', 'worse', 'open')}
-             for name, counts in decided.items() if name != 'a block three times as wide']
+    gates = [{'b': name, 'comparisons': runs, 'within': n['within'], 'worse': n['worse'],
+              'open': n['open']}
+             for name, n in decided.items() if name != 'a block three times as wide']
+    unchanged = rows[0]
     figures = {'found of 4, in turns': drawn_rows[1][f'found of {SLOWER}'],
                'found of 4, one after the other': drawn_rows[0][f'found of {SLOWER}'],
-               'rows called different of unchanged models %': 100*rows[0]['called different']/rows[0]['rows'],
+               'rows called different of unchanged models %':
+                   100*unchanged['called different']/unchanged['rows'],
                'unchanged, called worse': decided['unchanged']['worse'],
                'slower, called within': decided['1.3 times the work']['within'],
                'open %': 100*sum(g['open'] for g in gates)/(2*runs)}

@@ -85,7 +85,8 @@ def flops_row(name: str, build, loss) -> dict:
 def image_loss(output):
     """Of a classifier, whatever its output is called."""
     output = getattr(output, 'logits', output)
-    return F.cross_entropy(output, torch.zeros(len(output), dtype=torch.int64, device=output.device))
+    labels = torch.zeros(len(output), dtype=torch.int64, device=output.device)
+    return F.cross_entropy(output, labels)
 
 
 def main():

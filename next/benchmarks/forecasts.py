@@ -1,8 +1,8 @@
 """How far off are forecasts of published runs that were left out?
 
-data/published_runs.csv has runs of eager PyTorch that others timed, each with its source: NeuSight's
-(float32, attention written out), timm's (mixed precision), and tables. data/published_runs.py
-counts their FLOPs, bytes and launches. Each run is forecast by the others: once by those of other
+data/published_runs.csv has runs of eager PyTorch that others timed, each with its source:
+NeuSight's (float32, attention written out), timm's (mixed precision), and tables.
+data/published_runs.py counts their FLOPs, bytes and launches. Each run is forecast by the others: once by those of other
 models, once by those of other devices; the noise is chosen without what was left out.
 
     python benchmarks/forecasts.py [--ship] [--times TRANSFORMERS_GPU_CSV]

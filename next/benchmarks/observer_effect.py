@@ -1,9 +1,9 @@
 """How much longer does a pass take while it is watched?
 
 Watched by the marks of a profile, by global hooks that do nothing, by torch.profiler, and by
-DeepSpeed's profiler where it is installed. Passes take turns in another order each round, each after
-one that nobody watches; starting and ending a profiler is not in the time. A figure is the median
-over rounds of watched / plain of the same round.
+DeepSpeed's profiler where it is installed. Passes take turns in another order each round, each
+after one that nobody watches; starting and ending a profiler is not in the time. A figure is the
+median over rounds of watched / plain of the same round.
 
     python benchmarks/observer_effect.py [--rounds 25] [--models resnet50,swin_t]
 """
@@ -49,7 +49,7 @@ def ways(run) -> dict:
     timer = ModuleTimer(run.model, run.device)
     by_torch = partial(profile, activities=[ProfilerActivity.CPU])
     contexts = {'empty hooks': empty_hooks, 'torch.profiler': by_torch,
-                'torch.profiler, stack and FLOPs': partial(by_torch, with_stack=True, with_flops=True)}
+                'torch.profiler, stack': partial(by_torch, with_stack=True, record_shapes=True)}
     if importlib.util.find_spec('deepspeed') and run.kind == 'forward':
         contexts['DeepSpeed'] = partial(deepspeed_profiler, run.model)
 

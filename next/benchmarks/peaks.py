@@ -84,7 +84,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         reference = Reference(build(folder), seconds)
         rows = [turn(reference, steps) for _ in range(turns)]
-    figures = {f'{name}_of_c': median(row[name] for row in rows) for name in ('arithmetic', 'memory')}
+    figures = {f'{name}_of_c': median(row[name] for row in rows)
+               for name in ('arithmetic', 'memory')}
     bests = [max(row[key] for row in rows) for key in ('GFLOP/s', 'in C', 'GB/s', 'of C')]
     figures |= dict(arithmetic_best_of_c=bests[0]/bests[1], memory_best_of_c=bests[2]/bests[3],
                     turns=turns)

@@ -1,11 +1,12 @@
 """Which tools count what torchvision publishes for its weights, `meta['_ops']`?
 
-Multiply-adds in 10⁹ of one sample with random weights, by every tool that is installed (FlopCounterMode,
-torchinfo, fvcore, calflops, ptflops, thop, DeepSpeed). Equal means: within the published value's
-three decimals. A tool that fails has the name of its error, one that takes too long 'time'. Each
-model is counted in a process of its own. fasterbench counts without data; detectors, whose work
-depends on values, it counts on data. The published counts of two-stage detectors are those of trained
-weights: they are also counted with as many proposals and detections as that value stands for.
+Multiply-adds in 10⁹ of one sample with random weights, by every tool that is installed
+(FlopCounterMode, torchinfo, fvcore, calflops, ptflops, thop, DeepSpeed). Equal means: within the
+published value's three decimals. A tool that fails has the name of its error, one that takes too
+long 'time'. Each model is counted in a process of its own. fasterbench counts without data;
+detectors, whose work depends on values, it counts on data. The published counts of two-stage
+detectors are those of trained weights: they are also counted with as many proposals and detections
+as the published count amounts to.
 
     python benchmarks/published_counts.py [--only resnet18,vit_b_16] [--limit 600]
 """
@@ -40,9 +41,9 @@ def published() -> list[dict]:
     """Model, weights and count of each value; one that a model has twice stands once."""
     found = []
     for name in models.list_models():
-        weights = models.get_model_weights(name)
-        if '.quantization.' in models.get_model_builder(name).__module__ or not len(weights): continue
-        values = {}
+        weights, values = models.get_model_weights(name), {}
+        if '.quantization.' in models.get_model_builder(name).__module__: continue
+        if not len(weights): continue
         for w in (weights.DEFAULT, *weights): values.setdefault(w.meta.get('_ops'), w.name)
         found += [dict(model=name, weights=w, published=ops) for ops, w in values.items() if ops]
     return sorted(found, key=lambda row: row['published'])
@@ -65,7 +66,8 @@ def build(row: dict, **options) -> nn.Module:
 
 def sample_of(row: dict, model: nn.Module) -> tuple:
     """One image, video or pair of images, as the weights' transforms make it."""
-    prepare, kind = models.get_model_weights(row['model'])[row['weights']].transforms(), kind_of(row['model'])
+    prepare = models.get_model_weights(row['model'])[row['weights']].transforms()
+    kind = kind_of(row['model'])
     if kind == 'detection':
         fixed = model.transform.fixed_size
         side = fixed[0] if fixed else model.transform.min_size[-1]
@@ -189,7 +191,8 @@ def main():
     parser.add_argument('--only', default='', help='models, with commas (default: all)')
     parser.add_argument('--limit', type=float, default=600, help='seconds for a tool and a model')
     args = read_options(parser)
-    tools, only = installed(), [*filter(None, args.only.split(','))] or (QUICK if args.quick else None)
+    tools, only = installed(), [*filter(None, args.only.split(','))]
+    if args.quick and not only: only = QUICK
     rows, seconds = [], {tool: [] for tool in tools}
     for row in published():
         if only and row['model'] not in only: continue
@@ -207,8 +210,8 @@ def main():
     figures = dict(values=len(rows), models=len({row['model'] for row in rows}))
     figures |= {f"{line['tool']}: equal": line['equal'] for line in summary}
     figures |= {'two-stage detectors': len(regions),
-                'of them equal with the regions of trained weights': sum(is_near(row, 'at the regions', TOLERANCE)
-                                                    for row in regions)}
+                'of them equal with the regions of trained weights':
+                    sum(is_near(row, 'at the regions', TOLERANCE) for row in regions)}
     finish(args, __file__, __doc__, {'10⁹ multiply-adds': rows, 'tools': summary}, figures,
            ['torchvision', *tools[2:]])
 

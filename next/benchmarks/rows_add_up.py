@@ -1,7 +1,7 @@
 """Do rows add up to a pass, beside other programs too?
 
-The mean pass is that of the middle half of the passes, and rows and remainder are its parts: the sum
-has to be equal, however much the machine is disturbed. A profile by medians would not add up: its
+The mean pass is that of the middle half of the passes, and rows and remainder are its parts: the
+sum has to be equal, however much the machine is disturbed. Medians of rows would not add up: their
 sum is shown beside. `remainder` is the time outside of all rows, `least sample` the shortest that a
 row ever took (none is negative). Profiles are made in turns, with and without busy loops.
 

@@ -1,10 +1,10 @@
 """What does it take to read a long trace: time, and memory beside the size of the file?
 
 torch.profiler records a training step of a small transformer here, with shapes and stack. A long
-trace is this step again and again, each behind the one before. Kernels of a GPU are made up: one for
-each operation that touches memory. Each file is read in a process of its own; memory is its peak beyond
-that of a process that reads one step. Rates are per second of the processor, of which others take no
-part.
+trace is this step again and again, each behind the one before. Kernels of a GPU are made up: one
+for each operation with tensors. Each file is read in a process of its own; memory is its peak
+beyond that of a process that reads one step. Rates are those of the processor's time, of which
+other programs take no part.
 
     python benchmarks/trace_reading.py [--mb 64,256,1024] [--step TRACE]
 """
@@ -46,8 +46,9 @@ def recorded_step(path: Path) -> dict:
         optimizer.zero_grad()
 
     step()
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as p: step()
-    p.export_chrome_trace(str(path))
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as recorded:
+        step()
+    recorded.export_chrome_trace(str(path))
     trace = json.loads(path.read_text())
     return trace | dict(traceEvents=[*with_kernels(trace['traceEvents'])])
 

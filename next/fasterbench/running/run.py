@@ -152,7 +152,7 @@ class TrainingStep(ForwardPass):
         if self.optimizer:
             with part('optimizer'):
                 self.scaler.step(self.optimizer) if self.scaler else self.optimizer.step()
-        if self.scaler: self.scaler.update()
+                if self.scaler: self.scaler.update()
 
 
 def output_loss(output) -> torch.Tensor:
