@@ -71,6 +71,13 @@ def test_step_adds_up(sample, options, checkpointed):
     assert (repeated > 0) == (checkpointed is not None)
 
 
+def test_all_of_a_step_with_a_scaler_is_timed(sample):
+    model, scaler = Net(), torch.amp.GradScaler('cpu')
+    optimizer = torch.optim.AdamW(model.parameters())
+    check_adds_up(RooflineAnalyzer(model, sample, PEAKS).profile_step(
+        None, optimizer, clip=1., scaler=scaler, warmup=2, steps=5))
+
+
 @pytest.mark.parametrize('whole', [True, False])
 def test_what_is_compiled_is_one_row(sample, whole):
     model = Net()
