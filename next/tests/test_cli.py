@@ -135,7 +135,7 @@ def test_pages_have_the_figure_and_the_rows_of_the_table(run, folder):
 
     result = page('roofline net.py:build --peaks peaks.json --steps 4 --columns name,time_s --out r.json', 'r.html')
     rows = sorted(Roofline.load('r.json'), key=lambda row: -row.time_s)
-    assert re.findall(r'<td class=n data-v=([^>]*)>', result) == [repr(row.time_s) for row in rows]
+    assert re.findall(r'<td class="n" data-v=([^>]*)>', result) == [repr(row.time_s) for row in rows]
     assert result.count('Plotly.newPlot') == 1 and len(result) < 1_300_000
     assert page('show r.json --by type', 'types.html').count('<tr data-label=') == 2
     assert 'no figure: a count has no peaks' in page('count net.py:build', 'count.html')
