@@ -297,8 +297,8 @@ def write_outputs(args, table, answer: dict, saved=None, draw=None):
     .json files hold `saved`; pages and pictures the figure that `draw` returns, or `saved.plot`.
     """
     from fasterbench.base.files import save_json, write_whole
-    words = saved.words() if saved else ([f'fasterbench {args.run.__name__}'], [])
-    draw = draw or saved and saved.plot
+    words = saved.words() if saved is not None else ([f'fasterbench {args.run.__name__}'], [])
+    if saved is not None: draw = draw or saved.plot
     keys = [c.key for c in table.pick(args.columns)] if args.columns else [*table.columns]
     table = replace(table, lines=table.sorted(args.sort), sort='order', spare=(),
                     columns={key: table.columns[key] for key in keys},
