@@ -6,7 +6,7 @@
 __all__ = ['CONFIDENCE', 'FALSE_DISCOVERIES', 'PAIR_COLUMNS', 'SHOWN', 'SPARE', 'CHANGES', 'OUTSIDE', 'LINES', 'median_interval',
            'ratio_interval', 'p_value', 'signed_rank_p', 'rank_sums', 'significant', 'Pair', 'as_one', 'factor',
            'ratio_text', 'from_to', 'signed', 'Comparison', 'whole_row', 'answer', 'where_most', 'work_line',
-           'roof_line', 'memory_line', 'phases_line', 'turns_line', 'noise_line', 'lines']
+           'roof_line', 'memory_line', 'turns_line', 'noise_line']
 
 # %% ../../nbs/results/compare.ipynb #eb346280
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ from textwrap import fill
 from ..base.text import plain, si
 from .matching import bare, match
 from .roofline import Result, Roofline
-from .rows import RooflinePoint, join, known_sum
+from .rows import RooflinePoint, join
 from ..views.report import doubts
 from ..views.table import Column, Table
 
@@ -82,7 +82,10 @@ def rank_sums(n: int) -> list[int]:
 
 
 def significant(p_values: list[float], wrong: float = FALSE_DISCOVERIES) -> list[bool]:
-    """Which differences are no chance, if this part of those found may be (false discovery rate)."""
+    """Which differences are no chance, if this part of those found may be one.
+
+    This part is the false discovery rate (Benjamini and Hochberg 1995).
+    """
     ordered, n = sorted(p_values), len(p_values)
     limit = max((p for i, p in enumerate(ordered, 1) if p <= wrong*i/n), default=-1)
     return [p <= limit for p in p_values]
@@ -239,8 +242,10 @@ def _name_text(pair):
 
 def _both(key, heading, unit, help):
     """Columns of a field of both sides."""
-    def of_side(side): return lambda pair: getattr(getattr(pair, side), key, None)
-    return [Column(f'{key}_{side}', f'{heading} {side}', unit, help, of_side(side)) for side in 'ab']
+    def of_side(side):
+        return Column(f'{key}_{side}', f'{heading} {side}', unit, help,
+                      lambda pair: getattr(getattr(pair, side), key, None))
+    return map(of_side, 'ab')
 
 
 def _part(key, heading, help):
@@ -313,6 +318,12 @@ class Comparison(Result):
         return f'{len(self)} pairs of rows of {answer(self)}'
 
     @property
+    def model(self) -> str:
+        """The name of the model, or both if they are two."""
+        names = [str(result.about.get('model', 'the model')) for result in (self.a, self.b)]
+        return ' → '.join(dict.fromkeys(names))
+
+    @cached_property
     def whole(self) -> Pair:
         """A pass of both sides, as a pair."""
         return Pair([whole_row(self.a)], [whole_row(self.b)], self.turns)
@@ -341,13 +352,16 @@ class Comparison(Result):
         return answer(self).splitlines()
 
     def lines(self) -> list[str]:
-        """Differing circumstances and sums, broken at 120 characters."""
-        return lines(self)
+        """Differing circumstances and sums, each behind its name, broken at 120 characters."""
+        said = {key: ' → '.join('–' if value is None else str(value) for value in both)
+                for key, both in self.differing.items()}
+        said |= {name: line(self) for name, line in LINES.items()}
+        return [fill(f'{name:9} {text}', 120, subsequent_indent=' '*10, break_long_words=False)
+                for name, text in said.items() if text]
 
     def words(self) -> tuple[list[str], list[str]]:
         """A title and the answer; and lines of what else there is to say."""
-        models = dict.fromkeys(str(r.about.get('model', 'the model')) for r in (self.a, self.b))
-        return [f"{' → '.join(models)}: a comparison", *answer(self).splitlines()], lines(self)
+        return [f'{self.model}: a comparison', *self.head()], self.lines()
 
     def plot(self, **options):
         """Pairs under the roof as a plotly figure; `options` are those of `plot_comparison`."""
@@ -369,8 +383,7 @@ def whole_row(result: Roofline) -> RooflinePoint:
 def answer(comparison: Comparison) -> str:
     """What changed, in two sentences."""
     a, b, whole = comparison.a, comparison.b, comparison.whole
-    model = ' → '.join(dict.fromkeys(str(r.about.get('model', 'the model')) for r in (a, b)))
-    head = f"{model}, {'training step' if b.is_step else 'forward pass'}: "
+    head = f"{comparison.model}, {'training step' if b.is_step else 'forward pass'}: "
     if None in (whole.time_a, whole.time_b):
         return f"{head}{from_to(a.flops, b.flops, 'FLOP')}."
     times = [('' if measured else 'at least ') + si(time_s, 's')
@@ -424,14 +437,6 @@ def memory_line(c: Comparison) -> str:
     return f"{from_to(c.a.memory.peak, c.b.memory.peak, 'B')} at its peak"
 
 
-def phases_line(c: Comparison) -> str:
-    def seconds(result, phase):
-        return known_sum([row for row in result if row.phase == phase], 'seconds')
-    phases = dict.fromkeys(row.phase for result in (c.a, c.b) for row in result if row.phase)
-    return ', '.join(f"{phase} {from_to(seconds(c.a, phase), seconds(c.b, phase), 's')}"
-                     for phase in phases)
-
-
 def turns_line(c: Comparison) -> str:
     passes = c.b.about.get('passes_in_turn')
     if not (c.turns and passes): return ''
@@ -444,14 +449,5 @@ def noise_line(c: Comparison) -> str:
 
 
 LINES = {   # what a line begins with → its text
-    'work': work_line, 'roof': roof_line, 'phases': phases_line, 'memory': memory_line,
-    'turns': turns_line, 'noise': noise_line}
-
-
-def lines(c: Comparison) -> list[str]:
-    """Differing circumstances and sums, a line each with its name first; long ones are broken."""
-    said = {key: ' → '.join('–' if value is None else str(value) for value in both)
-            for key, both in c.differing.items()}
-    said |= {name: line(c) for name, line in LINES.items()}
-    return [fill(f'{name:9} {text}', 120, subsequent_indent=' '*10, break_long_words=False)
-            for name, text in said.items() if text]
+    'work': work_line, 'roof': roof_line, 'memory': memory_line, 'turns': turns_line,
+    'noise': noise_line}

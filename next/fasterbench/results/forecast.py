@@ -171,9 +171,9 @@ def forecast(result, evidence: Evidence | None = None):
     if not host or not launches or launches*host.median_s <= device_s:
         return with_times(result, times, likely=words)
 
-    words = (f'{launches} launches at {si(host.median_s, "s")} ({host.runs} runs on {host.devices}: '
-             f'{si(host.least_s, "s")} to {si(host.most_s, "s")}) take longer than the device '
-             f'alone, likely {words}')
+    words = (f'{launches} launches at {si(host.median_s, "s")} ({host.runs} runs on '
+             f'{host.devices}: {si(host.least_s, "s")} to {si(host.most_s, "s")}) take longer than '
+             f'the device alone, likely {words}')
     times = [(row.launches*host.median_s, None) for row in result]
     return with_times(result, times, likely=words, likely_device_s=device_s)
 

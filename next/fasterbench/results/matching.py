@@ -75,7 +75,7 @@ class Candidate:
 
 
 def outer_places(phase: str, name: str) -> set[tuple[str, str]]:
-    """The places of the modules that a module is inside of; those of '(loss)' and the like: none."""
+    """The places of the modules that a module is inside of; '(loss)' and the like are in none."""
     if not name or name.startswith('('): return set()
     parts = name.split('.')
     return {(phase, '.'.join(parts[:i])) for i in range(len(parts))}
@@ -214,8 +214,8 @@ def by_number(a: Side, b: Side) -> Pairs:
     yield from in_order(a, b, lambda c: c.places, related)
 
 
-STEPS = (equal_kernels, by_modules, by_region, by_name, siblings, equal_sums, equal_work, equal_layers,
-         by_number)
+STEPS = (equal_kernels, by_modules, by_region, by_name, siblings, equal_sums, equal_work,
+         equal_layers, by_number)
 
 
 def match(a: list[RooflinePoint], b: list[RooflinePoint]) -> list[tuple[list, list]]:

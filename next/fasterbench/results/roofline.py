@@ -51,7 +51,7 @@ class Totals(Sampled):
 
 
 def total_time(rows: list[RooflinePoint], disturbance: str = '') -> Totals | None:
-    """The sum of the times of rows that are parts of no pass; `None` if one of them is not known."""
+    """The sum of the times of rows that are parts of no pass; `None` if one is not known."""
     times = [row.time_s for row in rows]
     return None if None in times else Totals([], [], sum(times), 0., disturbance)
 
@@ -138,7 +138,7 @@ class Result:
 
     def summary(self, top: int | None = 12, sort: str | None = None,
                 by: str | int | Callable | None = None, columns: str | list[str] | None = None):
-        """Print the answer, the `top` lines of the table (`None`: all), and what else there is to say."""
+        """Print the answer, the `top` lines of the table (`None`: all), and the lines below it."""
         table = (self if by is None else self.by(by)).table()
         print(*(fill(line, 120, break_long_words=False) for line in self.head()), '',
               table.text(top, sort, columns, width=terminal_width()), '', *self.lines(), sep='\n')
@@ -282,7 +282,8 @@ class Roofline(Result):
         return self._utilization(self.matmul_flops - done_twice - masked)
 
     def _utilization(self, flops: int) -> float | None:
-        if not (self.peaks and self.time_s) or self.kind == 'traced': return None   # of kernels alone
+        is_pass = self.kind != 'traced'   # that is the time of kernels alone
+        if not (self.peaks and self.time_s and is_pass): return None
         if all(row.matmul_flops is None for row in self.rows): return None
         ceiling = next(iter(ceilings(self.rows, self.peaks).values()))
         return flops/self.time_s/ceiling if ceiling else None
@@ -338,16 +339,14 @@ class Roofline(Result):
 
     def phases(self, key: str | None = None) -> Table:
         """The phases of a training step side by side: their times, or another column of rows."""
-        parts = {row.phase: [] for row in self.rows if row.phase}
-        if not parts: raise ValueError('a forward pass has no phases')
+        parts = {}
         for row in self.rows:
-            if row.phase: parts[row.phase].append(row)
+            if row.phase: parts.setdefault(row.phase, []).append(row)
+        if not parts: raise ValueError('a forward pass has no phases')
         return side_by_side(parts, key or ('roof_time_s' if self.time_s is None else 'time_s'))
 
     def ranks(self, key: str | None = None) -> Table:
-        """The processes that share the model side by side: their times and what they wait, or another
-        column of rows.
-        """
+        """The processes that share the model side by side: their times and waiting, or a column."""
         if not self.by_rank: raise ValueError('the model ran in one process')
         parts = {f"rank {result.about.get('rank', i)}": result.rows
                  for i, result in enumerate(self.by_rank)}
@@ -370,7 +369,7 @@ class Roofline(Result):
                  if value is not None and key not in said]
         name = self.about.get('model', 'Roofline')
         where = f' on {self.peaks.device_name or self.peaks.device}' if self.peaks else ''
-        return [f'{name}{where}', *answer(self).splitlines()], [*lines(self), *about]
+        return [f'{name}{where}', *answer(self).splitlines()], [*self.lines(), *about]
 
     def plot(self, phases: bool = False, **options):
         """The rows under the roof as a plotly figure, or the phases of a step side by side.

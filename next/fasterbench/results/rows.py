@@ -91,9 +91,9 @@ class RooflinePoint(Sampled):
 
     samples: list[float] = field(default_factory=list, repr=False)   # seconds of each timed pass
     time_s: float | None = None           # mean of the middle half of the passes
-    waiting_s: Amount | None = None       # seconds of a collective in which it waits for other ranks
+    waiting_s: Amount | None = None       # seconds in which a collective waits for other ranks
     waits_for: dict[int, Amount] = field(default_factory=dict)   # rank → seconds of it
-    likely_s: Amount | None = None        # seconds at the shares of the peaks that runs have reached
+    likely_s: Amount | None = None        # seconds at the shares of the peaks that runs reached
     likely_interval: tuple[Amount, Amount] | None = None   # seconds that hold 4 of 5 of such times
 
     roof_time_s: Amount | None = None     # least time with all data from memory

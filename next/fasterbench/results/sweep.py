@@ -111,7 +111,7 @@ class Point:
 
     @property
     def fits(self) -> bool | None:
-        """Has the device as much memory as is needed? `None`: the weights fit, or nothing is known."""
+        """Has the device as much memory as is needed? `None`: the weights fit, or not known."""
         has = self.result.peaks.memory_bytes
         if not has or (self.needed_bytes <= has and not self.result.memory): return None
         return self.needed_bytes <= has
@@ -150,8 +150,8 @@ COLUMNS = {column.key: column for column in (   # {name}, {item}: what varies, w
     Column('throughput', '{item}/s', '1/s', 'at most, where no other than the least time is known',
            show=_throughput_text),
     Column('price', 'per hour', 'price', 'of the device'),
-    Column('cost', 'per 1M {item}', 'price', 'at least, where no other than the least time is known',
-           show=_cost_text),
+    Column('cost', 'per 1M {item}', 'price',
+           'at least, where no other than the least time is known', show=_cost_text),
     Column('device_cost', 'device alone, per 1M', 'price', 'without the launches of the host'),
     Column('fused_time_s', 'fused', 's', 'least time with each row as one kernel',
            value=lambda p: p.result.fused_time_s),
@@ -225,7 +225,8 @@ class Sweep(Result):
         """A line for each value."""
         words = dict(name=self.name, item=self.item)
         columns = {key: replace(c, heading=c.heading.format(**words)) for key, c in COLUMNS.items()}
-        value = replace(columns.pop('value'), key=self.name, unit='count' if self.is_numeric else '')
+        unit = 'count' if self.is_numeric else ''
+        value = replace(columns.pop('value'), key=self.name, unit=unit)
         _, *shown = OF_DEVICES if self.name == 'device' else USUAL
         return Table(self.points, {self.name: value} | columns, (self.name, *shown), 'order', SPARE)
 

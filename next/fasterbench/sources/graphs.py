@@ -13,7 +13,7 @@ from pathlib import Path
 
 # %% ../../nbs/sources/graphs.ipynb #2c7b3308
 def break_text(reason) -> str:
-    """The first line of why Dynamo ended a graph, and where: `reason (model.py:12, forward: code)`."""
+    """Why Dynamo ended a graph, in a line, and where: `reason (model.py:12, forward: code)`."""
     first = reason.reason.strip().splitlines()[0]
     if not reason.user_stack: return first
     at = reason.user_stack[-1]

@@ -41,7 +41,7 @@ def size_of(size) -> int:
 
 
 def meta_like(value):
-    """A tensor of a graph's node without data and with sizes that are numbers; others as they are."""
+    """A tensor of a graph's node without data, in sizes that are numbers; others as they are."""
     if isinstance(value, torch.SymInt): return size_of(value)
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided: return value
     shape, strides = (tuple(map(size_of, sizes)) for sizes in (value.shape, value.stride()))
@@ -59,7 +59,8 @@ def call_of(node: torch.fx.Node) -> Call:
 def path_of(node: torch.fx.Node) -> tuple[str, str]:
     """The variable from which a node's module is reached, and its name inside of that one's module.
 
-    `L['self']._modules['layers']._modules['0']` is `('self', 'layers.0')`, as nothing is `('self', '')`.
+    `L['self']._modules['layers']._modules['0']` is `('self', 'layers.0')`; a node without a module
+    is of `('self', '')`.
     """
     stack = node.meta.get('nn_module_stack') or node.meta.get('fwd_nn_module_stack')
     path = [*stack.values()][-1][0] if stack else ''
@@ -77,7 +78,7 @@ def inductor_graph():
 
 
 def moved_bytes(nodes: list) -> int:
-    """Bytes that the scheduler's nodes of a kernel read and write; of a buffer at most all of it."""
+    """Bytes that a kernel's nodes of the scheduler read and write; of a buffer at most all of it."""
     graph, own = inductor_graph(), {node.get_name() for node in nodes}
     buffers = graph.scheduler.name_to_buf
     accesses = [node.read_writes for node in nodes]
@@ -177,7 +178,7 @@ class KernelRecorder:
         return compile_graph
 
     def defining(self, define):
-        """What defines a kernel of several nodes; these are noted for its call, which comes next."""
+        """What defines a kernel of several nodes, which are noted for its call: that comes next."""
         def define_kernel(scheduling, source, nodes, *args, **kwargs):
             name = define(scheduling, source, nodes, *args, **kwargs)
             type = 'Triton' if 'Triton' in define.__qualname__ else 'C++'
@@ -234,7 +235,8 @@ class KernelRecorder:
             if node in self.counted or node in others: continue
             self.counted.add(node)
             work.add(call, cost._replace(nbytes=0))
-            if graph.is_backward and 'nn_module_stack' in node.meta: work.recomputed += cost.flops or 0
+            if graph.is_backward and 'nn_module_stack' in node.meta:   # a node of the forward pass
+                work.recomputed += cost.flops or 0
         return Kernel(name, type, graph_number(), [*modules], work)
 
 
@@ -321,7 +323,7 @@ class KernelProfiler(ModuleProfiler):
         return f'{module}.{name}'.strip('.')
 
     def rows(self, costs: Costs, timings: Timings) -> list[RooflinePoint]:
-        """Rows of kernels, of the time of compiled modules outside of them, and of other modules."""
+        """Rows of kernels, of compiled modules for their time outside of them, of other modules."""
         regions, is_step = {region for _, region, _ in self.launches}, self.run.kind == 'step'
         others = {name: m for name, m in self.modules.items() if name not in regions}
         add_unseen(costs, timings, others)

@@ -62,7 +62,7 @@ def operator_times(run, costs: Costs) -> dict[Place, dict[str, list[float]]]:
 
 # %% ../../nbs/sources/operators.ipynb #a678346b
 def add_operations(run, rows: list[RooflinePoint], costs: Costs, passes: int = 3):
-    """Give rows their operations; the time of each is the least of the passes in which it was seen."""
+    """Give rows their operations, each with the least of its times in these passes."""
     times = [operator_times(run, costs) for _ in range(passes)]
     for row in rows:
         at = Place(row.phase or 'forward', row.name)

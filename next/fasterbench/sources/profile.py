@@ -174,7 +174,7 @@ def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, pe
 
 
 def drop_unrepeated(costs: Costs, timings: Timings):
-    """Drop collectives of the counted pass alone: those with which processes begin to share a model."""
+    """Drop collectives of the counted pass alone, in which processes begin to share a model."""
     repeated = {exchange.place for of_pass in timings.exchanges for exchange in of_pass}
     for at, work in [*costs.work.items()]:
         if work.links and at not in repeated: del costs.work[at]

@@ -58,9 +58,9 @@ class ModuleTimer(ModuleStack):
     def __init__(self, model, device: torch.device):
         super().__init__(model)
         self.device, self.clock = device, device_clock(device)
-        self.is_parallel = dist.is_available() and dist.is_initialized()
+        self.is_parallel = dist.is_initialized()
         self.watch, self.exchanges = None, []   # collectives of the last pass
-        self.marks = []   # place, start and end of a span, and those of the next: no object for each
+        self.marks = []   # place, start and end of a span, then those of the next: no object each
         self.running = None   # in a backward pass: the place that runs, and its start
 
     def time(self, run) -> tuple[float, dict[Place, float]]:

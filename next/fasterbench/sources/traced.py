@@ -123,7 +123,7 @@ class RecordedCosts:
 
 
 def recorded_arguments(overload, inputs: Inputs, list_dtype, device: str) -> tuple[tuple, dict]:
-    """The arguments of a recorded call, without data; `TypeError` if the overload can't take them."""
+    """The arguments of a recorded call, without data; `TypeError` if the overload takes others."""
     types, dims, strides, values = (json.loads(text or b'[]') for text in inputs)
     schema, n = overload._schema.arguments, len(types)
     if len(schema) != n: raise TypeError(f'no overload takes {n} arguments')
@@ -378,8 +378,8 @@ def traced_result(trace: Trace, peaks=None, step: int | None = None) -> Roofline
     if peaks is None:
         try: peaks = find_datasheet(trace.device_name or '')
         except ValueError:
-            notes.append(f'the device, {trace.device_name or "without a name"}, has no datasheet, so '
-                         'there is no roof: peaks= is a name such as H100-SXM, or measured ones')
+            notes.append(f'the device, {trace.device_name or "without a name"}, has no datasheet, '
+                         'so there is no roof: peaks= is a name such as H100-SXM, or measured ones')
     for note in notes: warn(f'{trace.source}: {note}')
     unknown = {op for row in rows for op in row.unknown}
     reasons = [f'{op}: {why}' for op, why in parts.costs.reasons.items() if op in unknown]

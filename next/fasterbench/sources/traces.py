@@ -304,8 +304,8 @@ def possible_times(kernels: list[Kernel]) -> tuple[list[Kernel], list[str]]:
 
     notes = []
     if untimed:
-        notes.append(f'{len(kernels) - len(found)} of {len(kernels)} kernels and copies have no time '
-                     f'or no duration above 0 and are left out: {some(untimed)}')
+        notes.append(f'{len(kernels) - len(found)} of {len(kernels)} kernels and copies have no '
+                     f'time or no duration above 0 and are left out: {some(untimed)}')
     if cut:
         notes.append('the durations of kernels that overlap the next one of their stream end where '
                      f'that begins: {some(cut)}')
