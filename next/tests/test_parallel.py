@@ -28,7 +28,7 @@ class Net(nn.Module):
         super().__init__()
         self.late, self.fc1, self.fc2 = Late(), nn.Linear(64, 256), nn.Linear(256, 64)
 
-    def forward(self, x): return x + self.fc2(self.fc1(self.late(x)).relu())
+    def forward(self, x): return self.fc2(self.fc1(self.late(x)).relu())   # nobody uses what is exchanged
 
 def build(): return Net(), torch.rand(8, 64)
 '''
@@ -80,7 +80,7 @@ def test_all_ranks_add_up_and_rank_0_waits_for_rank_1(results, plan, folder):
         assert all(row.waiting_s <= row.time_s for row in result if row.waiting_s is not None)
     assert first.rows == results[plan].rows
     late = sum(row.waits_for.get(1, 0) for row in first)
-    assert late > 0.01 and late > sum(row.waits_for.get(0, 0) for row in second)
+    assert late > 0.004 and late > sum(row.waits_for.get(0, 0) for row in second)
     assert {'rank 0', 'rank 1'} <= {*results[plan].ranks().columns}
 
 

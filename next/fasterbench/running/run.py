@@ -65,7 +65,10 @@ class ForwardPass:
         """The model's output; an error gets a note that says how the model was called."""
         torch.clear_autocast_cache()   # weights in it may have been restored since
         try:
-            return self.model(*args, **kwargs)
+            out = self.model(*args, **kwargs)
+            for t in tensors(out):   # whoever uses what a collective gives waits for it
+                if hasattr(t, 'trigger_wait'): t.trigger_wait()
+            return out
         except Exception as e:
             note(e, f'{type(self.model).__name__} was called with ({call_words(args, kwargs)})')
             raise
