@@ -96,6 +96,21 @@ def test_graph_breaks(sample, capsys):
 
 
 @other_graphs
+def test_break_at_a_number(sample):
+    """A branch on the data ends a graph once; nothing of ours is compiled behind it."""
+    class Clipped(nn.Module):
+        def forward(self, x):
+            x = x + 1
+            if x.max() > 100: x = x/2
+            return x.sigmoid()
+
+    result = profile(torch.compile(Clipped()), sample)
+    assert result.about['graphs'] == 2
+    assert '\n' not in result.about['graph_breaks']
+    assert 'if x.max() > 100' in result.about['graph_breaks']
+
+
+@other_graphs
 def test_lookups_and_attention():
     """A lookup reads the rows that it touches; attention is one product of the library."""
     class Net(nn.Module):

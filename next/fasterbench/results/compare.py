@@ -186,7 +186,8 @@ class Pair:
         if interval is None: return 'undecided'
         low, high = interval
         if low <= 1 <= high: return 'same'
-        if not self.significant: return 'undecided'
+        # of very noisy runs the mean of the middle half may lie where the median does not
+        if not self.significant or not low <= self.ratio <= high: return 'undecided'
         return 'faster' if high < 1 else 'slower'
 
     @property
@@ -391,7 +392,8 @@ def answer(comparison: Comparison) -> str:
     head += ' → '.join(times)
     if whole.ratio is not None: head += f', {ratio_text(whole)}'
     if whole.change == 'same': head += ': no difference beyond noise'
-    elif whole.change == 'undecided': head += ': too few samples to decide'
+    elif whole.change == 'undecided':
+        head += f": too {'noisy' if whole.interval() else 'few samples'} to decide"
     counts = Counter(pair.change for pair in comparison if pair.change)
     said = ', '.join(f'{counts[change]} {"within noise" if change == "same" else change}'
                      for change in CHANGES if counts[change])

@@ -108,7 +108,7 @@ ROW_COLUMNS = {column.key: column for column in (
     Column('operations', 'operations', help='calls by operator', value=_operations_text),
     Column('kernels', 'kernels', help='launches and time by kernel', value=_kernels_text),
     Column('modules', 'modules', help='whose work a compiled kernel does',
-           value=lambda row: ', '.join(row.modules) or None),
+           value=lambda row: ', '.join(name or '(the model)' for name in row.modules) or None),
     Column('waiting_s', 'waiting', 's', 'of a collective for other ranks'),
     Column('likely_s', 'likely', 's', 'at the shares of the peaks that runs have reached'))}
 Kind = Literal['measured', 'estimated', 'counted', 'kernels', 'traced', 'listed']
