@@ -6,7 +6,7 @@
 __all__ = ['COLOURS', 'OTHERS', 'INK', 'FAINT', 'RIDGE', 'CACHE', 'AXES', 'HOVER', 'TICKS', 'WIDTHS', 'LEFT', 'RIGHT', 'AXIS',
            'BAR', 'PICTURE', 'BARS', 'NothingToDraw', 'error_bars', 'rounded', 'write', 'Sheet', 'legend_height',
            'Line', 'roof_lines', 'bandwidths', 'plane_of', 'draw_plane', 'write_name', 'name_lines', 'name_point',
-           'plot_peaks', 'Bar', 'draw_bars', 'time_ticks', 'tick_text', 'lighter', 'hover_text']
+           'plot_peaks', 'Bar', 'draw_bars', 'time_ticks', 'lighter', 'hover_text']
 
 # %% ../../nbs/views/canvas.ipynb #b7c9caf1
 from collections.abc import Callable, Iterable
@@ -210,9 +210,9 @@ def name_lines(figure: go.Figure, plane: Plane, lines: list[Line]):
 
 def name_point(figure: go.Figure, plane: Plane, text: str, at: tuple[float, float], radius: float,
                must: bool = False, group: str = '') -> bool:
-    """Write a name near a mark, if there is room; where it `must`, a line to it may cross marks."""
+    """Write a name near a mark, if there is room; where it `must`, a line to it may cross others."""
     spot = plane.name(text, spots_around(*at, radius, text))
-    for uncrossed in (('name', 'leader', 'mark'), ('name',)):
+    for uncrossed in (('name', 'leader', 'mark'), ('name',), ()):
         if spot or not must: break
         spot = plane.name(text, spots_around(*at, radius, text, range(10, 400, 15)), uncrossed)
     if spot: write_name(figure, text, spot, group=group)
@@ -265,9 +265,10 @@ def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, be
     figure.add_trace(go.Bar(x=solid, width=0.2 if any(pale) else 0.4, marker_color=tints, **common))
     longest = max(value or 0 for bar in bars for value in (bar.pale, bar.solid, *(bar.ends or ())))
     ticks = time_ticks(longest)
+    texts = [si(tick, 's', 2).replace('.0 ', ' ') for tick in ticks]
     figure.update_layout(
         xaxis2=dict(range=[0, 1.04*longest], domain=sheet.spans[1], anchor='y2', gridcolor=FAINT,
-                    zerolinecolor=FAINT, tickvals=ticks, ticktext=[*map(tick_text, ticks)],
+                    zerolinecolor=FAINT, tickvals=ticks, ticktext=texts,
                     title=dict(text=below, standoff=4, font_size=12)),
         yaxis2=dict(range=[sheet.bars, 0], anchor='x2', showticklabels=False, showgrid=False,
                     zeroline=False, domain=[sheet.y(sheet.bars_top + BAR*sheet.bars),
@@ -279,11 +280,6 @@ def time_ticks(longest: float) -> list[float]:
     """At most seven seconds from 0 on, at equal distances."""
     step = next((tick for tick in TICKS if 6*tick >= longest), longest)
     return [i*step for i in range(int(longest/step + 1e-9) + 1)]
-
-
-def tick_text(seconds: float) -> str:
-    """Seconds in two digits, without a zero at their end."""
-    return si(seconds, 's', 2).replace('.0 ', ' ')
 
 
 def lighter(tint: str) -> str:
