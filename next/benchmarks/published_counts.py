@@ -4,7 +4,8 @@ Multiply-adds in 10⁹ of one sample with random weights, by every tool that is 
 (FlopCounterMode, torchinfo, fvcore, calflops, ptflops, thop, DeepSpeed). Equal means: within the
 published value's three decimals. A tool that fails has the name of its error, one that takes too
 long 'time'. Each model is counted in a process of its own. fasterbench counts without data;
-detectors, whose work depends on values, it counts on data. The published counts of two-stage
+detectors, whose work depends on values, it counts on data. Autograd records, so that attention keeps
+off a fused path that the other tools do not see. The published counts of two-stage
 detectors are those of trained weights: they are also counted with as many proposals and detections
 as the published count amounts to.
 
@@ -154,7 +155,7 @@ def count_all(row: dict, tools: list[str], threads: int, send):
         ways.append(('at the regions', fasterbench, dict(
             rpn_post_nms_top_n_test=regions[0], rpn_score_thresh=0., rpn_nms_thresh=1.,
             box_detections_per_img=regions[1], box_score_thresh=0., box_nms_thresh=1.)))
-    with open(os.devnull, 'w') as nowhere, contextlib.redirect_stdout(nowhere), torch.no_grad():
+    with open(os.devnull, 'w') as nowhere, contextlib.redirect_stdout(nowhere):
         for name, tool, options in ways:
             model = build(row, **options)
             sample, start = sample_of(row, model), time.perf_counter()
