@@ -46,3 +46,8 @@ def test_pages_for_programs_exist():
     text = (ROOT/'nbs'/'llms.txt').read_text(encoding='utf-8')
     named = re.findall(r'/fasterbench/(\w+/\w+)\.html\.md', text)
     assert {f'{page}.ipynb' for page in named} <= pages()
+
+
+@pytest.mark.parametrize('page', sorted(pages()))
+def test_outputs_name_no_path_of_a_machine(page):
+    assert 'site-packages' not in (ROOT/'nbs'/page).read_text(encoding='utf-8')
