@@ -16,6 +16,8 @@ from nbdev.config import get_config
 from nbdev.process import Processor
 from nbdev.showdoc import BasicMarkdownRenderer
 
+from . import HOME
+
 # %% ../nbs/analysis/site.ipynb #93727292
 @lru_cache(None)
 def definitions() -> dict[str, list]:
@@ -121,12 +123,12 @@ class Names(Processor):
                 data['text/markdown'][line] = self.mended(data['text/markdown'][line])
 
     def mended(self, text: str) -> str:
-        """A name of this page leads there; one of a command is elsewhere a word, such as `peaks`."""
+        """A name of this page leads there; a plain word elsewhere, such as `near`, is that of a column."""
         def link(found):
             name, address = found.groups()
             bare = name.removesuffix('()')
             if bare.split('.')[0] in self.own: return f'[`{name}`](#{bare.lower()})'
-            is_word = re.search(r'/analysis/(commands|options)\.html', address)
-            return f'`{name}`' if is_word else found[0]
+            is_called = name in HOME and '/analysis/commands.html' not in address
+            return found[0] if is_called or not re.fullmatch('[a-z]+', name) else f'`{name}`'
 
         return re.sub(r'\[`([^`]+)`\]\(([^)\s]+)\)', link, text)
