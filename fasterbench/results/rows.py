@@ -77,7 +77,7 @@ class RooflinePoint(Sampled):
     masked: Count = 0                     # FLOPs of the others that a mask of attention leaves out
     bytes_moved: Amount | None = None     # inputs and outputs of every operation
     boundary_bytes: Amount | None = None  # what one fused kernel would still have to move
-    link_bytes: Amount = 0                # that collectives send over the link of this rank
+    link_bytes: Amount | None = 0         # that collectives send over the link of this rank
     working_set: Amount | None = None     # bytes that the largest operation moves
     dtype: str | None = None              # of most of the arithmetic; `None`: that of the peaks
     params: Count = 0                     # elements of its own parameters, each shown in one row

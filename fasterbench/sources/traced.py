@@ -318,7 +318,7 @@ def exchange_bytes(kernel: Kernel) -> float | None:
 def add_exchange(row: RooflinePoint, kernels: list[Kernel]):
     """Give a row of collectives its bytes of the link, and its waiting if that is known."""
     nbytes = [exchange_bytes(kernel) for kernel in kernels]
-    if None not in nbytes: row.link_bytes = sum(nbytes)
+    row.link_bytes = None if None in nbytes else sum(nbytes)
     if any(kernel.waits is None for kernel in kernels): return
     waits = sum((kernel.waits for kernel in kernels), Counter())   # without zeros
     row.waits_for = {rank: 1e-6*us for rank, us in waits.items()}
