@@ -34,8 +34,8 @@ def arg(*names, **how):
 
 def peaks_arg(default: str):
     """The option --peaks; `default`: what stands for it, in words."""
-    return arg('--peaks', help='a device such as H100-SXM, or a file of `fasterbench peaks` '
-                               f'(default: {default})')
+    return arg('--peaks', help='a device such as H100-SXM, at a factor of its clock H100-SXM*0.8, '
+                               f'or a file of `fasterbench peaks` (default: {default})')
 
 
 def whole(text: str) -> int:
@@ -170,7 +170,7 @@ TRACE = 'trace', [
                                                 '(default: all)')]
 DEVICES = 'machines', [
     arg('--peaks', required=True, metavar='A,B',
-        help='devices such as H100-SXM, or files of `fasterbench peaks`'),
+        help='devices such as H100-SXM or H100-SXM*0.8, or files of `fasterbench peaks`'),
     arg('--likely', action='store_true',
         help='likely times, too: at the shares of the peaks that published runs reached'),
     arg('--price', type=several(number), metavar='X,Y',

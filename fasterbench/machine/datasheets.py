@@ -63,9 +63,16 @@ def find_datasheet(name: str) -> HardwarePeaks:
 
 # %% ../../nbs/machine/datasheets.ipynb #4ed27029
 def as_peaks(peaks) -> HardwarePeaks | None:
-    """Peaks as they are, from a `.json` file, or from a device's datasheet; `None` stays `None`."""
+    """Peaks as they are, from a `.json` file, or from a device's datasheet; `None` stays `None`.
+
+    'H100-SXM*0.9' stands for `find_datasheet('H100-SXM').scaled(0.9)`.
+    """
     if peaks is None or isinstance(peaks, HardwarePeaks): return peaks
     if not isinstance(peaks, (str, Path)):
         raise TypeError(f'peaks={peaks!r} are no HardwarePeaks, name of a device or .json file')
-    if Path(peaks).suffix == '.json': return load_json(peaks, HardwarePeaks)
-    return find_datasheet(str(peaks))
+    name, star, factor = str(peaks).partition('*')
+    found = load_json(name, HardwarePeaks) if Path(name).suffix == '.json' else find_datasheet(name)
+    if not star: return found
+    try: return found.scaled(float(factor))
+    except ValueError as error:
+        raise ValueError(f'peaks={str(peaks)!r} are no NAME*FACTOR: {error}') from None

@@ -6,7 +6,7 @@
 __all__ = ['MemoryLevel', 'HardwarePeaks']
 
 # %% ../../nbs/machine/hardware.ipynb #188f66f2
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from numbers import Real
 from typing import NamedTuple
@@ -78,6 +78,17 @@ class HardwarePeaks:
         """The innermost cache that holds a working set of so many bytes, or else the memory."""
         memory = MemoryLevel('DRAM', inf, self.peak_bandwidth)
         return next((level for level in self.memory_levels if working_set <= level.nbytes), memory)
+
+    def scaled(self, factor: float) -> 'HardwarePeaks':
+        """The peaks with arithmetic and caches at a factor of the clock; memory and links stay."""
+        if not 0 < factor < inf:
+            raise ValueError(f'factor={factor!r} is no number above 0 and finite')
+        return replace(
+            self, peak_flops=self.peak_flops*factor,
+            compute_peaks={dtype: rate*factor for dtype, rate in self.compute_peaks.items()},
+            memory_levels=[level._replace(bandwidth=level.bandwidth*factor)
+                           for level in self.memory_levels],
+            device_name=f'{self.device_name or self.device}*{factor:g}')
 
     def __repr__(self):
         threads = f', {self.threads} thread{"s"*(self.threads != 1)}' if self.threads else ''

@@ -121,7 +121,8 @@ def network_of(peaks: HardwarePeaks, mesh: Mesh) -> Network:
     """The links of a device by its name; `ValueError` where none is known."""
     table = read_table(files('fasterbench')/'data'/'links.csv', dict[str, str | None])
     links = {row['key']: row for row in table}
-    name = find_datasheet(peaks.device_name or peaks.device).device_name
+    name = (peaks.device_name or peaks.device).partition('*')[0]   # its links are not scaled
+    name = find_datasheet(name).device_name
     own = next(row['links'] for row in device_rows() if row['name'] == name)
     if not own:
         raise ValueError(f'{name}: no link to other devices is known; '
