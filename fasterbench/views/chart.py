@@ -8,6 +8,7 @@ __all__ = ['ceilings', 'text_roofline']
 # %% ../../nbs/views/chart.ipynb #9160b424
 from collections import Counter
 from math import ceil, floor, log10
+from string import ascii_uppercase
 from ..base.text import plain, si
 
 # %% ../../nbs/views/chart.ipynb #6a8a2f5a
@@ -27,10 +28,12 @@ def ceilings(rows, peaks) -> dict[str, float | None]:
 def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) -> str:
     """The roof with a letter for each of the slowest rows that do arithmetic, and their names.
 
-    Rows that were not timed lie on the roof. Rows at the same character share a letter.
+    Rows that were not timed lie on the roof. Rows at the same character share a letter. How many
+    rows have none, and their time, stands last.
     """
     drawn = [row for row in rows if row.arithmetic_intensity and row.rate]
-    drawn = sorted(drawn, key=lambda row: row.seconds, reverse=True)[:top]
+    drawn.sort(key=lambda row: row.seconds, reverse=True)
+    drawn, others = drawn[:top], drawn[top:]
     roofs = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
     roofs = roofs or {peaks.arithmetic(None): peaks.peak_flops}
     ridges = {dtype: rate/peaks.peak_bandwidth for dtype, rate in roofs.items()}
@@ -39,12 +42,12 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) 
     xs = [*ridges.values(), *(row.arithmetic_intensity for row in drawn)]
     ys = [*roofs.values(), min(roofs.values())/10, *(row.rate for row in drawn)]
     left, right = floor(2*log10(min(xs)/2))/2, ceil(2*log10(max(xs)*2))/2
-    bottom, top = floor(2*log10(min(ys)))/2, ceil(2*log10(max(ys)))/2
+    bottom, upper = floor(2*log10(min(ys)))/2, ceil(2*log10(max(ys)))/2
 
     def cell(x, y):
         """The column from the left and the line from below."""
         return (round((log10(x) - left)/(right - left)*(width - 1)),
-                round((log10(y) - bottom)/(top - bottom)*(height - 1)))
+                round((log10(y) - bottom)/(upper - bottom)*(height - 1)))
 
     grid = {}
     for column in range(width):
@@ -55,12 +58,13 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) 
     for dtype, ridge in ridges.items(): grid[cell(ridge, roofs[dtype])] = '+'
     rows_at = {}
     for row in drawn: rows_at.setdefault(cell(row.arithmetic_intensity, row.rate), []).append(row)
-    letters = dict(zip(rows_at, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'))
+    letters = dict(zip(rows_at, ascii_uppercase))
+    others += [row for at in rows_at if at not in letters for row in rows_at[at]]
     grid |= letters
 
     picture = [''.join(grid.get((column, line), ' ') for column in range(width)).rstrip()
                for line in reversed(range(height))]
-    scale = [si(10**top, 'FLOP/s'), *['']*(height - 2), si(10**bottom, 'FLOP/s')]
+    scale = [si(10**upper, 'FLOP/s'), *['']*(height - 2), si(10**bottom, 'FLOP/s')]
     first, last = f'{plain(10**left)} FLOP/B', f'{plain(10**right)} FLOP/B'
     below = ['+' + '-'*width, f' {first}{last:>{width - len(first)}}',
              f' / memory: {si(peaks.peak_bandwidth, "B/s")}']
@@ -70,5 +74,6 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) 
         for row in rows_at[at]:
             name = ', '.join(filter(None, (row.label, row.type)))   # kernels have no type
             below.append(f' {letter} {name}: {si(row.seconds, "s")}')
+    if others: below.append(f' … and {len(others)} more: {si(sum(o.seconds for o in others), "s")}')
     return '\n'.join([f'{mark:>12} |{line}' for mark, line in zip(scale, picture)]
                      + [' '*13 + line for line in below])
