@@ -216,8 +216,7 @@ def sweep(args):
 def show_sweep(args, sweep):
     """Print a line for each value, and with --by for each group of rows; write the lines."""
     if not args.json:
-        sweep.summary(args.sort, args.columns)
-        if args.by: print('', sweep.rows(args.by).text(12), sep='\n')
+        sweep.summary(None, args.sort, args.by, args.columns)
     answer = dict(ridge=sweep.ridge()) | {str(point.value): point.seconds for point in sweep}
     write_outputs(args, sweep.table(), answer, sweep)
 

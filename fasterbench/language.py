@@ -21,7 +21,6 @@ from .machine.mesh import Exchange, Mesh, Network, as_mesh, network_of, share_re
 from .results.roofline import Roofline
 from .results.rows import NEAR, RooflinePoint, place
 from .sources.architecture import Attention, LanguageModel, Layer, Product, read_model
-from .views.chart import ceilings
 from .views.report import NEAR_WORDS, answer
 from .views.table import percent
 
@@ -231,10 +230,9 @@ def rate_of(result: Roofline, tokens_per_s: float) -> Rate:
     peaks, n = result.peaks, result.about['devices']
     time_s = result.about['tokens']/tokens_per_s
     used = 100*result.roof_time_s/time_s
-    dtype, ceiling = next(iter(ceilings(result, peaks).items()))
+    dtype, ceiling = result.main_ceiling
     mbu, mfu = result.bytes_moved/time_s/peaks.peak_bandwidth, result.matmul_flops/time_s/ceiling
-    bound = 'memory' if result.memory_bound_pct > 50 else 'compute'
-    near = NEAR_WORDS[bound if used >= 100*NEAR else 'neither']
+    near = NEAR_WORDS[result.bound if used >= 100*NEAR else 'neither']
     if used > 100: near = 'above the roof: a rate, a format or a peak is wrong'
     devices = f'{n} × '*(n > 1) + (peaks.device_name or peaks.device)
     return Rate(tokens_per_s, result.tokens_per_s, time_s, used, mbu, mfu, text=(

@@ -8,12 +8,12 @@ __all__ = ['LIKENESS_POWER', 'SERVES_FOR', 'Reached', 'Miss', 'Launches', 'Evide
 
 # %% ../../nbs/results/forecast.ipynb #f4b4125b
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from math import exp, prod
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..base.text import si, some
 from ..machine.datasheets import find_datasheet
 from ..machine.hardware import HardwarePeaks
 from .rows import RooflinePoint, known_sum
+if TYPE_CHECKING: from fasterbench.results.roofline import Roofline
 
 # %% ../../nbs/results/forecast.ipynb #8a0f1c27
 @dataclass
@@ -149,7 +150,7 @@ def basis_of(evidence: Evidence, device: str, dtype: str, peaks: Sequence[float]
     return basis._replace(words=words, low=miss.low, high=miss.high)
 
 # %% ../../nbs/results/forecast.ipynb #f9ef6006
-def forecast(result, evidence: Evidence | None = None):
+def forecast(result: 'Roofline', evidence: Evidence | None = None) -> 'Roofline':
     """The same result with likely times; `about['likely']` says what they rest on, or why none is.
 
     `evidence=None`: published runs. `ValueError` for a result without peaks.
@@ -158,24 +159,28 @@ def forecast(result, evidence: Evidence | None = None):
     evidence, peaks = evidence or published(), datasheet_of(result.peaks)
     dtypes = product_dtypes(result)
     reason = why_none(result, dtypes, peaks, evidence)
-    if reason: return with_times(result, [(None, None)]*len(result), likely=f'not known: {reason}')
+    if reason: return with_times(result, lambda row: (None, None), likely=f'not known: {reason}')
 
     bases = {dtype: basis_of(evidence, peaks.device_name or peaks.device, dtype,
                              (peaks.ceiling(dtype), peaks.peak_bandwidth)) for dtype in dtypes}
-    of_rows = [result.peaks.arithmetic(row.dtype) if row.matmul_flops else dtypes[0]
-               for row in result]
-    times = [bases[dtype].of_row(row) for dtype, row in zip(of_rows, result)]
-    words = '; '.join(basis.words for basis in bases.values())
-    device_s, launches = sum(seconds for seconds, _ in times), known_sum(result.rows, 'launches')
-    host = evidence.launches
+
+    def of_device(row):
+        dtype = result.peaks.arithmetic(row.dtype) if row.matmul_flops else dtypes[0]
+        return bases[dtype].of_row(row)
+
+    def of_host(row):
+        return max(row.launches*host.median_s, row.roof_time_s or 0), None
+
+    words, host = '; '.join(basis.words for basis in bases.values()), evidence.launches
+    device_s = sum(of_device(row)[0] for row in result.ungrouped)
+    launches = known_sum(result.ungrouped, 'launches')
     if not host or not launches or launches*host.median_s <= device_s:
-        return with_times(result, times, likely=words)
+        return with_times(result, of_device, likely=words)
 
     words = (f'{launches} launches at {si(host.median_s, "s")} ({host.runs} runs on '
              f'{host.devices}: {si(host.least_s, "s")} to {si(host.most_s, "s")}) take longer than '
              f'the device alone, likely {words}')
-    times = [(row.launches*host.median_s, None) for row in result]
-    return with_times(result, times, likely=words, likely_device_s=device_s)
+    return with_times(result, of_host, likely=words, likely_device_s=device_s)
 
 
 def datasheet_of(peaks: HardwarePeaks) -> HardwarePeaks:
@@ -184,33 +189,36 @@ def datasheet_of(peaks: HardwarePeaks) -> HardwarePeaks:
     except ValueError: return peaks
 
 
-def product_dtypes(result) -> list[str]:
+def product_dtypes(result: 'Roofline') -> list[str]:
     """The dtypes of products, that of most FLOPs first; without products that of most FLOPs."""
     flops, products = Counter(), Counter()
-    for row in result:
+    for row in result.ungrouped:
         flops[result.peaks.arithmetic(row.dtype)] += row.flops or 0
         products[result.peaks.arithmetic(row.dtype)] += row.matmul_flops or 0
     of_products = [dtype for dtype, n in products.most_common() if n]
     return of_products or [dtype for dtype, _ in flops.most_common(1)]
 
 
-def why_none(result, dtypes: list[str], peaks: HardwarePeaks, evidence: Evidence) -> str:
+def why_none(result: 'Roofline', dtypes: list[str], peaks: HardwarePeaks,
+             evidence: Evidence) -> str:
     """Why there is no forecast, in words; empty: there is one."""
     known = {r.dtype for r in evidence.reached}
     missing = [dtype for dtype in dtypes if SERVES_FOR.get(dtype, dtype) not in known]
     if peaks.device == 'cpu': return 'no run on a processor was published'
     if missing: return f"no run in {', '.join(missing)} is among those published"
-    if any(row.bound == 'link' for row in result): return 'no run tells of exchange between devices'
+    if any(row.bound == 'link' for row in result.ungrouped): return 'no run tells of exchange between devices'
     if result.unknown: return f"no formula for {', '.join(result.unknown)}"
-    if any(None in (row.flops, row.bytes_moved) for row in result):
+    if any(None in (row.flops, row.bytes_moved) for row in result.ungrouped):
         return 'FLOPs or bytes of a row are not known'
     without = [dtype for dtype in dtypes if peaks.ceiling(dtype) is None]
     return f"no peak is known in {', '.join(without)}" if without else ''
 
 
-def with_times(result, times: list[tuple], **about):
-    """The result with a likely time and interval for each row."""
-    rows = [replace(row, likely_s=seconds, likely_interval=interval)
-            for row, (seconds, interval) in zip(result, times)]
+def with_times(result: 'Roofline', times: Callable, **about) -> 'Roofline':
+    """The result with the likely time and interval that a function gives of each row."""
+    def change(row):
+        seconds, interval = times(row)
+        return replace(row, likely_s=seconds, likely_interval=interval)
+
     kept = {key: value for key, value in result.about.items() if not key.startswith('likely')}
-    return replace(result, rows=rows, about=kept | about)
+    return result.with_rows(change, about=kept | about)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOISY', 'NEAR', 'ADDITIVE', 'Operation', 'KernelTime', 'Sampled', 'RooflinePoint', 'least_times', 'place',
-           'known_sum', 'sums_by_name', 'sum_of_intervals', 'join']
+           'known_sum', 'sums_by_name', 'sum_of_intervals', 'join', 'as_one']
 
 # %% ../../nbs/results/rows.ipynb #ae4854a8
 from collections import Counter
@@ -104,7 +104,7 @@ class RooflinePoint(Sampled):
 
     @property
     def label(self) -> str:
-        """The name, and in a training step the phase: unique within a result."""
+        """The name, and in a training step the phase; only rows of a list may share one."""
         name = self.name or '(the model)'
         return f'{name} ({self.phase})' if self.phase in ('forward', 'backward') else name
 
@@ -273,3 +273,8 @@ def join(name: str, rows: list[RooflinePoint]) -> RooflinePoint:
         longest = max(rows, key=lambda row: row.roof_time_s)
         joined.bound, joined.roof = longest.bound, longest.roof
     return joined
+
+
+def as_one(name: str, rows: list[RooflinePoint]) -> RooflinePoint | None:
+    """Several rows as one of this name; a single one as it is."""
+    return join(name, rows) if len(rows) > 1 else next(iter(rows), None)

@@ -7,14 +7,16 @@ __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'OVERHEAD_PCT',
            'division', 'work_text', 'is_count', 'answer', 'least_time_text', 'peaks_text', 'rows_text', 'sample_line',
            'work_line', 'time_line', 'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line',
            'ranks_line', 'graphs_line', 'noise_line', 'likely_line', 'unknown_line', 'trace_line', 'ceiling_line',
-           'link_line', 'above_line', 'error_line', 'lines']
+           'link_line', 'above_line', 'error_line', 'lines', 'broken']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
 from textwrap import fill
+from typing import TYPE_CHECKING
 from ..base.text import plain, si, some
 from .chart import ceilings
 from .table import percent, shortened
+if TYPE_CHECKING: from fasterbench.results.roofline import Roofline
 
 # %% ../../nbs/views/report.ipynb #0abadcda
 def percentages(parts: dict[str, float]) -> dict[str, int]:
@@ -36,23 +38,23 @@ SCATTERING = 0.1   # part of the time in noisy rows from which on the answer nam
 IDLE = 0.05        # part of the time in which a device is idle from which on the answer names it
 
 
-def doubts(result) -> list[str]:
+def doubts(result: 'Roofline') -> list[str]:
     """What may make the time of a result doubtful, in words."""
     found, totals = [], result.totals
     if result.about.get('use'): found.append(result.about['use'])   # of a recorded device
-    noisy_s = sum(row.time_s or 0 for row in result if row.noisy)
+    noisy_s = sum(row.time_s or 0 for row in result.ungrouped if row.noisy)
     if totals.noisy:
         found.append(f'noisy: IQR {si(totals.iqr_s, "s")}')
     elif noisy_s > SCATTERING*result.time_s:
-        found.append(f'{percent(100*noisy_s/result.time_s)} % of it in rows that scatter')
+        found.append(f'{percent(100*noisy_s/result.time_s)} % of its time in rows that scatter')
     if totals.disturbance: found.append(totals.disturbance)
     if (totals.idle_s or 0) > IDLE*result.time_s:
         idle_pct = percent(100*totals.idle_s/result.time_s)
-        found.append(f'the device was idle for {idle_pct} % of it')
+        found.append(f'the device was idle for {idle_pct} % of its time')
     return found
 
 
-def trace_text(result) -> str:
+def trace_text(result: 'Roofline') -> str:
     """What a trace is of: a step, a rank, or all that was recorded."""
     step, steps, rank = (result.about.get(key) for key in ('step', 'steps', 'rank'))
     said = ['trace']
@@ -62,21 +64,21 @@ def trace_text(result) -> str:
     return ', '.join(said)
 
 
-def division(result) -> dict[str, float]:
+def division(result: 'Roofline') -> dict[str, float]:
     """Where the time of a pass was spent, in seconds, with the keys of `NEAR_WORDS`."""
     spent = Counter()
-    for row in result:
+    for row in result.ungrouped:
         spent['waiting'] += row.waiting_s or 0
         spent[row.near] += (row.time_s or 0) - (row.waiting_s or 0)
     spent['outside'] += max(result.time_s - spent.total(), 0)
     return {key: spent[key] for key in NEAR_WORDS}
 
 
-def work_text(result) -> str:
+def work_text(result: 'Roofline') -> str:
     """FLOPs, bytes and parameters; nothing if no row knows its FLOPs."""
-    counted = [row for row in result if row.flops is not None]
+    counted = [row for row in result.ungrouped if row.flops is not None]
     if result.rows and not counted: return ''
-    at_least = '≥ ' if result.unknown or len(counted) < len(result) else ''
+    at_least = '≥ ' if result.unknown or len(counted) < len(result.ungrouped) else ''
     said = f'{at_least}{si(result.flops, "FLOP")}'
     if all(row.matmul_flops is not None for row in counted):
         said += f' ({si(result.matmul_flops, "FLOP")} in matrix products)'
@@ -87,7 +89,7 @@ def work_text(result) -> str:
     return said if is_list or result.kind == 'traced' else f'{said}, {result.params:,} parameters'
 
 
-def is_count(result) -> bool:
+def is_count(result: 'Roofline') -> bool:
     """Is nothing known but the work?"""
     return result.time_s is None and result.peaks is None
 
@@ -96,12 +98,13 @@ LISTED = {'listed': 'operation', 'kernels': 'kernel'}   # kind of a result → a
 RUNS = {'prefill': 'prefill', 'decode': 'step of decoding'}   # of a language model
 
 
-def answer(result) -> str:
+def answer(result: 'Roofline') -> str:
     """The time, and how it divides; of an estimate the least time, of a count the work."""
     run = result.about.get('run')
     what = RUNS.get(run, 'forward pass')
     if run is None and result.kind in LISTED:
-        what = f"{len(result)} {LISTED[result.kind]}{'s'*(len(result) != 1)}"
+        n = len(result.ungrouped)
+        what = f"{n} {LISTED[result.kind]}{'s'*(n != 1)}"
     if result.is_step: what = 'training step'
     if result.kind == 'traced': what = trace_text(result)
     model = result.about.get('model', '' if run is None and result.kind in LISTED else 'the model')
@@ -112,8 +115,7 @@ def answer(result) -> str:
     said = f'{head}: {si(result.time_s, "s")}'
     if doubts(result): said += f" ({'; '.join(doubts(result))})"
     if result.roof_time_s:
-        is_open = any(row.roof_time_s is None and row.near != 'outside' for row in result)
-        at_least = '≥ ' if is_open else ''
+        at_least = '' if result.is_whole else '≥ '
         said += f'; the roof allows {at_least}{si(result.roof_time_s, "s")}'
         said += f' (utilization {at_least}{percent(result.utilization_pct)} %)'
     if not result.peaks: return f'{said}.'
@@ -123,15 +125,14 @@ def answer(result) -> str:
     return f"{said}.\nThe time divides into {', '.join(shares)}."
 
 
-def least_time_text(result) -> str:
+def least_time_text(result: 'Roofline') -> str:
     """The least time, which part of it the memory sets, and whether the memory is large enough."""
     least_s = result.roof_time_s
     if not least_s: return 'the roof is not known'
     said = f'at least {si(least_s, "s")}'
     said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
-    work_s, link_s = (sum(row.roof_time_s or 0 for row in result if (row.bound == 'link') == is_link)
-                      for is_link in (False, True))
-    if link_s: said += f', beside {si(link_s, "s")} of exchange between devices'
+    work_s, *links_s = result.roof_times.values()
+    if links_s: said += f', beside {si(sum(links_s), "s")} of exchange between devices'
     if 0 < result.fused_time_s < work_s:
         said += f'; {si(result.fused_time_s, "s")} if each row were one kernel'
     if result.likely_s is not None:
@@ -145,14 +146,14 @@ def least_time_text(result) -> str:
     return said
 
 # %% ../../nbs/views/report.ipynb #19c0ea2b
-def peaks_text(result) -> str:
+def peaks_text(result: 'Roofline') -> str:
     """The device, its rates in the dtypes of the rows, and where these are from."""
     peaks = result.peaks
     threads = f", {peaks.threads} thread{'s'*(peaks.threads > 1)}" if peaks.threads else ''
     rates = [f'{dtype} {si(rate, "FLOP/s")} (ridge {plain(rate/peaks.peak_bandwidth)} FLOP/B)'
-             for dtype, rate in ceilings(result, peaks).items() if rate]
+             for dtype, rate in ceilings(result.ungrouped, peaks).items() if rate]
     rates.append(f'memory {si(peaks.peak_bandwidth, "B/s")}')
-    used = {row.type for row in result if row.link_bytes}
+    used = {row.type for row in result.ungrouped if row.link_bytes}
     rates += [f'{kind} {si(rate, "B/s")}' for kind, rate in peaks.links.items() if kind in used]
     return f"{peaks.device_name or peaks.device}{threads}: {', '.join(rates)} ({peaks.source})"
 
@@ -165,19 +166,20 @@ def rows_text(n: int) -> str:
     return f"{n} row{'' if n == 1 else 's'}"
 
 
-def sample_line(result) -> str:
+def sample_line(result: 'Roofline') -> str:
     return str(result.about.get('sample') or '')
 
 
-def work_line(result) -> str:
+def work_line(result: 'Roofline') -> str:
     return '' if is_count(result) else work_text(result)   # the answer of a count says it
 
 
-def time_line(result) -> str:
+def time_line(result: 'Roofline') -> str:
     totals = result.totals
-    timed = [row for row in result if row.time_s is not None]
-    if timed and not totals and len(timed) < len(result):   # of a list in which some times are not known
-        return f'{si(sum(row.time_s for row in timed), "s")} in {len(timed)} of {len(result)} rows'
+    rows = result.ungrouped
+    timed = [row for row in rows if row.time_s is not None]
+    if timed and not totals and len(timed) < len(rows):   # of a list in which some times are not known
+        return f'{si(sum(row.time_s for row in timed), "s")} in {len(timed)} of {len(rows)} rows'
     if not totals or not totals.samples: return ''
     device = result.about.get('device')
     is_other = device and result.peaks and device != result.peaks.device_name
@@ -189,15 +191,15 @@ def time_line(result) -> str:
     return said
 
 
-def threads_line(result) -> str:
+def threads_line(result: 'Roofline') -> str:
     ran, peaks = result.about.get('threads'), result.peaks and result.peaks.threads
     if not ran or not peaks or ran == peaks: return ''
     return f'the passes ran on {ran}, the peaks were measured on {peaks}'
 
 
-def phases_line(result) -> str:
+def phases_line(result: 'Roofline') -> str:
     seconds, flops = Counter(), Counter()
-    for row in result:
+    for row in result.ungrouped:
         seconds[row.phase] += row.seconds or 0
         flops[row.phase] += row.flops or 0
     whole = result.time_s or result.roof_time_s
@@ -207,16 +209,16 @@ def phases_line(result) -> str:
                      for phase in seconds if phase)
 
 
-def memory_line(result) -> str:
+def memory_line(result: 'Roofline') -> str:
     if not result.memory: return ''
     peak, at_peak = result.memory.peak, Counter(result.memory.at_peak)
     kinds = ', '.join(f'{kind} {si(n, "B")}' for kind, n in at_peak.most_common() if n > 0.01*peak)
     return f'{si(peak, "B")} at its peak: {kinds}'
 
 
-def mfu_line(result) -> str:
+def mfu_line(result: 'Roofline') -> str:
     if not result.is_step or result.mfu is None: return ''
-    dtype, ceiling = next(iter(ceilings(result, result.peaks).items()))
+    dtype, ceiling = result.main_ceiling
     at_least = '≥ ' if result.unknown else ''
     said = f'{at_least}{percent(100*result.mfu)} %'
     if result.mfu_causal < result.mfu:
@@ -225,13 +227,13 @@ def mfu_line(result) -> str:
     return f'{said} of {si(ceiling, "FLOP/s")} in {dtype}'
 
 
-def tokens_line(result) -> str:
+def tokens_line(result: 'Roofline') -> str:
     if result.tokens_per_s is None: return ''
     at_most = 'at most ' if result.time_s is None else ''
     return f'{at_most}{result.tokens_per_s:,.0f} per second'
 
 
-def ranks_line(result) -> str:
+def ranks_line(result: 'Roofline') -> str:
     ranks = result.by_rank
     if not ranks: return ''
     waiting = [r.total('waiting_s') for r in ranks]
@@ -246,25 +248,25 @@ def ranks_line(result) -> str:
     return f'{said}; rank {most} waits longest, {si(waiting[most], "s")}, mostly for rank {other}'
 
 
-def graphs_line(result) -> str:
+def graphs_line(result: 'Roofline') -> str:
     graphs, breaks = result.about.get('graphs'), result.about.get('graph_breaks')
     if not graphs: return ''
     said = f"Dynamo made {graphs} graph{'s'*(graphs > 1)}"
     return f'{said}, and ended them here:\n{breaks}' if breaks else said
 
 
-def noise_line(result) -> str:
+def noise_line(result: 'Roofline') -> str:
     rows = [row for row in result if row.noisy and row.time_s]
     if not rows: return ''
     return f'{rows_text(len(rows))} with an IQR above 10 %'
 
 
-def likely_line(result) -> str:
+def likely_line(result: 'Roofline') -> str:
     words, device_s = map(result.about.get, ('likely', 'likely_device_s'))
     return f'{words}; the device alone: {si(device_s, "s")}' if device_s else words or ''
 
 
-def unknown_line(result) -> str:
+def unknown_line(result: 'Roofline') -> str:
     rows = [row for row in result if row.unknown]
     if not rows: return ''
     why = 'not counted:' if result.kind == 'traced' else 'no formula for'
@@ -273,30 +275,30 @@ def unknown_line(result) -> str:
             f'known in {some(row.label for row in rows)}')
 
 
-def trace_line(result) -> str:
+def trace_line(result: 'Roofline') -> str:
     """Which times of a trace are impossible, and why operations are not counted."""
     return '; '.join(filter(None, map(result.about.get, ('notes', 'not_counted'))))
 
 
-def ceiling_line(result) -> str:
+def ceiling_line(result: 'Roofline') -> str:
     if not result.peaks: return ''
-    rates = ceilings(result, result.peaks)
+    rates = ceilings(result.ungrouped, result.peaks)
     missing = [dtype for dtype, rate in rates.items() if rate is None]
     if not missing: return ''
-    rows = [row for row in result if not row.link_bytes
+    rows = [row for row in result.ungrouped if not row.link_bytes
             and result.peaks.arithmetic(row.dtype) in missing and row.roof_time_s is None]
     return f'no peak is known in {some(missing)}: {rows_text(len(rows))} without a roof'
 
 
-def link_line(result) -> str:
+def link_line(result: 'Roofline') -> str:
     if result.about.get('links'): return str(result.about['links'])   # of an estimate for a mesh
-    rows = [row for row in result if row.link_bytes and row.bound == 'undefined']
+    rows = [row for row in result.ungrouped if row.link_bytes and row.bound == 'undefined']
     if not rows or not result.peaks: return ''
     kinds = dict.fromkeys(row.type for row in rows)
     return f"no rate of a link is known for {some(kinds)}: {rows_text(len(rows))} without a roof"
 
 
-def above_line(result) -> str:
+def above_line(result: 'Roofline') -> str:
     reasons = Counter()
     for row in result:
         if (row.utilization_pct or 0) <= 100 or row.above_every_roof: continue
@@ -314,8 +316,8 @@ def above_line(result) -> str:
     return f'above the roof: {listed}'
 
 
-def error_line(result) -> str:
-    rows = [row for row in result if row.above_every_roof]
+def error_line(result: 'Roofline') -> str:
+    rows = [row for row in result.ungrouped if row.above_every_roof]
     if not rows: return ''
     names = some(row.label for row in rows)
     return f'faster than every roof: {names}; a count, a time or a peak is wrong'
@@ -330,9 +332,13 @@ LINES = {   # what a line begins with → its text
     '↑': above_line, 'error': error_line, 'trace': trace_line}
 
 
-def lines(result, width: int = 120) -> list[str]:
-    """What there is to say of a result, a line each with its name first; long ones are broken."""
-    said = [('' if i else name, text) for name, line in LINES.items()
+def lines(result: 'Roofline') -> list[tuple[str, str]]:
+    """What there is to say of a result: texts of a line, each with its name."""
+    return [('' if i else name, text) for name, line in LINES.items()
             for i, text in enumerate(line(result).splitlines())]
+
+
+def broken(said: list[tuple[str, str]], width: int = 120) -> list[str]:
+    """Each text behind its name, long ones broken to lines of so many characters."""
     return [fill(f'{name:9} {text}', width, subsequent_indent=' '*10, break_long_words=False)
             for name, text in said]
