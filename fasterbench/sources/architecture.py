@@ -16,6 +16,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ..base.system import needed_package
+
 # %% ../../nbs/sources/architecture.ipynb #549f8183
 @dataclass(frozen=True)
 class Product:
@@ -119,12 +121,12 @@ def is_causal(config) -> bool:
 
 def load_config(config):
     """The config of a causal language model, as an object of transformers; else `ValueError`."""
-    import transformers
     if isinstance(config, (str, Path)):
         path = Path(config)/'config.json' if Path(config).is_dir() else Path(config)
         if path.suffix != '.json' or not path.is_file():
             raise ValueError(f'{str(config)!r} is no config.json of a language model, or its folder')
         config = json.loads(path.read_text(encoding='utf-8'))
+    transformers = needed_package('transformers', 'a language model')
     if isinstance(config, dict):
         if config.get('model_type') not in transformers.CONFIG_MAPPING:
             raise ValueError(f"model_type={config.get('model_type')!r} is none that transformers "

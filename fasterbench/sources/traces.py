@@ -14,11 +14,11 @@ import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from math import fsum, inf
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from ..base.files import existing
 from ..base.text import si, some
 from ..machine.links import collective_kind
 
@@ -107,7 +107,7 @@ def repaired(text: bytes) -> bytes:
 
 def read_file(path) -> TraceFile:
     """Read a file of torch.profiler, gzipped or not; `ValueError` if it is none, or not whole."""
-    raw = Path(path).read_bytes()
+    raw = existing(path).read_bytes()
     try:
         text = gzip.decompress(raw) if raw.startswith(b'\x1f\x8b') else raw
         try: return decode(text)
