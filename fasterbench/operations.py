@@ -75,6 +75,10 @@ def records_of(operations) -> list[dict]:
             try: found = json.loads(text)
             except ValueError as e: raise ValueError(f'{operations}: {e}') from e
     elif hasattr(operations, 'to_dict'): found = operations.to_dict('records')
+    kind = str(found.get('format')) if isinstance(found, dict) else ''
+    if kind.startswith('fasterbench '):
+        raise ValueError(f'{operations} is a saved {kind.split()[1]}, no list of operations: '
+                         '`fasterbench show` prints it')
     is_list = hasattr(found, '__iter__') and not isinstance(found, (dict, str))
     records = [*found] if is_list else [found]
     for record in records:
@@ -175,6 +179,8 @@ def profile_operations(operations: dict, peaks=None, *, warmup: int = 5,
     from fasterbench.base.system import OtherProcesses
     from fasterbench.sources.functions import device_of, measured_row
     from fasterbench.sources.profile import measured_peaks
+    if not isinstance(operations, dict):
+        raise TypeError(f"operations={operations!r} is no dict such as {{'add': (torch.add, a, b)}}")
     calls = {name: call if isinstance(call, tuple) else (call,)
              for name, call in operations.items()}
     devices = {device_of(function, args) for function, *args in calls.values()}
