@@ -286,6 +286,12 @@ def test_what_a_model_prints_is_no_result(run):
     assert json.loads(run('estimate net.py:build --peaks peaks.json --json'))
 
 
+def test_a_mistyped_option_is_refused_below_the_usage_of_its_command(fails):
+    status, error = fails('roofline net.py:build --trian')
+    assert status == 2 and error.startswith('usage: fasterbench roofline ')
+    assert 'fasterbench roofline: error: not known: --trian; near to it: --train' in error
+
+
 def test_peaks(run):
     text = run('show peaks.json')
     assert '100 GFLOP/s' in text and '50.0 GB/s' in text
@@ -322,6 +328,10 @@ def test_peaks(run):
     'estimate net.py:build --peaks H100-SXM,T4 --price 3': '--price has 1 prices for 2 devices',
     'sweep net.py:build --batch 2': 'here none has several',
     'sweep net.py:build --batch 1,2 --tokens 3,4': 'here --batch and --tokens has several',
+    'operations peaks.json': 'is a saved HardwarePeaks, no list of operations: `fasterbench show`',
+    'operations lsit.csv': "there is no file 'lsit.csv'; near to it: list.csv",
+    'trace lsit.csv': "there is no file 'lsit.csv'; near to it: list.csv",
+    'show peaks.jsn': "there is no file 'peaks.jsn'; near to it: peaks.json",
     'show net.py': 'net.py'}.items())
 def test_failures_are_one_line(fails, command, words):
     status, error = fails(command)
