@@ -276,7 +276,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
     mesh: a `Mesh`, `dict(tp=8, dp=4)` or 'tp=8,dp=4'; rows are of one of its ranks
     network: what joins the devices; `None`: what the vendor states
     """
-    model, peaks, mesh = read_model(config), as_peaks(peaks), as_mesh(mesh)
+    peaks, mesh, model = as_peaks(peaks), as_mesh(mesh), read_model(config)
     dtype = 'tf32' if dtype == 'tf32' else dtype_name(resolve_dtype(dtype))
     rank = Rank(model, mesh, dtype, element_bytes('weights', weights), element_bytes('cache', cache))
     for needed in (dtype, rank.activations):
