@@ -23,7 +23,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from ..counting.counter import Work
-from ..counting.rules import MOVES, Cost, cost_of, named_rule, rule_for
+from ..counting.rules import MOVES, Cost, cost_of, rule_for
 from ..counting.traffic import Call
 from ..machine.datasheets import as_peaks, find_datasheet
 from ..machine.links import LINK_SHARES
@@ -98,7 +98,7 @@ class RecordedCosts:
         found, is_elsewhere = overloads(name), False
         reasons = ['this torch does not have it'] if OPERATOR.fullmatch(name) and not found else []
         for overload in found:
-            rule = rule_for(overload) or (named_rule(overload) if is_direct else None)
+            rule = rule_for(overload, whole=is_direct)
             if rule is None or rule.is_free and not is_direct:
                 is_elsewhere = True   # in what it calls, or it is free
                 continue
