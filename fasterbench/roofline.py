@@ -25,7 +25,7 @@ from .running.fake import step_without_data, without_data
 from .running.run import check_model, inference, training
 from .sources.estimate import estimate
 from .sources.kernels import kernel_profilers, profile_kernels
-from .sources.profile import profile, profile_in_turns
+from .sources.profile import ModuleProfiler, profile, profile_in_turns
 
 # %% ../nbs/analysis/roofline.ipynb #c5f52848
 _all_ = ['HardwarePeaks', 'Roofline', 'RooflinePoint', 'clear_peaks_cache', 'measure_peaks']
@@ -88,8 +88,9 @@ class RooflineAnalyzer:
                 raise ValueError(f'the models are on {own.device} and {others.device}: '
                                  'device says where both run')
             given = [self.given_peaks, other.given_peaks]
-            with kernel_profilers([own, others]) if kernels else nullcontext() as profilers:
-                a, b = profile_in_turns([own, others], given, warmup, steps, profilers)
+            by_modules = nullcontext([ModuleProfiler(own), ModuleProfiler(others)])
+            with kernel_profilers([own, others]) if kernels else by_modules as profilers:
+                a, b = profile_in_turns(profilers, given, warmup, steps)
         return Comparison(a=self._keep(a), b=other._keep(b), turns=True)
 
     def estimate(self, peaks=None, *, dtype=None) -> Roofline:
@@ -146,7 +147,8 @@ class RooflineAnalyzer:
 
     def _profile(self, run, warmup: int, steps: int, operations: bool, kernels: bool) -> Roofline:
         """Measure a run by its modules or its kernels."""
-        if not kernels: return profile(run, self.given_peaks, warmup, steps, operations)
+        if not kernels:
+            return profile(ModuleProfiler(run, operations), self.given_peaks, warmup, steps)
         if operations:
             raise ValueError('operations=True, kernels=True: operators are listed of modules alone')
         return profile_kernels(run, self.given_peaks, warmup, steps)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from fasterbench import HardwarePeaks, Roofline, cli
+from fasterbench import HardwarePeaks, Roofline, RooflineAnalyzer, cli
 
 NET = '''
 import os, time
@@ -116,3 +116,22 @@ def test_one_process_is_not_enough(folder, monkeypatch, capsys):
     monkeypatch.setenv('WORLD_SIZE', '2')
     with pytest.raises(SystemExit): cli.main(['roofline', f'{folder}/net.py:build'])
     assert 'torchrun has started 2 processes: --parallel tp, ddp or fsdp' in capsys.readouterr().err
+
+
+class Sums(torch.nn.Module):
+    def forward(self, x):
+        x = x + 1
+        dist.all_reduce(x)
+        return x
+
+
+def test_collectives_have_waiting_in_turns_too():
+    dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        a, b = (RooflineAnalyzer(Sums(), torch.ones(8), HardwarePeaks(1e11, 5e10)) for _ in range(2))
+        comparison = a.compare_interleaved(b, steps=3)
+    finally:
+        dist.destroy_process_group()
+    for result in comparison.a, comparison.b:
+        row, = (row for row in result if row.type == 'all_reduce')
+        assert (row.name, row.waiting_s, len(result.by_rank)) == ('(all_reduce world)', 0, 1)

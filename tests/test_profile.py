@@ -109,6 +109,14 @@ def test_work_that_torch_does_not_dispatch_is_unknown():
     check_adds_up(result)
 
 
+def test_a_module_may_be_named_hooks():
+    model = nn.Sequential()
+    model.add_module('hooks', nn.Linear(64, 8))
+    result = RooflineAnalyzer(model, torch.randn(4, 64), PEAKS).profile_step(torch.sum, steps=2)
+    assert [row.label for row in result if row.type == 'Linear'] == ['hooks (forward)', 'hooks (backward)']
+    check_adds_up(result)
+
+
 def test_passes_of_a_profile():
     """The counted pass stands for two of the warm-up; two of it and every sixth one are plain."""
     class Counts(nn.Linear):

@@ -21,7 +21,6 @@ from .collectives import process_group
 from .mfu import attended, recomputed_scores
 from .rules import Cost, Rule, cost_of, rule_for, run_in_parts
 from .traffic import Call
-from ..machine.links import exchange_name
 from ..running.modules import ModuleStack, Place
 from ..running.state import uncollected
 
@@ -176,7 +175,7 @@ class CostMode(TorchDispatchMode):
         """Add the cost of one call where it belongs."""
         place, cost = self.place, cost_of(call, rule)
         if cost.links:
-            place = self.stack.exchange(exchange_name(call.name, process_group(call)))
+            place = self.stack.collective_place(next(iter(cost.links)), process_group(call))
         is_checkpoint = place.phase == 'backward' and torch.is_grad_enabled()
         self.work[place].add(call, cost, is_repeated=is_checkpoint)
         visit = place, self.stack.calls[place]   # each call has a boundary of its own

@@ -19,7 +19,7 @@ from numbers import Real
 from typing import NamedTuple
 import torch
 from torch._C import DispatchKey, _dispatch_has_kernel as has_kernel
-from .collectives import NAMESPACES, collective_kind, link_bytes
+from .collectives import NAMESPACES, call_links, collective_kind
 from .traffic import Access, Call, accesses, argument_tensors, total_bytes
 
 # %% ../../nbs/counting/rules.ipynb #651e6519
@@ -105,7 +105,7 @@ def known_rule(op, formula: Callable | None, whole: bool) -> Rule | None:
     if is_higher_order: return None if plain_definition(op) else UNKNOWN
     if op.namespace in FREE_NAMESPACES: return FREE
     if op.namespace in NAMESPACES:
-        return Rule(no_flops, links=link_bytes) if collective_kind(op._opname) else FREE
+        return Rule(no_flops, links=call_links) if collective_kind(op._opname) else FREE
     if is_composite(op): return named if whole else None
     return named or rule_by_tags(op)
 

@@ -12,9 +12,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch._C._autograd import _get_sequence_nr
 from torch.autograd import set_multithreading_enabled
+
+from ..machine.links import exchange_name, group_name
 
 # %% ../../nbs/running/modules.ipynb #c37b9f44
 PHASES = ('forward', 'backward', 'optimizer')
@@ -91,8 +94,7 @@ class ModuleStack:
     @property
     def in_module(self) -> bool:
         """Whether a module is called inside of the part of the step that runs."""
-        began = 2   # names of the run and of the part, which are no calls
-        return len(self.names) > began and self.names[-1] in self.modules
+        return len(self.names) > len(('run', 'part'))   # whose names come first, and are no calls
 
     @contextmanager
     def watching(self):
@@ -149,8 +151,8 @@ class ModuleStack:
         finally:
             self.leave()
 
-    def exchange(self, name: str) -> Place:
-        """The place of an exchange between processes that begins now: `name` in the module that runs.
+    def collective_place(self, kind: str, group) -> Place:
+        """The place of a collective of a process group that begins now, in the module that runs.
 
         In a backward pass that is the module of the node; after the nodes, and where gradients are
         ready, it is the model, since `DistributedDataParallel` sends those of many modules at once.
@@ -160,7 +162,8 @@ class ModuleStack:
             node = torch._C._current_autograd_node()
             is_gradient = node is None or node.name() == 'torch::autograd::AccumulateGrad'
             module = '' if is_gradient else self.owner(node)
-        place = Place(self.phase, f'{module}.{name}'.lstrip('.'))
+        named = group_name(group.group_desc, group.size(), dist.get_world_size())
+        place = Place(self.phase, f'{module}.{exchange_name(kind, named)}'.lstrip('.'))
         self.calls[place] += 1
         return place
 

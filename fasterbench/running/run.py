@@ -47,6 +47,7 @@ def cloned(sample, device: torch.device) -> tuple[tuple, dict]:
 class ForwardPass:
     """A forward pass: `run(*run.arguments())`. The model may write to the tensors of its sample."""
     kind, optimizer, loss = 'forward', None, None
+    accumulate, autocast = 1, None   # as a training step has them
 
     def __init__(self, model: nn.Module, sample, device: torch.device):
         self.model, self.device, self.sample = model, device, call_args(sample)

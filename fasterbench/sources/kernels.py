@@ -333,18 +333,18 @@ class KernelProfiler(ModuleProfiler):
         add_unseen(costs, timings, others)
         rows = rows_of(self.run, costs, timings)
         have_row = {(row.phase or 'forward', row.name) for row in rows}
-        rows += [row_of(at, Work(calls=n), '', is_step, timings) for at, n in timings.calls.items()
+        rows += [row_of(at, Work(calls=n), '', is_step, timings) for at, n in timings.spans.items()
                  if at.module in regions and at not in have_row]
         for row in rows:
             if row.name not in regions: continue
             row.name, row.type = self.inside(row.name, '(outside of kernels)'), 'compiled code'
         return [*(self.row(*launch, timings) for launch, at in self.launches.items()
-                  if timings.calls[at]), *rows]
+                  if timings.spans[at]), *rows]
 
     def row(self, phase: str, region: str, number: int, timings: Timings) -> RooflinePoint:
         """The row of a kernel."""
         kernel, at = self.kernels[number], self.launches[phase, region, number]
-        calls = timings.calls[at]
+        calls = timings.spans[at]
         work = sum([kernel.work]*(calls - 1), kernel.work)
         tf32 = may_run_tf32(work, self.run.device)
         row = row_of(at, work, kernel.type, self.run.kind == 'step', timings, tf32)
@@ -370,7 +370,7 @@ def compiled(model: nn.Module):
 def profile_kernels(run, peaks=None, warmup: int = 5, steps: int = 20) -> Roofline:
     """As `profile`, by the kernels of compiled modules; without any, the model is compiled."""
     with compiled(run.model), KernelRecorder().recording() as kernels:
-        return profile(run, peaks, warmup, steps, profiler=KernelProfiler(run, kernels))
+        return profile(KernelProfiler(run, kernels), peaks, warmup, steps)
 
 
 @contextmanager

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen',
-           'ModuleProfiler', 'profile', 'check_passes', 'measured_result', 'drop_unrepeated', 'add_waiting',
-           'with_links', 'count_parameters', 'measured_peaks', 'about_of', 'profile_in_turns']
+           'ModuleProfiler', 'profile', 'check_passes', 'measured_result', 'drop_unrepeated', 'add_collectives',
+           'count_parameters', 'measured_peaks', 'about_of', 'profile_in_turns']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
@@ -58,10 +58,10 @@ def may_run_tf32(work: Work, device: torch.device) -> bool:
 
 # %% ../../nbs/sources/profile.ipynb #258fb904
 def type_of(name: str, modules: dict[str, nn.Module], run) -> str:
-    """The class of a module, of the optimizer or of the loss."""
+    """The class of a module, of the optimizer or of the loss; the name of another part of a step."""
     if name == '(optimizer)': return type(run.optimizer).__name__
     if name == '(loss)' and isinstance(run.loss, nn.Module): return type(run.loss).__name__
-    if name not in modules: return name.rpartition('(')[2].rstrip(')').partition(' ')[0]
+    if name not in modules: return name.strip('()')
     return type(getattr(modules[name], '_orig_mod', modules[name])).__name__
 
 # %% ../../nbs/sources/profile.ipynb #694359aa
@@ -76,7 +76,8 @@ def rows_of(run, costs: Costs, timings: Timings | None = None,
     stack, is_step = ModuleStack(run.model), run.kind == 'step'
 
     def row(at, work):
-        type, allowed = type_of(at.module, stack.modules, run), tf32
+        collective, allowed = next(iter(work.links), None), tf32
+        type = collective or type_of(at.module, stack.modules, run)
         if tf32 is None: allowed = may_run_tf32(work, run.device)
         return row_of(at, work, type, is_step, timings, allowed)
 
@@ -96,7 +97,7 @@ PYTHON_S = 2e-4   # seconds of Python in a call of a module, and for each module
 
 def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
     """Add unknown work where a module takes a twentieth of every pass and runs no operator."""
-    for at, calls in timings.calls.items():
+    for at, calls in timings.spans.items():
         if at.module not in modules or moves_or_computes(costs.work.get(at, Work())): continue
         python_s = PYTHON_S*calls*(1 + len([*modules[at.module].children()]))
         if min(timings.at(at)) > max(timings.mean_s/20, python_s):
@@ -104,12 +105,15 @@ def add_unseen(costs: Costs, timings: Timings, modules: dict[str, nn.Module]):
 
 # %% ../../nbs/sources/profile.ipynb #97390041
 class ModuleProfiler(ModuleTimer):
-    """Counts and times the passes of a run by its modules."""
+    """Counts and times the passes of a run by its modules.
+
+    With `operations` further passes run under torch's profiler, and rows list their operators.
+    """
     kind = 'measured'   # of the result
 
-    def __init__(self, run):
+    def __init__(self, run, operations: bool = False):
         super().__init__(run.model, run.device)
-        self.run = run
+        self.run, self.operations = run, operations
 
     def count(self) -> Costs:
         """Count one pass."""
@@ -118,30 +122,28 @@ class ModuleProfiler(ModuleTimer):
     def rows(self, costs: Costs, timings: Timings) -> list[RooflinePoint]:
         """The rows of what was counted and timed."""
         add_unseen(costs, timings, self.modules)
-        if timings.exchanges: drop_unrepeated(costs, timings)
-        return rows_of(self.run, costs, timings)
+        drop_unrepeated(costs, timings)
+        rows = rows_of(self.run, costs, timings)
+        if self.operations: add_operations(self.run, rows, costs)
+        return rows
 
 # %% ../../nbs/sources/profile.ipynb #0e92ef81
 COUNTED = 2   # passes of the warm-up that the counted pass replaces: it takes about as long
 
 
-def profile(run, peaks=None, warmup: int = 5, steps: int = 20, operations: bool = False,
-            profiler: ModuleProfiler | None = None) -> Roofline:
+def profile(profiler: ModuleProfiler, peaks=None, warmup: int = 5, steps: int = 20) -> Roofline:
     """Count one pass of a run, time `steps` others after a warm-up, and put both under the roof.
 
     The counted pass is part of the warm-up. `peaks=None`: measured, in the dtypes of the run's
-    products. With `operations` further passes run under torch's profiler, and rows list their
-    operators.
+    products.
     """
     check_passes(warmup, steps)
-    peaks, profiler = as_peaks(peaks), profiler or ModuleProfiler(run)
+    peaks = as_peaks(peaks)
     with noted_graphs() as graphs:
         costs = profiler.count()
         with OtherProcesses() as others:
-            timings = measure(run, max(warmup - COUNTED, 0), steps, profiler)
-    result = measured_result(profiler, costs, timings, peaks, others.disturbance, operations)
-    result.about |= graphs
-    return result
+            timings = measure(profiler.run, max(warmup - COUNTED, 0), steps, profiler)
+    return measured_result(profiler, costs, timings, peaks, others.disturbance, graphs)
 
 
 def check_passes(warmup: int, steps: int):
@@ -151,55 +153,47 @@ def check_passes(warmup: int, steps: int):
 
 
 def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, peaks,
-                    disturbance: str, operations: bool = False) -> Roofline:
+                    disturbance: str, notes: dict) -> Roofline:
     """What was counted and timed of a run, under the roof; `peaks=None`: measured."""
     run, rows = profiler.run, profiler.rows(costs, timings)
-    if operations: add_operations(run, rows, costs)
     peaks = peaks or measured_peaks(run.device, run.model, rows)
-    if any(timings.exchanges):
-        ranks = gathered(timings.exchanges)
-        add_waiting(rows, timings, ranks)
-        peaks = with_links(peaks, ranks)
+    if timings.has_collectives: peaks = add_collectives(rows, timings, peaks)
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
-    totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s,
-                    disturbance, timings.idle_s)
     result = Roofline(
-        rows=rows, peaks=peaks, kind=profiler.kind, totals=totals,
-        params=count_parameters(run.model),
-        boundary_bytes=costs.boundary_bytes, memory=footprint(run) if run.kind == 'step' else None,
-        about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()))
-    if any(timings.exchanges): result.by_rank = gathered(result)
+        rows=rows, peaks=peaks, kind=profiler.kind,
+        totals=Totals(timings.totals, timings.plain, timings.mean_s, remainder_s, disturbance,
+                      timings.idle_s),
+        params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,
+        memory=footprint(run) if run.kind == 'step' else None,
+        about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()) | notes)
+    if timings.has_collectives: result.by_rank = gathered(result)
     return result
 
 
 def drop_unrepeated(costs: Costs, timings: Timings):
     """Drop collectives of the counted pass alone, in which processes begin to share a model."""
-    repeated = {exchange.place for of_pass in timings.exchanges for exchange in of_pass}
+    repeated = {one.place for of_pass in timings.collectives for one in of_pass}
     for at, work in [*costs.work.items()]:
         if work.links and at not in repeated: del costs.work[at]
 
 
-def add_waiting(rows: list[RooflinePoint], timings: Timings, ranks: list):
-    """Note in rows of collectives for whom they waited; `ranks`: the exchanges of each rank."""
+def add_collectives(rows: list[RooflinePoint], timings: Timings, peaks):
+    """Note in rows of collectives for whom this rank waited; returns the peaks with rates of links.
+
+    All ranks have to call it. The rates of the links that were used are measured if there are none.
+    """
     row_at = {Place(row.phase or 'forward', row.name): row for row in rows}
-    middle, me = timings.middle, dist.get_rank()
+    ranks, middle, me = gathered(timings.collectives), timings.middle, dist.get_rank()
     for i in middle:
         for at, seconds in waiting([passes[i] for passes in ranks])[me].items():
             if at not in row_at: continue   # `DistributedDataParallel` has formed other buckets
-            row, waits = row_at[at], {rank: s/len(middle) for rank, s in seconds.items()}
-            row.waiting_s = (row.waiting_s or 0.) + sum(waits.values())
-            for rank in waits.keys() - {me}:
-                row.waits_for[rank] = row.waits_for.get(rank, 0.) + waits[rank]
-
-
-def with_links(peaks, ranks: list):
-    """The peaks with the rates of the links that were used, measured if there are none.
-
-    All ranks have to call it; `ranks` as in `add_waiting`.
-    """
+            row = row_at[at]
+            row.waiting_s = (row.waiting_s or 0.) + seconds.total()/len(middle)
+            for rank in seconds.keys() - {me}:
+                row.waits_for[rank] = row.waits_for.get(rank, 0.) + seconds[rank]/len(middle)
     if peaks.links or len(ranks) == 1: return peaks
-    kinds = {exchange.kind for passes in ranks for of_pass in passes for exchange in of_pass}
+    kinds = {one.kind for passes in ranks for of_pass in passes for one in of_pass}
     return replace(peaks, links=measure_links([kind for kind in MEASURED if kind in kinds]))
 
 # %% ../../nbs/sources/profile.ipynb #7db0f7ca
@@ -219,9 +213,9 @@ def about_of(run) -> dict[str, str | int | float | None]:
     """What a result says of its run: model, sample and the tokens in it if there are any."""
     model, (args, kwargs) = getattr(run.model, '_orig_mod', run.model), run.arguments()
     if isinstance(model, nn.parallel.DistributedDataParallel): model = model.module
-    sample, batches = call_words(args, kwargs), getattr(run, 'accumulate', 1)
+    sample, batches = call_words(args, kwargs), run.accumulate
     if batches > 1: sample = f'{batches} micro-batches of {sample}'
-    if getattr(run, 'autocast', None): sample += f', autocast to {dtype_name(run.autocast)}'
+    if run.autocast: sample += f', autocast to {dtype_name(run.autocast)}'
     is_program = isinstance(model, UnflattenedModule)   # torch interprets it
     about = dict(run=run.kind, model=type(model).__name__ + ' (exported program)'*is_program,
                  sample=sample, dtype=dtype_name(model_dtype(model)),
@@ -232,19 +226,17 @@ def about_of(run) -> dict[str, str | int | float | None]:
     return about
 
 # %% ../../nbs/sources/profile.ipynb #41fcfcbc
-def profile_in_turns(runs: list, peaks: list, warmup: int = 5, steps: int = 40,
-                     profilers: list[ModuleProfiler] | None = None) -> list[Roofline]:
+def profile_in_turns(profilers: list[ModuleProfiler], peaks: list, warmup: int = 5,
+                     steps: int = 40) -> list[Roofline]:
     """As `profile`, for several runs in turns; a sample is the fastest pass of a turn."""
     check_passes(warmup, steps)
-    profilers, counts, graphs = profilers or [*map(ModuleProfiler, runs)], [], []
+    counts, graphs = [], []
     for profiler in profilers:
         with noted_graphs() as of_run: counts.append(profiler.count())
         graphs.append(of_run)
     with noted_graphs(), OtherProcesses() as others:
+        runs = [profiler.run for profiler in profilers]
         timings, passes = measure_in_turns(runs, max(warmup - COUNTED, 0), steps, profilers)
-    results = []
-    for *of_run, given, of_dynamo in zip(profilers, counts, timings, peaks, graphs):
-        result = measured_result(*of_run, as_peaks(given), others.disturbance)
-        result.about |= of_dynamo | dict(passes_in_turn=passes)
-        results.append(result)
-    return results
+    return [measured_result(*of_run, as_peaks(given), others.disturbance,
+                            of_dynamo | dict(passes_in_turn=passes))
+            for *of_run, given, of_dynamo in zip(profilers, counts, timings, peaks, graphs)]

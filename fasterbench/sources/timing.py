@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['HOOKS', 'PLAIN_IN_WARMUP', 'PLAIN_EVERY', 'FED', 'CYCLES', 'TURN_S', 'MOST_IN_TURN', 'own_times', 'graph_nodes',
-           'ModuleTimer', 'Timings', 'measure', 'time_plain', 'time_fed', 'measure_in_turns']
+           'ModuleTimer', 'Timings', 'measure', 'time_plain', 'time_fed', 'measure_in_turns', 'fastest_pass']
 
 # %% ../../nbs/sources/timing.ipynb #237b9eba
 from collections import Counter, defaultdict
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from operator import itemgetter
 from statistics import median
 
 import torch
@@ -20,7 +19,7 @@ from torch.autograd import Variable
 from ..base.clock import device_clock, elapsed_s, mean_at, middle_half
 from ..base.tensors import tensors
 from ..running.modules import PARTS, PHASES, ModuleStack, Place
-from ..running.parallel import ExchangeWatch, gathered
+from ..running.parallel import CollectiveWatch, gathered
 
 # %% ../../nbs/sources/timing.ipynb #4db7709f
 def own_times(spans: list, total: float) -> dict:
@@ -49,7 +48,7 @@ def graph_nodes(outputs) -> list:
     return sorted(nodes, key=lambda n: -n._sequence_nr())
 
 # %% ../../nbs/sources/timing.ipynb #6e53034e
-HOOKS = Place('', 'hooks')   # what registering hooks takes
+HOOKS = 'hooks'   # in the place of a `Place`: registering them, which no pass without marks does
 
 
 class ModuleTimer(ModuleStack):
@@ -59,7 +58,7 @@ class ModuleTimer(ModuleStack):
         super().__init__(model)
         self.device, self.clock = device, device_clock(device)
         self.is_parallel = dist.is_initialized()
-        self.watch, self.exchanges = None, []   # collectives of the last pass
+        self.watch, self.collectives = None, []   # collectives of the last pass
         self.marks = []   # place, start and end of a span, then those of the next: no object each
         self.running = None   # in a backward pass: the place that runs, and its start
 
@@ -68,35 +67,35 @@ class ModuleTimer(ModuleStack):
         self.reset()
         self.marks, self.running = [], None
         args, kwargs = run.arguments()
-        with self.watching(), self.watching_exchanges():
+        with self.watching(), self.watching_collectives():
             start = self.clock.mark()
             run(args, kwargs, self.part)
             end = self.clock.mark()
         starts, ends = self.marks[1::3], self.marks[2::3]
         _, total, *at = self.clock.seconds([start, end, *starts, *ends])
         own = own_times([*zip(self.marks[::3], at[:len(starts)], at[len(starts):])], total)
-        for exchange in self.exchanges:
-            exchange.seconds = own.pop(exchange, None)
-            if exchange.seconds is not None: own[exchange.place] += exchange.seconds
+        for collective in self.collectives:
+            collective.seconds = own.pop(collective, None)
+            if collective.seconds is not None: own[collective.place] += collective.seconds
         return total - own.pop(HOOKS, 0.), own
 
     @property
     def spans(self) -> list[tuple]:
         """Place, start and end of each span of the last pass, in marks of the clock."""
-        places = [getattr(at, 'place', at) for at in self.marks[::3]]   # of an exchange its own
-        return [*zip(places, self.marks[1::3], self.marks[2::3])]
+        return [(getattr(at, 'place', at), start, end)   # of a collective its place
+                for at, start, end in zip(*(self.marks[i::3] for i in range(3))) if at != HOOKS]
 
-    def watching_exchanges(self):
+    def watching_collectives(self):
         """A context that marks collectives, if processes share the model."""
         if not self.is_parallel: return nullcontext()
-        self.watch = ExchangeWatch(self.exchange, self.clock.mark, self.add_exchange)
-        self.exchanges, self.stream = self.watch.exchanges, self.current_stream()
+        self.watch = CollectiveWatch(self.collective_place, self.clock.mark, self.add_collective)
+        self.collectives, self.stream = self.watch.collectives, self.current_stream()
         return self.watch
 
-    def add_exchange(self, exchange, start):
+    def add_collective(self, collective, start):
         """A collective has blocked the pass since a mark; on another stream it does not."""
         if self.current_stream() != self.stream: return
-        self.marks.extend((exchange, start, self.clock.mark()))
+        self.marks.extend((collective, start, self.clock.mark()))
 
     def current_stream(self):
         """The stream of an accelerator; `None` of a processor."""
@@ -129,8 +128,8 @@ class ModuleTimer(ModuleStack):
                 names.pop()
                 switch(names[-1])
                 extend((places[self.phase], start, mark()))
-            in_checkpoint = self.phase == 'backward' and len(names) == 2
-            if in_checkpoint: self.hook_backward(output)   # it may run a graph of its own
+            is_checkpoint = self.phase == 'backward' and not self.in_module
+            if is_checkpoint: self.hook_backward(output)   # it may run a graph of its own
             return output
         return timed_call
 
@@ -164,7 +163,7 @@ class ModuleTimer(ModuleStack):
 
         `DistributedDataParallel` sends gradients while others are computed, and waits at the end.
         """
-        first = len(self.exchanges)
+        first = len(self.collectives)
 
         def after_nodes():
             pending = self.watch.pending(first)
@@ -187,8 +186,19 @@ class Timings:
     own: list[dict[Place, float]] = field(default_factory=list)   # of each of them, by place
     plain: list[float] = field(default_factory=list)              # of passes without marks
     fed: list[float] = field(default_factory=list)                # of passes that wait for no host
-    calls: dict[Place, int] = field(default_factory=dict)         # in the last pass
-    exchanges: list[list] = field(default_factory=list)           # `Exchange`s of each timed pass
+    collectives: list[list] = field(default_factory=list)         # `Collective`s of each of them
+    spans: dict[Place, int] = field(default_factory=dict)         # how often each place began in a pass
+
+    def add(self, total: float, own: dict[Place, float], collectives: list):
+        """Add a pass with marks."""
+        self.totals.append(total)
+        self.own.append(own)
+        self.collectives.append(collectives)
+
+    @property
+    def has_collectives(self) -> bool:
+        """Has this rank exchanged anything with others?"""
+        return any(self.collectives)
 
     @property
     def middle(self) -> list[int]:
@@ -228,12 +238,9 @@ def measure(run, warmup: int = 5, steps: int = 20, timer: ModuleTimer | None = N
     for _ in range(warmup - PLAIN_IN_WARMUP): timer.time(run)
     for _ in range(min(warmup, PLAIN_IN_WARMUP)): timings.plain.append(time_plain(run, timer.clock))
     for i in range(1, steps + 1):
-        total, own = timer.time(run)
-        timings.totals.append(total)
-        timings.own.append(own)
-        timings.exchanges.append(timer.exchanges)
+        timings.add(*timer.time(run), timer.collectives)
         if i % PLAIN_EVERY == 0: timings.plain.append(time_plain(run, timer.clock))
-    timings.calls = Counter(place for place, *_ in timer.spans)
+    timings.spans = Counter(place for place, *_ in timer.spans)
     if run.device.type == 'cuda':
         timings.fed = [time_fed(run, timer.clock, timings.mean_s) for _ in range(FED)]
     return timings
@@ -269,11 +276,17 @@ def measure_in_turns(runs: list, warmup: int = 5, steps: int = 40,
     if timers[0].is_parallel: passes = min(gathered(passes))   # ranks run as many
     for turn in range(1, steps + 1):
         for run, timer, timings in sides if turn % 2 else reversed(sides):
-            turn_s, own = min((timer.time(run) for _ in range(passes)), key=itemgetter(0))
-            timings.totals.append(turn_s)
-            timings.own.append(own)
+            timings.add(*fastest_pass(run, timer, passes))
             if turn % PLAIN_EVERY == 0:
                 timings.plain.append(min(time_plain(run, timer.clock) for _ in range(passes)))
     for _, timer, timings in sides:
-        timings.calls = Counter(place for place, *_ in timer.spans)
+        timings.spans = Counter(place for place, *_ in timer.spans)
     return [timings for *_, timings in sides], passes
+
+
+def fastest_pass(run, timer: ModuleTimer, passes: int) -> tuple:
+    """Total, own times and collectives of the fastest of some passes: for all ranks the same one."""
+    found = [(*timer.time(run), timer.collectives) for _ in range(passes)]
+    totals = [total for total, *_ in found]
+    if timer.is_parallel: totals = [*map(max, zip(*gathered(totals)))]   # of the slowest rank
+    return found[totals.index(min(totals))]
