@@ -29,7 +29,6 @@ from ..running.state import uncollected
 class Work:
     """What is done at one place, the modules inside not included."""
     flops: int = 0                # without those of `unknown` operators
-    product_flops: int = 0        # the part of `flops` in matrix products
     bytes_moved: int = 0
     calls: int = 0
     recomputed: int = 0           # FLOPs of products that the backward pass does again
@@ -39,6 +38,7 @@ class Work:
     operators: Counter = field(default_factory=Counter)        # name (`aten::addmm`) → calls
     operator_flops: Counter = field(default_factory=Counter)   # name → FLOPs
     operator_bytes: Counter = field(default_factory=Counter)   # name → bytes
+    products: Counter = field(default_factory=Counter)         # name → FLOPs of matrix products
     unknown: Counter = field(default_factory=Counter)          # operator without a rule → calls
     by_dtype: Counter = field(default_factory=Counter)         # dtype → FLOPs + bytes
     product_dtypes: Counter = field(default_factory=Counter)   # dtype → FLOPs of products
@@ -59,12 +59,17 @@ class Work:
         dtype = dtype_name(call.dtype)
         self.by_dtype[dtype] += flops + cost.nbytes
         if cost.product_flops:
-            self.product_flops += cost.product_flops
+            self.products[name] += cost.product_flops
             self.product_dtypes[dtype] += cost.product_flops
             again = cost.product_flops
             if not is_repeated: again = recomputed_scores(call, cost.product_flops)
             self.recomputed += again
             self.masked += round((cost.product_flops - again)*(1 - attended(call)))
+
+    @property
+    def product_flops(self) -> int:
+        """The part of `flops` in matrix products."""
+        return self.products.total()
 
     @property
     def dtype(self) -> str | None:

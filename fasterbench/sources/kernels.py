@@ -346,7 +346,7 @@ class KernelProfiler(ModuleProfiler):
         kernel, at = self.kernels[number], self.launches[phase, region, number]
         calls = timings.spans[at]
         work = sum([kernel.work]*(calls - 1), kernel.work)
-        tf32 = may_run_tf32(work, self.run.device)
+        tf32 = any(may_run_tf32(name, self.run.device) for name in work.products)
         row = row_of(at, work, kernel.type, self.run.kind == 'step', timings, tf32)
         row.launches = calls
         for module, path in kernel.modules:

@@ -17,7 +17,7 @@ from torch import nn
 from torch.export import UnflattenedModule
 
 from ..base.system import OtherProcesses
-from ..base.tensors import call_words, dtype_name, model_dtype, tensors
+from ..base.tensors import batch_size, call_words, dtype_name, model_dtype
 from ..counting.counter import Costs, Work, count
 from ..counting.memory import footprint
 from ..machine.datasheets import as_peaks
@@ -50,11 +50,10 @@ def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | N
         time_s=timings.mean_at(at) if timings else None)
 
 # %% ../../nbs/sources/profile.ipynb #3aec1af9
-def may_run_tf32(work: Work, device: torch.device) -> bool:
-    """Whether products of float32 may run as TF32 on a device."""
-    if not has_tf32(device): return False
-    convolves = any('convolution' in name for name in work.operators)
-    return torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32
+def may_run_tf32(operator: str, device: torch.device) -> bool:
+    """Whether an operator's products of float32 may run as TF32 on a device."""
+    cudnn, cublas = torch.backends.cudnn, torch.backends.cuda.matmul
+    return has_tf32(device) and (cudnn if 'convolution' in operator else cublas).allow_tf32
 
 # %% ../../nbs/sources/profile.ipynb #258fb904
 def type_of(name: str, modules: dict[str, nn.Module], run) -> str:
@@ -78,7 +77,7 @@ def rows_of(run, costs: Costs, timings: Timings | None = None,
     def row(at, work):
         collective, allowed = next(iter(work.links), None), tf32
         type = collective or type_of(at.module, stack.modules, run)
-        if tf32 is None: allowed = may_run_tf32(work, run.device)
+        if tf32 is None: allowed = any(may_run_tf32(name, run.device) for name in work.products)
         return row_of(at, work, type, is_step, timings, allowed)
 
     rows = {at: row(at, work) for at, work in costs.work.items() if moves_or_computes(work)}
@@ -220,9 +219,8 @@ def about_of(run) -> dict[str, str | int | float | None]:
     about = dict(run=run.kind, model=type(model).__name__ + ' (exported program)'*is_program,
                  sample=sample, dtype=dtype_name(model_dtype(model)),
                  torch=str(torch.__version__))
-    integers = [t for t in tensors((args, kwargs)) if t.dtype in (torch.int64, torch.int32)]
-    if integers and integers[0].dim() == 2:   # ids: batch × length
-        about['tokens'] = integers[0].numel()*batches
+    _, tokens = batch_size((args, kwargs))
+    if tokens: about['tokens'] = tokens*batches
     return about
 
 # %% ../../nbs/sources/profile.ipynb #41fcfcbc
