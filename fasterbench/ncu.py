@@ -6,7 +6,8 @@
 __all__ = ['COMPUTE', 'MEMORY', 'DRAM', 'TENSOR', 'DURATION', 'DETAILS', 'UNIT', 'PREFIXES', 'SHORT', 'NUMBER', 'COUNTER',
            'PER_THREAD', 'TENSOR_OPS', 'DTYPES', 'LEVELS', 'SOL_COLUMNS', 'DIVISION', 'base_unit', 'as_number',
            'is_foreign', 'read_metric', 'Kernel', 'read_records', 'read_ncu', 'by_kernel', 'pooled', 'SOLConfig',
-           'SOLResult', 'SOLAnalyzer', 'counted_work', 'counted_bytes', 'speed_of_light', 'sol_answer', 'kernel_rows']
+           'SOLResult', 'SOLAnalyzer', 'counted_work', 'counted_bytes', 'speed_of_light', 'sol_answer',
+           'rows_of_kernels']
 
 # %% ../nbs/analysis/ncu.ipynb #508f1933
 import csv
@@ -350,7 +351,7 @@ def sol_answer(table: Table) -> str:
     return f"{said}: {si(sum(times), 's')}.\nThe time divides into {', '.join(shares)}."
 
 # %% ../nbs/analysis/ncu.ipynb #aabba40f
-def kernel_rows(kernels: list[Kernel], peaks=None, level: str = 'DRAM') -> Roofline:
+def rows_of_kernels(kernels: list[Kernel], peaks=None, level: str = 'DRAM') -> Roofline:
     """A row for each kernel: its counted FLOPs, and its bytes at a level of the memory.
 
     `peaks`: also the name of a datasheet, or a file. `level`: 'DRAM', or 'L2' or 'L1' under the

@@ -186,8 +186,12 @@ def test_language_model_at_work(run):
     assert 'llama, prefill: at least ' in run(f'{llama} --prompt 2k')
     text = run(f'{llama},H200-SXM --prompt 2k --decode --mesh tp=2,dp=2 --batch 8')
     lines = ['H100-SXM, prefill', 'H100-SXM, decode', 'H200-SXM, prefill', 'H200-SXM, decode']
+    assert 'llama, prefill: 8 sequences' in text and 'llama, step of decoding: 8 sequences' in text
     assert [line.partition('  ')[0] for line in text.splitlines()[-4:]] == lines
-    assert 'tp=2, dp=2 (4 devices), rows of one of them' in text
+    assert 'tp=2, dp=2 (4 devices), rows of one of them' in ' '.join(text.split())
+    rates = json.loads(run(f'{llama},H200-SXM --at 1000 --tokens 99 --json'))['answer']['measured']
+    assert rates['H100-SXM'] == {key: answer[key] for key in rates['H100-SXM']}
+    assert rates['H200-SXM']['mbu'] < rates['H100-SXM']['mbu']
     whole = json.loads(run('estimate llama --tokens 9 --peaks peaks.json --json'))
     assert 'model.layers.0.mlp.up_proj' in [row['name'] for row in whole['rows']]
 
@@ -237,6 +241,28 @@ def test_sweep(run):
     rows = json.loads(run(step))['rows']
     assert [row['dtype'] for row in rows] == ['float32', 'bfloat16']
     assert rows[1]['roof_time_s'] < rows[0]['roof_time_s'] and rows[0]['needed_bytes'] > 0
+
+
+@pytest.mark.parametrize('command', [
+    'roofline net.py:build --steps 2', 'sweep net.py:build --dtype float32,bfloat16 --steps 2',
+    'roofline net.py:build --beside net.py:build --steps 2', 'sweep net.py:build --batch 1,2 --dtype bf16 --estimate'])
+def test_options_stay_as_they_were_read(command):
+    args = cli.parser().parse_args(shlex.split(f'{command} --peaks peaks.json'))
+    before = dict(vars(args))
+    args.run(args)
+    assert vars(args) == before
+
+
+def test_files_are_there_when_nobody_reads_what_is_printed(run):
+    command = [sys.executable, '-u', '-m', 'fasterbench.cli']
+    path = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    for options in ('show peaks.json --out o.json', 'operations list.csv --out o.json', 'show o.json --out o.csv'):
+        end, closed = os.pipe()
+        os.close(end)
+        done = subprocess.run(command + options.split(), stdout=closed, stderr=subprocess.PIPE, env=path)
+        os.close(closed)
+        assert (done.returncode, done.stderr) == (0, b'') and os.path.exists(options.split()[-1])
+        if 'list' not in options: os.remove(options.split()[-1])
 
 
 def test_sweep_shows_what_is_known_before_a_failure(capsys):
@@ -326,6 +352,7 @@ def test_peaks(run):
     'estimate llama --peaks H100-SXM --mesh tp': "mesh='tp' is no mesh such as",
     'estimate llama --peaks H100-SXM --decode --weights int3': "weights='int3'",
     'estimate net.py:build --peaks H100-SXM,T4 --price 3': '--price has 1 prices for 2 devices',
+    'sweep net.py:build --dtype float16,half': "dtype=['float16', 'float16']: two of the values are equal",
     'sweep net.py:build --batch 2': 'here none has several',
     'sweep net.py:build --batch 1,2 --tokens 3,4': 'here --batch and --tokens has several',
     'operations peaks.json': 'is a saved HardwarePeaks, no list of operations: `fasterbench show`',
@@ -351,6 +378,12 @@ def test_failures_are_one_line(fails, command, words):
 def test_options_are_looked_at_before_the_model(fails, command, words):
     status, error = fails(command)
     assert status == 2 and words in error and 'no.py' not in error
+
+
+def test_a_result_without_times_is_refused_before_the_model(run, fails):
+    run('count net.py:build --out counted.json')
+    status, error = fails('roofline nowhere.py:f --against counted.json --fail-slower 10')
+    assert status == 2 and "--fail-slower: counted.json has no time: its kind is 'counted'" in error
 
 
 def test_interrupted(fails, monkeypatch):

@@ -23,7 +23,7 @@ def test_commands_are_understood(command):
 def test_figures_of_answers_are_those_that_there_are():
     result = RooflineAnalyzer(nn.Linear(4, 4), randn(1, 4)).estimate(HardwarePeaks(1e11, 5e10))
     written = set(re.findall(r'`(\w+)`', SKILL[SKILL.index('`answer` holds'):SKILL.index('A row has its columns')]))
-    assert written == {'answer', *options.figures(result), *options.changes(result.compare(result))}
+    assert written == {'answer', *options.answer_of(result), *options.changes(result.compare(result))}
 
 
 def test_the_schema_is_printed():

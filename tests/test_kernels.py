@@ -7,14 +7,14 @@ import torch
 from torch import nn
 
 from fasterbench.roofline import HardwarePeaks, RooflineAnalyzer, compare_interleaved
+from fasterbench.sources.kernels import OLDEST
 from test_profile import check_adds_up
 
 PEAKS = HardwarePeaks(1e11, 5e10)
-older = tuple(map(int, torch.__version__.split('.')[:2])) < (2, 9)
-other_graphs = pytest.mark.skipif(older, reason='an older Dynamo makes other graphs')
+older = pytest.mark.skipif(torch.__version__ < OLDEST, reason='an older Dynamo makes other graphs')
 compiler = os.environ.get('CXX', 'g++')
 needs_compiler = pytest.mark.skipif(not shutil.which(compiler), reason=f'Inductor needs {compiler}')
-pytestmark = [needs_compiler, pytest.mark.xdist_group('kernels')]   # one process imports Inductor
+pytestmark = [older, needs_compiler, pytest.mark.xdist_group('kernels')]   # one process imports Inductor
 
 
 @torch.compiler.disable
@@ -43,7 +43,6 @@ def profile(model, sample):
     return RooflineAnalyzer(model, sample, PEAKS).profile(warmup=3, steps=4, kernels=True)
 
 
-@other_graphs
 def test_step_by_kernels(sample):
     """Kernels have both phases and hand-computed work; buffers are updated, and all is restored."""
     model = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU())
@@ -63,7 +62,6 @@ def test_step_by_kernels(sample):
     assert torch._dynamo.config.automatic_dynamic_shapes is dynamic
 
 
-@other_graphs
 def test_regions(sample):
     """Blocks that share code have their own rows; so has one that is called twice, and the rest."""
     blocks = [Block(), Block()]
@@ -80,7 +78,6 @@ def test_regions(sample):
     assert sum(row.params for row in result) == result.params
 
 
-@other_graphs
 def test_graph_breaks(sample, capsys):
     """What runs between two graphs is counted outside of kernels; Dynamo's reason is said."""
     model = torch.compile(Block(breaks=True))
@@ -95,7 +92,6 @@ def test_graph_breaks(sample, capsys):
     assert 'Dynamo made 1 graph, and ended them here:' in capsys.readouterr().out
 
 
-@other_graphs
 def test_break_at_a_number(sample):
     """A branch on the data ends a graph once; nothing of ours is compiled behind it."""
     class Clipped(nn.Module):
@@ -110,7 +106,6 @@ def test_break_at_a_number(sample):
     assert 'if x.max() > 100' in result.about['graph_breaks']
 
 
-@other_graphs
 def test_lookups_and_attention():
     """A lookup reads the rows that it touches; attention is one product of the library."""
     class Net(nn.Module):
@@ -130,7 +125,6 @@ def test_lookups_and_attention():
     assert attention.matmul_flops == 2*(2*2*16*16*32)
 
 
-@other_graphs
 def test_beside_eager(sample):
     """Of two models in turns the compiled one has kernels, the other modules."""
     compiled = nn.Sequential(nn.Linear(32, 64), nn.ReLU())
@@ -150,6 +144,12 @@ def test_what_can_not_be_measured(sample):
         compare_interleaved(Block(), Block(), sample, PEAKS, kernels=True)
     with pytest.raises(ValueError, match='operations=True, kernels=True'):
         RooflineAnalyzer(Block(), sample, PEAKS).profile(operations=True, kernels=True)
+
+
+def test_an_older_torch_is_refused(sample, monkeypatch):
+    monkeypatch.setattr(torch, '__version__', type(torch.__version__)('2.8.0'))
+    with pytest.raises(ValueError, match='kernels=True needs torch 2.9 or newer: this is 2.8.0'):
+        RooflineAnalyzer(Block(), sample, PEAKS).profile(kernels=True)
 
 
 def test_compilers_errors(sample, monkeypatch):

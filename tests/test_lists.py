@@ -10,7 +10,7 @@ import torch
 
 from fasterbench import HardwarePeaks, least_time, load_model, read_ncu
 from fasterbench.machine.hardware import MemoryLevel
-from fasterbench.ncu import (COMPUTE, DRAM, DURATION, MEMORY, Kernel, by_kernel, kernel_rows,
+from fasterbench.ncu import (COMPUTE, DRAM, DURATION, MEMORY, Kernel, by_kernel, rows_of_kernels,
                              sol_answer, speed_of_light)
 
 SHARED = Path(os.environ.get('FASTERBENCH_SHARED', Path(__file__).parents[2]/'shared'))
@@ -95,7 +95,7 @@ def test_sums_and_rates_are_one_count(tmp_path):
                  ('smsp__cycles_elapsed.avg.per_second', 'cycle/nsecond', '1.5'))]
     for lines in cases:
         (tmp_path/'k.csv').write_text('\n'.join([header, *lines]))
-        found, = kernel_rows(read_ncu(tmp_path/'k.csv'))
+        found, = rows_of_kernels(read_ncu(tmp_path/'k.csv'))
         assert (found.flops, found.bytes_moved) == (6*10**9, pytest.approx(6e8))
         assert (found.dtype, found.time_s) == ('float32', pytest.approx(seconds))
 
@@ -145,7 +145,7 @@ def version(i: int) -> Kernel:
 
 @pytest.mark.parametrize('level', LEVELS)
 def test_each_level_has_a_roof(level):
-    result = kernel_rows([version(i) for i in range(6)], V100, level)
+    result = rows_of_kernels([version(i) for i in range(6)], V100, level)
     for i, row in enumerate(result):
         roof = min(7068.86e9, INTENSITY[level][i]*LEVELS[level])   # FLOP/s
         assert row.flops == FLOPS

@@ -232,18 +232,22 @@ class Sweep(Result):
                                      for point in self.points])
 
     def head(self) -> list[str]:
-        """The model, and sample and machine where they are the same at every value."""
+        """The model with each kind of pass, and sample and machine where they are the same."""
         results = [point.result for point in self.points]
         if not results: return [f'{self!r}: no results']
-        samples = {result.about.get('sample') for result in results}
-        forward = RUNS.get(results[0].about.get('run'), 'forward pass')
-        pass_name = 'training step' if results[0].is_step else forward
-        said = f"{results[0].about.get('model', 'the model')}, {pass_name}"
-        if len(samples) == 1 and None not in samples: said += f': {samples.pop()}'
+        runs = {}   # kind of pass → samples
+        for result in results:
+            run = RUNS.get(result.about.get('run'), 'forward pass')
+            run = 'training step' if result.is_step else run
+            runs.setdefault(run, set()).add(result.about.get('sample'))
+        model = results[0].about.get('model', 'the model')
+        *above, said = [f'{model}, {run}' + (f': {sample}' if sample and not others else '')
+                        for run, (sample, *others) in runs.items()]
         machines = {peaks_text(result) for result in results}
-        if len(machines) == 1: return [said, *machines]
+        if len(machines) == 1: return [*above, said, *machines]
         devices = {result.peaks.device_name or result.peaks.device for result in results}
-        return [f'{said}, on {devices.pop()}' if len(devices) == 1 else said]   # in several dtypes
+        if len(devices) == 1: said += f', on {devices.pop()}'   # in several dtypes
+        return [*above, said]
 
     def bound_text(self) -> str:
         """Where the whole crosses the ridge, or by what it is bound at every value; '': neither."""
