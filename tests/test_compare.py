@@ -235,7 +235,7 @@ def files(folder):
     ('compare before.json after.json --fail-slower 10 --fail-flops 0', 1, 'worse: time 1.3×'),
     ('compare before.json after.json --fail-slower 50', 0, 'within: time 1.3×'),
     ('compare after.json before.json --fail-slower=-10%', 0, 'within: time 0.7692×'),
-    ('compare before.json more.json --fail-flops 0', 1, 'worse: FLOPs 1.00 kFLOP'),
+    ('compare before.json more.json --fail-flops 0', 1, 'worse: FLOPs 1.000 kFLOP → 1.001 kFLOP'),
     ('compare before.json more.json --fail-flops 1', 0, 'within: FLOPs'),
     ('compare before.json few.json --fail-slower 10', 3, 'open: time: too few samples'),
     ('compare before.json elsewhere.json --fail-slower 10', 3, 'another device'),

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['CONFIDENCE', 'FALSE_DISCOVERIES', 'PAIR_COLUMNS', 'PAIRS_SHOWN', 'PAIRS_SPARE', 'CHANGES', 'OUTSIDE',
            'COMPARISON_LINES', 'median_interval', 'ratio_interval', 'p_value', 'signed_rank_p', 'rank_sums',
-           'significant', 'Pair', 'factor', 'ratio_text', 'from_to', 'signed', 'Comparison', 'whole_row',
-           'changes_text', 'where_most', 'work_of_both', 'roof_of_both', 'memory_of_both', 'turns_in_words',
-           'noise_of_both']
+           'significant', 'fewest_samples', 'Pair', 'factor', 'ratio_text', 'change_of', 'signed', 'Comparison',
+           'whole_row', 'changes_text', 'where_most', 'work_of_both', 'roof_of_both', 'memory_of_both',
+           'turns_in_words', 'samples_in_words', 'noise_of_both']
 
 # %% ../../nbs/results/compare.ipynb #eb346280
 from bisect import bisect_left, bisect_right
@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import count
 from math import comb, erfc, sqrt
 from statistics import median
-from ..base.text import plain, si
+from ..base.text import from_to, plain, si
 from .matching import bare, match
 from .roofline import CIRCUMSTANCES, Result, Roofline
 from .rows import RooflinePoint, as_one, join
@@ -91,6 +92,15 @@ def significant(p_values: list[float], wrong: float = FALSE_DISCOVERIES) -> list
     return [p <= limit for p in p_values]
 
 # %% ../../nbs/results/compare.ipynb #eeba099c
+def fewest_samples(confidence: float, turns: bool = False) -> int:
+    """How many samples of each side it takes to decide on any difference."""
+    def decide(n):
+        a, b = [1.]*n, [2.]*n
+        interval = ratio_interval(a, b, confidence, turns)
+        return interval is not None and p_value(a, b, turns) <= FALSE_DISCOVERIES
+    return next(n for n in count(1) if decide(n))
+
+# %% ../../nbs/results/compare.ipynb #ae236ab7
 @dataclass
 class Pair:
     """The rows of both sides that do the same work; one side may have none."""
@@ -167,6 +177,11 @@ class Pair:
         if samples and min(self.a.samples) > 0: return median(y/x for x, y in samples)
         return self.time_b/self.time_a
 
+    @property
+    def is_uneven(self) -> bool:
+        """Is the ratio in the same turn another than that of both times, by more than a tenth?"""
+        return self.turns and self.comparable and abs(self.time_b/self.time_a/self.ratio - 1) > 0.1
+
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
         """Where the ratio lies; least times have no noise. `None`: the samples are too few."""
         if not self.comparable: return None
@@ -216,10 +231,10 @@ def ratio_text(pair: Pair) -> str:
     return f"{factor(pair.ratio)} ({' to '.join(factor(end)[:-1] for end in interval)})"
 
 
-def from_to(a: float | None, b: float | None, unit: str) -> str:
+def change_of(a: float | None, b: float | None, unit: str) -> str:
     """A sum on both sides and its ratio; once if it is the same."""
-    if a == b: return si(a, unit)
-    return f'{si(a, unit)} → {si(b, unit)}' + (f' ({factor(b/a)})' if a and b is not None else '')
+    has_ratio = a and b not in (None, a)
+    return from_to(a, b, unit) + (f' ({factor(b/a)})' if has_ratio else '')
 
 
 def signed(seconds: float | None) -> str:
@@ -246,7 +261,10 @@ def _both(key, heading, unit, help):
 
 def _part(key, heading, help):
     """A column of what a field of b is of that of a; empty where it did not change."""
-    def show(pair): return '' if pair.part(key) in (None, 1) else factor(pair.part(key))
+    def show(pair):
+        part = pair.part(key)
+        if part in (None, 1): return ''
+        return f'{part:.6g}×' if factor(part) == factor(1) else factor(part)   # not as if equal
     return Column(f'{key}_ratio', heading, '×', help, lambda pair: pair.part(key), show)
 
 
@@ -382,11 +400,12 @@ def changes_text(comparison: Comparison) -> str:
     a, b, whole = comparison.a, comparison.b, comparison.whole
     head = f"{comparison.model}, {'training step' if b.is_step else 'forward pass'}: "
     if None in (whole.time_a, whole.time_b):
-        return f"{head}{from_to(a.flops, b.flops, 'FLOP')}."
+        return f"{head}{change_of(a.flops, b.flops, 'FLOP')}."
     times = [('' if measured else 'at least ') + si(time_s, 's')
              for measured, time_s in zip(whole.measured, (whole.time_a, whole.time_b))]
     head += ' → '.join(times)
-    if whole.ratio is not None: head += f', {ratio_text(whole)}'
+    if whole.ratio is not None:
+        head += f', {ratio_text(whole)}' + ' in the same turn'*whole.is_uneven
     if whole.change == 'same': head += ': no difference beyond noise'
     elif whole.change == 'undecided':
         head += f": too {'noisy' if whole.interval() else 'few samples'} to decide"
@@ -420,25 +439,35 @@ def where_most(comparison: Comparison) -> tuple[str, float] | None:
 def work_of_both(c: Comparison) -> str:
     a, b = c.a, c.b
     at_least = '≥ ' if a.unknown or b.unknown else ''
-    return (f"{at_least}{from_to(a.flops, b.flops, 'FLOP')}, "
-            f"{at_least}{from_to(a.bytes_moved, b.bytes_moved, 'B')} moved, "
-            f"{from_to(a.params, b.params, '')} parameters")
+    return (f"{at_least}{change_of(a.flops, b.flops, 'FLOP')}, "
+            f"{at_least}{change_of(a.bytes_moved, b.bytes_moved, 'B')} moved, "
+            f"{change_of(a.params, b.params, '')} parameters")
 
 
 def roof_of_both(c: Comparison) -> str:
     if not (c.a.peaks and c.b.peaks and any(c.whole.measured)): return ''
-    return f"allows {from_to(c.a.roof_time_s, c.b.roof_time_s, 's')}"
+    return f"allows {change_of(c.a.roof_time_s, c.b.roof_time_s, 's')}"
 
 
 def memory_of_both(c: Comparison) -> str:
     if not (c.a.memory and c.b.memory): return ''
-    return f"{from_to(c.a.memory.peak, c.b.memory.peak, 'B')} at its peak"
+    return f"{change_of(c.a.memory.peak, c.b.memory.peak, 'B')} at its peak"
 
 
 def turns_in_words(c: Comparison) -> str:
     passes = c.b.about.get('passes_in_turn')
     if not (c.turns and passes): return ''
-    return f'{len(c.b.totals.samples)}, of each the fastest of {passes} passes'
+    said = f'{len(c.b.totals.samples)}, of each the fastest of {passes} passes'
+    if not any(pair.is_uneven for pair in (c.whole, *c)): return said
+    return (f'{said}; ratios are medians of those of each turn, and not of the times a and b, which '
+            'jump from turn to turn')
+
+
+def samples_in_words(c: Comparison) -> str:
+    n, needed = (min(len(row.samples) for row in (c.whole.a, c.whole.b)),
+                 fewest_samples(CONFIDENCE, c.turns))
+    if not all(c.whole.measured) or n >= needed: return ''
+    return f'{n} of each side: it takes {needed} or more to decide on a row'
 
 
 def noise_of_both(c: Comparison) -> str:
@@ -448,4 +477,4 @@ def noise_of_both(c: Comparison) -> str:
 
 COMPARISON_LINES = {   # what a line begins with → its text
     'work': work_of_both, 'roof': roof_of_both, 'memory': memory_of_both, 'turns': turns_in_words,
-    'noise': noise_of_both}
+    'samples': samples_in_words,    'noise': noise_of_both}
