@@ -156,7 +156,7 @@ class Result:
         """Write a file by its ending.
 
         All of it is written as .json, all columns as .csv, the usual ones as .md, a page as .html,
-        and the figure as .png, .svg or .pdf.
+        and the figure as .png, .svg or .pdf, which takes kaleido (pip install kaleido).
         """
         if Path(path).suffix == '.json': save_json(self, path)
         else: self.table().write(path, *self.words(), self.plot)
@@ -432,7 +432,9 @@ class Roofline(Result):
         about = [(key, str(value)) for key, value in self.about.items()
                  if value is not None and key not in said]
         name = self.about.get('model', 'Roofline')
-        where = f' on {self.peaks.device_name or self.peaks.device}' if self.peaks else ''
+        ran = self.about.get('device') if self.time_s is not None else None
+        device = ran or self.peaks and (self.peaks.device_name or self.peaks.device)
+        where = f' on {device}' if device else ''
         return [f'{name}{where}', *answer(self).splitlines()], broken([*self.lines(), *about])
 
     def plot(self, phases: bool = False, **options):
@@ -453,13 +455,19 @@ GROUPS = ('type', 'phase', 'bound', 'dtype', 'roof', 'near')
 
 
 def kernel_rows(rows: list[RooflinePoint], peaks: HardwarePeaks | None) -> list[RooflinePoint]:
-    """A row for each kernel of each row; a `ValueError` if there is none."""
+    """A row for each kernel of each row; a `ValueError` if there is none.
+
+    Where the work of some launches of a kernel is known, the others have a name of their own.
+    """
     found = [RooflinePoint(
         name=name, type='kernel', phase=row.phase, calls=kernel.launches, flops=kernel.flops,
         bytes_moved=kernel.bytes_moved, dtype=row.dtype, time_s=kernel.time_s,
         modules=row.modules or [row.name or '(the model)'])
         for row in rows for name, kernel in row.kernels.items()]
     if not found: raise ValueError("by='kernel': the rows have no kernels; those of a trace do")
+    known = {row.name for row in found if row.flops is not None}
+    for row in found:
+        if row.flops is None and row.name in known: row.name += ' (not counted)'
     return [place(row, peaks) for row in found] if peaks else found
 
 

@@ -9,7 +9,7 @@ __all__ = ['ceilings', 'text_roofline']
 from collections import Counter
 from math import ceil, floor, log10
 from string import ascii_uppercase
-from ..base.text import plain, si
+from ..base.text import plain, si, some
 
 # %% ../../nbs/views/chart.ipynb #6a8a2f5a
 def ceilings(rows, peaks) -> dict[str, float | None]:
@@ -29,9 +29,14 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) 
     """The roof with a letter for each of the slowest rows that do arithmetic, and their names.
 
     Rows that were not timed lie on the roof. Rows at the same character share a letter. How many
-    rows have none, and their time, stands last.
+    rows have none, and their time, stands last, and rows that have no place in the picture.
     """
     drawn = [row for row in rows if row.arithmetic_intensity and row.rate]
+    absent = {}   # why → labels of rows without a place
+    for row in rows:
+        if row.arithmetic_intensity and row.rate: continue
+        why = 'no FLOPs' if row.flops == 0 and not row.unknown else 'not all is known'
+        absent.setdefault(why, []).append(row.label)
     drawn.sort(key=lambda row: row.seconds, reverse=True)
     drawn, others = drawn[:top], drawn[top:]
     roofs = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
@@ -75,5 +80,6 @@ def text_roofline(rows, peaks, width: int = 64, height: int = 14, top: int = 8) 
             name = ', '.join(filter(None, (row.label, row.type)))   # kernels have no type
             below.append(f' {letter} {name}: {si(row.seconds, "s")}')
     if others: below.append(f' … and {len(others)} more: {si(sum(o.seconds for o in others), "s")}')
+    below += [f' without a mark: {some(labels)} ({why})' for why, labels in absent.items()]
     return '\n'.join([f'{mark:>12} |{line}' for mark, line in zip(scale, picture)]
                      + [' '*13 + line for line in below])

@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'OVERHEAD_PCT', 'LINES', 'percentages', 'doubts', 'trace_text',
-           'division', 'work_text', 'is_count', 'answer', 'least_time_text', 'peaks_text', 'rows_text', 'sample_line',
-           'work_line', 'time_line', 'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line',
-           'ranks_line', 'graphs_line', 'noise_line', 'likely_line', 'unknown_line', 'trace_line', 'ceiling_line',
-           'link_line', 'above_line', 'error_line', 'lines', 'broken']
+           'division', 'work_text', 'percent_text', 'is_count', 'answer', 'least_time_text', 'peaks_text', 'rows_text',
+           'sample_line', 'work_line', 'time_line', 'threads_line', 'phases_line', 'memory_line', 'mfu_line',
+           'tokens_line', 'ranks_line', 'graphs_line', 'noise_line', 'likely_line', 'unknown_line', 'trace_line',
+           'ceiling_line', 'link_line', 'above_line', 'error_line', 'lines', 'broken']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
 from textwrap import fill
 from typing import TYPE_CHECKING
 from ..base.text import plain, si, some
+from ..machine.datasheets import table_name
 from .chart import ceilings
 from .table import percent, shortened
 if TYPE_CHECKING: from fasterbench.results.roofline import Roofline
@@ -89,6 +90,12 @@ def work_text(result: 'Roofline') -> str:
     return said if is_list or result.kind == 'traced' else f'{said}, {result.params:,} parameters'
 
 
+def percent_text(value: float, is_whole: bool) -> str:
+    """Percent in words; where not all is known, those that it is at least."""
+    if is_whole: return percent(value)
+    return f'≥ {percent(value) if value >= 0.1 else plain(value, 1)}'
+
+
 def is_count(result: 'Roofline') -> bool:
     """Is nothing known but the work?"""
     return result.time_s is None and result.peaks is None
@@ -117,7 +124,7 @@ def answer(result: 'Roofline') -> str:
     if result.roof_time_s:
         at_least = '' if result.is_whole else '≥ '
         said += f'; the roof allows {at_least}{si(result.roof_time_s, "s")}'
-        said += f' (utilization {at_least}{percent(result.utilization_pct)} %)'
+        said += f' (utilization {percent_text(result.utilization_pct, result.is_whole)} %)'
     if not result.peaks: return f'{said}.'
     words = NEAR_WORDS
     if result.kind == 'kernels': words = words | {'outside': 'outside of kernels (Python, allocation)'}
@@ -155,7 +162,10 @@ def peaks_text(result: 'Roofline') -> str:
     rates.append(f'memory {si(peaks.peak_bandwidth, "B/s")}')
     used = {row.type for row in result.ungrouped if row.link_bytes}
     rates += [f'{kind} {si(rate, "B/s")}' for kind, rate in peaks.links.items() if kind in used]
-    return f"{peaks.device_name or peaks.device}{threads}: {', '.join(rates)} ({peaks.source})"
+    name, ran = peaks.device_name or peaks.device, result.about.get('device')
+    if result.time_s is not None and ran and table_name(ran) != name:
+        name = f'times of {ran} under the roof of {name}'
+    return f"{name}{threads}: {', '.join(rates)} ({peaks.source})"
 
 # %% ../../nbs/views/report.ipynb #1a5fd9d4
 OVERHEAD_PCT = 5   # percent of a pass from which on the timestamps are worth a line
@@ -181,10 +191,7 @@ def time_line(result: 'Roofline') -> str:
     if timed and not totals and len(timed) < len(rows):   # of a list in which some times are not known
         return f'{si(sum(row.time_s for row in timed), "s")} in {len(timed)} of {len(rows)} rows'
     if not totals or not totals.samples: return ''
-    device = result.about.get('device')
-    is_other = device and result.peaks and device != result.peaks.device_name
-    where = f' on {device}' if is_other else ''
-    said = f'{len(totals.samples)} passes{where}'
+    said = f'{len(totals.samples)} passes'
     if not totals.noisy: said += f', IQR {si(totals.iqr_s, "s")}'   # else the answer has it
     if (totals.overhead_pct or 0) > OVERHEAD_PCT and not totals.overhead_is_noise:
         said += f', timestamps add {percent(totals.overhead_pct)} %'
@@ -219,11 +226,11 @@ def memory_line(result: 'Roofline') -> str:
 def mfu_line(result: 'Roofline') -> str:
     if not result.is_step or result.mfu is None: return ''
     dtype, ceiling = result.main_ceiling
-    at_least = '≥ ' if result.unknown else ''
-    said = f'{at_least}{percent(100*result.mfu)} %'
-    if result.mfu_causal < result.mfu:
-        said += f' with attention dense, {at_least}{percent(100*result.mfu_causal)} % causal'
-    if result.hfu > result.mfu: said += f', HFU {at_least}{percent(100*result.hfu)} %'
+    mfu, causal, hfu = (percent_text(100*share, not result.unknown)
+                        for share in (result.mfu, result.mfu_causal, result.hfu))
+    said = f'{mfu} %'
+    if result.mfu_causal < result.mfu: said += f' with attention dense, {causal} % causal'
+    if result.hfu > result.mfu: said += f', HFU {hfu} %'
     return f'{said} of {si(ceiling, "FLOP/s")} in {dtype}'
 
 
@@ -270,7 +277,8 @@ def unknown_line(result: 'Roofline') -> str:
     rows = [row for row in result if row.unknown]
     if not rows: return ''
     why = 'not counted:' if result.kind == 'traced' else 'no formula for'
-    unknown = some(shortened(name, 60) for name in sorted(result.unknown))
+    names = (shortened(name, 60) for name in sorted(result.unknown))
+    unknown = some(names, between='; ')   # those of kernels have commas inside
     return (f'{why} {unknown}: FLOPs, bytes and roof are not all '
             f'known in {some(row.label for row in rows)}')
 
