@@ -272,9 +272,9 @@ class TracedParts:
         if self.trace.calls: return self._part(span.phase, OUTSIDE, 'no module')
         return self._part(span.phase, span.name, 'operation')
 
-    def rest(self, launch: Span | None, name: str, type: str = 'not counted') -> Part:
+    def rest(self, launch: Span | None, name: str, type: str | None = None) -> Part:
         """The part of what is no work of a module, which names the modules that launched it."""
-        part = self._part(launch and launch.phase, name, type)
+        part = self._part(launch and launch.phase, name, type or name.strip('()'))
         part.is_counted = False
         if launch and launch.owner: part.modules[launch.owner.path] = None
         return part
