@@ -264,7 +264,9 @@ def _part(key, heading, help):
     def show(pair):
         part = pair.part(key)
         if part in (None, 1): return ''
-        return f'{part:.6g}×' if factor(part) == factor(1) else factor(part)   # not as if equal
+        if factor(part) != factor(1): return factor(part)
+        digits = next((n for n in range(3, 7) if f'{part:.{n}g}' != '1'), 6)   # it is not equal
+        return f'{part:.{digits}g}×'
     return Column(f'{key}_ratio', heading, '×', help, lambda pair: pair.part(key), show)
 
 
