@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'OTHERS', 'INK', 'FAINT', 'RIDGE', 'CACHE', 'AXES', 'HOVER', 'TICKS', 'WIDTHS', 'LEFT', 'RIGHT', 'AXIS',
-           'BAR', 'PICTURE', 'BARS', 'NothingToDraw', 'error_bars', 'rounded', 'write', 'Sheet', 'legend_height',
+           'BAR', 'PICTURE', 'FAR', 'BARS', 'NothingToDraw', 'error_bars', 'rounded', 'write', 'Sheet', 'legend_height',
            'Line', 'roof_lines', 'bandwidths', 'plane_of', 'draw_plane', 'write_name', 'name_lines', 'name_point',
-           'plot_peaks', 'Bar', 'draw_bars', 'time_ticks', 'lighter', 'hover_text']
+           'plot_peaks', 'Bar', 'draw_bar_axes', 'draw_bars', 'time_ticks', 'lighter', 'hover_text']
 
 # %% ../../nbs/views/canvas.ipynb #b7c9caf1
 from collections.abc import Callable, Iterable
@@ -18,7 +18,9 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from ..base.text import plain, si
+from ..machine.hardware import HardwarePeaks
 from .labels import Plane, Spot, spots_around, text_size
+from .table import is_empty
 
 # %% ../../nbs/views/canvas.ipynb #82349944
 class NothingToDraw(ValueError):
@@ -116,6 +118,9 @@ def legend_height(entries: Iterable[str], width: float) -> float:
     return 10 + 19*ceil(1.1*sum(entries)/(width - LEFT - RIGHT)) if entries else 0
 
 # %% ../../nbs/views/canvas.ipynb #02365293
+FAR = 4   # pixels between a line and what leads from it to its name
+
+
 class Line(NamedTuple):
     """A ceiling, the slope of a memory, or the line down from a ridge."""
     text: str
@@ -123,20 +128,24 @@ class Line(NamedTuple):
     ys: tuple[float, float]     # FLOP/s
     style: dict                 # of plotly
 
-    def spots(self, far: bool = False) -> Iterable[Spot]:
-        """Places for its name beside it, the best first, or further away with a line to it."""
+    def spots(self, far: bool = False) -> list[Spot]:
+        """Places for its name beside it, the best first, or further away with a line to it.
+
+        A ceiling's name is above it, a ridge's on its right, that of a memory on the upper left;
+        on the other side only where there is no such place.
+        """
         (x0, x1), (y0, y1), (width, height) = self.xs, self.ys, text_size(self.text)
-        if y0 == y1: best, dx, dy = 1, 0, height/2 + 3             # a ceiling
-        elif x0 == x1: best, dx, dy = 0, width/2 + 6, 0            # a ridge
-        else: best, dx, dy = 0.6, -width/2 - 8, -height/2 - 2      # the slope of a memory
-        for t in sorted((0.02 + 0.048*i for i in range(21)), key=lambda t: abs(t - best)):
-            x, y = x0**(1 - t)*x1**t, y0**(1 - t)*y1**t
-            if far: yield from spots_around(x, y, 0, self.text)
-            elif y0 == y1: yield from (Spot(x, y, -width/2, side*dy) for side in (-1, 1))
-            else: yield from (Spot(x, y, side*dx, side*dy) for side in (1, -1))
+        if y0 == y1: best, offsets = 1, [(-width/2, side*(height/2 + 3)) for side in (-1, 1)]
+        elif x0 == x1: best, offsets = 0, [(side*(width/2 + 6), 0) for side in (1, -1)]
+        else: best, offsets = 0.6, [(side*(width/2 + 8), side*(height/2 + 2)) for side in (-1, 1)]
+        parts = sorted((0.02 + 0.048*i for i in range(21)), key=lambda t: abs(t - best))
+        points = [(x0**(1 - t)*x1**t, y0**(1 - t)*y1**t) for t in parts]
+        if not far: return [Spot(*point, *offset) for offset in offsets for point in points]
+        around = [spot for point in points for spot in spots_around(*point, FAR, self.text)]
+        return sorted(around, key=lambda spot: max(spot.dx, spot.dy) > 0)   # on the upper left first
 
 
-def roof_lines(peaks, rates: dict[str, float], plane: Plane) -> list[Line]:
+def roof_lines(peaks: HardwarePeaks, rates: dict[str, float], plane: Plane) -> list[Line]:
     """Ceilings with these FLOP/s, the slopes of memory and caches, and the ridges."""
     left, right = (10**end for end in plane.x_range)
     bottom, memory, lines, by_rate = 10**plane.y_range[0], peaks.peak_bandwidth, [], {}
@@ -155,7 +164,7 @@ def roof_lines(peaks, rates: dict[str, float], plane: Plane) -> list[Line]:
     return lines
 
 
-def bandwidths(peaks) -> dict[str, float]:
+def bandwidths(peaks: HardwarePeaks) -> dict[str, float]:
     """Memory and caches → B/s."""
     levels = {level.name: level.bandwidth for level in peaks.memory_levels}
     return {'memory': peaks.peak_bandwidth} | levels
@@ -202,9 +211,11 @@ def write_name(figure: go.Figure, text: str, spot: Spot, colour: str = INK, grou
 
 def name_lines(figure: go.Figure, plane: Plane, lines: list[Line]):
     """The names of all lines: first of those that have room beside them."""
+    clear = 'name', 'leader', 'mark'
     beside = [plane.name(line.text, line.spots()) for line in lines]
     for line, spot in zip(lines, beside):
-        spot = spot or plane.name(line.text, line.spots(far=True))
+        for uncrossed in ((*clear, 'line'), clear):
+            spot = spot or plane.name(line.text, line.spots(far=True), uncrossed)
         if spot: write_name(figure, line.text, spot, line.style['color'])
 
 
@@ -221,7 +232,8 @@ def name_point(figure: go.Figure, plane: Plane, text: str, at: tuple[float, floa
 
 
 # %% ../../nbs/views/canvas.ipynb #cbd17fe7
-def plot_peaks(peaks, title: str | None = None, size: tuple[int, int] | None = None) -> go.Figure:
+def plot_peaks(peaks: HardwarePeaks, title: str | None = None,
+               size: tuple[int, int] | None = None) -> go.Figure:
     """Every ceiling, cache and ridge of a machine."""
     title = peaks.device_name or peaks.device if title is None else title
     sheet, figure = Sheet(title, [repr(peaks)], size=size), go.Figure()
@@ -246,8 +258,8 @@ class Bar(NamedTuple):
     hover: str
 
 
-def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, below: str):
-    """Bars with their texts above them; `below` is the title of the axis of time."""
+def draw_bar_axes(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, below: str):
+    """The texts of bars and the axes of both; `below` is the title of the axis of time."""
     left, right = sheet.spans[1]
     room = (right - left)*((sheet.size or WIDTHS)[0] - LEFT - RIGHT)   # pixels
     for i, bar in enumerate(bars):
@@ -255,14 +267,6 @@ def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, be
         figure.add_annotation(text=f'<b>{escape(bar.name(most))}</b> {escape(bar.times)}',
                               x=0, y=i + 0.26, xref='x2', yref='y2', xanchor='left', xshift=1,
                               yanchor='middle', showarrow=False, font_size=11)
-    tints, pale, solid = ([getattr(bar, key) for bar in bars] for key in ('tint', 'pale', 'solid'))
-    common = dict(BARS, showlegend=False, text=[bar.hover for bar in bars])
-    if any(pale):
-        figure.add_trace(go.Bar(
-            x=pale, width=0.4, error_x=error_bars(pale, [bar.ends for bar in bars], color=INK),
-            marker=dict(color=[lighter(tint) for tint in tints], line=dict(color=tints, width=1)),
-            **common))
-    figure.add_trace(go.Bar(x=solid, width=0.2 if any(pale) else 0.4, marker_color=tints, **common))
     longest = max(value or 0 for bar in bars for value in (bar.pale, bar.solid, *(bar.ends or ())))
     ticks = time_ticks(longest)
     texts = [si(tick, 's', 2).replace('.0 ', ' ') for tick in ticks]
@@ -274,6 +278,19 @@ def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, be
                     zeroline=False, domain=[sheet.y(sheet.bars_top + BAR*sheet.bars),
                                             sheet.y(sheet.bars_top)]))
     write(figure, heading, sheet.y(sheet.bars_top), left)
+
+
+def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, below: str):
+    """Bars, pale ones with their error bars, solid ones in them, on the axes for them."""
+    draw_bar_axes(figure, sheet, bars, heading, below)
+    tints, pale, solid = ([getattr(bar, key) for bar in bars] for key in ('tint', 'pale', 'solid'))
+    common = dict(BARS, showlegend=False, text=[bar.hover for bar in bars])
+    if any(pale):
+        figure.add_trace(go.Bar(
+            x=pale, width=0.4, error_x=error_bars(pale, [bar.ends for bar in bars], color=INK),
+            marker=dict(color=[lighter(tint) for tint in tints], line=dict(color=tints, width=1)),
+            **common))
+    figure.add_trace(go.Bar(x=solid, width=0.2 if any(pale) else 0.4, marker_color=tints, **common))
 
 
 def time_ticks(longest: float) -> list[float]:
@@ -292,7 +309,7 @@ def hover_text(title: str, line, columns: Iterable) -> str:
     said = {column.heading: column.text(line) for column in columns
             if column.key not in ('name', 'phase', 'type', 'value')}
     said = [f'{heading} {text}'.replace(' ', '\u00a0')   # a line does not break there
-            for heading, text in said.items() if text not in ('–', '', '0', '0 B')]
+            for heading, text in said.items() if not is_empty(text)]
     members = getattr(line, 'members', ())[:40]   # of a group
     lines = wrap('  '.join(said), 80, max_lines=16)
     if members[1:]: lines += wrap(', '.join(members), 80, max_lines=3)

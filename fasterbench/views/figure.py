@@ -14,17 +14,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
 from ..base.text import si
+from ..machine.hardware import HardwarePeaks
 from .canvas import (BARS, COLOURS, HOVER, INK, OTHERS, Bar, NothingToDraw, Sheet,
-                                      draw_bars, draw_plane, error_bars, hover_text, name_lines,
-                                      name_point, plane_of, roof_lines, rounded)
+                                      draw_bar_axes, draw_bars, draw_plane, error_bars, hover_text,
+                                      name_lines, name_point, plane_of, roof_lines, rounded)
 from .chart import ceilings
 from .labels import Plane, short_name
 from .report import answer, peaks_text, rows_text
 from .table import percent
+if TYPE_CHECKING: from fasterbench.results.roofline import Roofline
 
 # %% ../../nbs/views/figure.ipynb #02a937af
 SHAPES = {   # what a row is → plotly's symbol, the character, words
@@ -51,7 +54,7 @@ def at(row) -> tuple[float, float]:
 
 
 def radius(row, total_s: float) -> float:
-    """Pixels of a mark, whose area grows with the part of the time."""
+    """Pixels of a mark, from 3.5 to 20: the larger, the larger its part of the time."""
     return min(3.5 + 25*sqrt((row.seconds or 0)/total_s), 20)
 
 
@@ -97,8 +100,9 @@ def rows_count(rows: list) -> str:
     return rows_text(sum(len(row.members or [row]) for row in rows))
 
 # %% ../../nbs/views/figure.ipynb #ca8d63aa
-def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10, names: int = 20,
-                  title: str | None = None, size: tuple[int, int] | None = None) -> go.Figure:
+def plot_roofline(result: 'Roofline', by='block', colour: str | None = None, bars: int = 10,
+                  names: int = 20, title: str | None = None,
+                  size: tuple[int, int] | None = None) -> go.Figure:
     """The rows of a result under its roof, and the times of those that take longest.
 
     `by`: rows that are one mark, as in `Roofline.by`; `None`: each is its own. `colour`: a field of
@@ -128,12 +132,14 @@ def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10,
 
     for text in texts[:LARGEST]: names -= name(*text, must=True)
     name_lines(figure, plane, lines)
-    for text in texts[LARGEST:]: names -= names > 0 and name(*text)
+    for text in texts[LARGEST:]:
+        if names <= 0: break
+        names -= name(*text)
     if sheet.bars: draw_times(figure, sheet, rows, style, columns)
     return sheet.layout(figure)
 
 
-def roofs_of(rows: list, peaks) -> dict[str, float]:
+def roofs_of(rows: list, peaks: HardwarePeaks) -> dict[str, float]:
     """Dtype → FLOP/s of the ceilings that rows are compared with."""
     rates = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
     roofs = {row.roof for row in rows}
@@ -141,12 +147,12 @@ def roofs_of(rows: list, peaks) -> dict[str, float]:
     return rates or {peaks.arithmetic(None): peaks.peak_flops}
 
 
-def head_lines(result, rows: list) -> list[str]:
+def head_lines(result: 'Roofline', rows: list) -> list[str]:
     """The machine, what marks are, and how many rows have none and why."""
     found, reasons = {shape(row) for row in rows if is_drawn(row)}, {}
     marks = [f'{SHAPES[key][1]} {SHAPES[key][2]}' for key in SHAPES if key in found]
-    area = 'area: part of the least time'
-    if result.totals: area = 'area: part of the time; line: middle half of the passes'
+    larger = 'larger: more of the least time'
+    if result.totals: larger = 'larger: more of the time; line: middle half of the passes'
     for row in rows:
         if is_drawn(row): continue
         if row.unknown or None in (row.flops, row.bytes_moved): why = 'of unknown cost'
@@ -154,13 +160,13 @@ def head_lines(result, rows: list) -> list[str]:
         reasons.setdefault(why, []).append(row)
     absent = [f'{rows_count(own)} {why} ({percent(100*total(own)/total(rows))} % of the time)'
               if total(own) else f'{rows_count(own)} {why}' for why, own in reasons.items()]
-    said = [peaks_text(result), '; '.join([', '.join(marks)]*bool(marks) + [area])]
+    said = [peaks_text(result), '; '.join([', '.join(marks)]*bool(marks) + [larger])]
     return said + ['without a mark: ' + ', '.join(absent)]*bool(absent)
 
 
 def draw_marks(figure: go.Figure, plane: Plane, rows: list, style: Callable, columns: list,
                total_s: float):
-    """A mark with its error bar for each row; a trace for each entry of the legend."""
+    """A mark with its error bar for each row; the legend has lines, as each shape means something."""
     entries = {}
     for row in rows:
         own = entries.setdefault(style(row), [])
@@ -168,13 +174,16 @@ def draw_marks(figure: go.Figure, plane: Plane, rows: list, style: Callable, col
         own.append(row)
         plane.add_mark(*at(row), radius(row, total_s), rate_ends(row))
     for (entry, tint), own in sorted(entries.items(), key=lambda o: [*COLOURS, OTHERS].index(o[0][1])):
-        figure.add_trace(go.Scatter(
-            x=rounded(row.arithmetic_intensity for row in own) or [None],
-            y=rounded(row.rate for row in own) or [None], mode='markers',
-            name=entry, legendgroup=entry, showlegend=len(entries) > 1,
+        if len(entries) > 1:
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode='lines', line_color=tint,
+                                        name=entry, legendgroup=entry))
+        if own: figure.add_trace(go.Scatter(
+            x=rounded(row.arithmetic_intensity for row in own),
+            y=rounded(row.rate for row in own), mode='markers',
+            name=entry, legendgroup=entry, showlegend=False,
             marker=dict(color=tint, opacity=1, line=dict(width=1, color='white'),
-                        size=rounded(2*radius(row, total_s) for row in own) or 10,
-                        symbol=[SHAPES[shape(row)][0] for row in own] or 'circle'),
+                        size=rounded(2*radius(row, total_s) for row in own),
+                        symbol=[SHAPES[shape(row)][0] for row in own]),
             error_y=error_bars([row.rate for row in own], [*map(rate_ends, own)], color=OTHERS),
             customdata=[row.members or [row.label] for row in own],
             text=[hover_text(row.label, row, columns) for row in own], **HOVER))
@@ -227,7 +236,7 @@ PHASES = {   # phase → its colour and pattern
     'forward': (COLOURS[0], ''), 'backward': (COLOURS[1], '/'), 'optimizer': (COLOURS[2], '.')}
 
 
-def plot_phases(result, by='block', top: int = 15, title: str | None = None,
+def plot_phases(result: 'Roofline', by='block', top: int = 15, title: str | None = None,
                 size: tuple[int, int] | None = None) -> go.Figure:
     """The times of the longest modules of a training step: bars with a part for each phase."""
     found = {}
@@ -245,8 +254,7 @@ def plot_phases(result, by='block', top: int = 15, title: str | None = None,
     below, heading = 'time in a step', '<b>time</b>' if result.time_s else '<b>least time</b>'
     if left: below += f'; {len(left)} more: {si(sum(total(o.values()) for o in left), "s")}'
     figure, columns = go.Figure(), [*result.table().columns.values()]
-    draw_bars(figure, sheet, bars, heading, below)
-    figure.data = []   # in place of the whole a part for each phase
+    draw_bar_axes(figure, sheet, bars, heading, below)
     for phase, (tint, pattern) in PHASES.items():
         own = [rows.get(phase) for rows in shown]
         figure.add_trace(go.Bar(

@@ -97,9 +97,9 @@ class Plane:
             self.add('error bar', Box(u, -3, 3, top, bottom))
 
     def add_line(self, xs: tuple[float, float], ys: tuple[float, float]):
-        """A straight line between two points, as boxes of which names cannot lie between two."""
+        """A straight line between two points, as boxes without a gap."""
         (u0, y0), (u1, y1) = (self.place(x, y) for x, y in zip(xs, ys))
-        n = int(max(abs(u1 - u0)*max(self.widths), abs(y1 - y0))/6) + 2
+        n = int(max(abs(u1 - u0)*max(self.widths), abs(y1 - y0))/4) + 2
         self.add('line', *(Box(u, -2, 2, y - 2, y + 2)
                            for u, y in zip(np.linspace(u0, u1, n), np.linspace(y0, y1, n))))
 

@@ -124,10 +124,13 @@ def plot_sweep(sweep: 'Sweep', title: str | None = None,
 
 
 def sweep_lines(sweep: 'Sweep') -> list[str]:
-    """By what the whole is bound, which values were disturbed, and what likely times are."""
+    """By what the whole is bound, what was disturbed or is not whole, what likely times are."""
     said = [sweep.bound_text()]*bool(sweep.bound_text())
     disturbed = [str(p.value) for p in sweep if p.result.totals and p.result.totals.disturbance]
     if disturbed: said.append(f"beside other processes: {sweep.name} {', '.join(disturbed)}")
+    partly = [str(point.value) for point in sweep if not point.result.is_whole]
+    if partly:
+        said.append(f"without rows of which no roof is known: {sweep.name} {', '.join(partly)}")
     if any(point.likely_s for point in sweep):
         said.append('likely: at the shares of the peaks that published runs reached; line: where 4 '
                     'of 5 such runs lie')
