@@ -271,7 +271,7 @@ def _part(key, heading, help):
 
 
 PAIR_COLUMNS = {column.key: column for column in (
-    Column('name', 'name', help='of the module', show=_name_text),
+    Column('name', 'name', help='name of the module', show=_name_text),
     Column('phase', 'phase', help='of a training step'),
     Column('type', 'type', help='class of the module'),
     Column('time_a', 'time a', 's', 'measured, of turns the median; or the least one'),

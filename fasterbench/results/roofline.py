@@ -81,15 +81,15 @@ def _kernels_text(row) -> str | None:
 
 
 ROW_COLUMNS = {column.key: column for column in (
-    Column('name', 'name', help='of the module', show=lambda row: row.name or '(the model)'),
-    Column('phase', 'phase', help='of a training step'),
+    Column('name', 'name', help='name of the module', show=lambda row: row.name or '(the model)'),
+    Column('phase', 'phase', help='phase of a training step'),
     Column('type', 'type', help='class of the module'),
-    Column('calls', 'calls', 'count', 'in a pass'),
-    Column('flops', 'FLOPs', 'FLOP', 'a multiply-add is two', show=_flops_text),
-    Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'in matrix products and convolutions'),
-    Column('bytes_moved', 'bytes', 'B', 'inputs and outputs of every operation'),
-    Column('boundary_bytes', 'boundary', 'B', 'what one fused kernel would have to move'),
-    Column('link_bytes', 'link bytes', 'B', 'that collectives send over the link of this rank',
+    Column('calls', 'calls', 'count', 'calls in a pass'),
+    Column('flops', 'FLOPs', 'FLOP', 'FLOPs; a multiply-add is two', show=_flops_text),
+    Column('matmul_flops', 'matmul FLOPs', 'FLOP', 'FLOPs in matrix products and convolutions'),
+    Column('bytes_moved', 'bytes', 'B', 'bytes of the inputs and outputs of every operation'),
+    Column('boundary_bytes', 'boundary', 'B', 'bytes that one fused kernel would have to move'),
+    Column('link_bytes', 'link bytes', 'B', 'bytes that collectives send over the link of this rank',
            show=lambda row: si(row.link_bytes or None, 'B')),
     Column('arithmetic_intensity', 'FLOP/B', 'FLOP/B', 'FLOPs per byte'),
     Column('bound', 'bound', help='compute at or right of the ridge, memory left of it'),
@@ -104,13 +104,13 @@ ROW_COLUMNS = {column.key: column for column in (
     Column('iqr_s', 'IQR', 's', 'width of the middle half of the samples'),
     Column('params', 'params', 'count', 'elements of its own parameters'),
     Column('weight_bytes', 'weights', 'B', 'bytes of its own parameters'),
-    Column('dtype', 'dtype', help='of most of the arithmetic'),
+    Column('dtype', 'dtype', help='dtype of most of the arithmetic'),
     Column('operations', 'operations', help='calls by operator', value=_operations_text),
     Column('kernels', 'kernels', help='launches and time by kernel', value=_kernels_text),
-    Column('modules', 'modules', help='whose work a compiled kernel does',
+    Column('modules', 'modules', help='modules whose work a compiled kernel does',
            value=lambda row: ', '.join(name or '(the model)' for name in row.modules) or None),
-    Column('waiting_s', 'waiting', 's', 'of a collective for other ranks'),
-    Column('likely_s', 'likely', 's', 'at the shares of the peaks that runs have reached'))}
+    Column('waiting_s', 'waiting', 's', 'time of a collective for which the rank waits for others'),
+    Column('likely_s', 'likely', 's', 'time at the shares of the peaks that runs have reached'))}
 Kind = Literal['measured', 'estimated', 'counted', 'kernels', 'traced', 'listed']
 SHOWN = {   # kind of a result → usual columns
     'measured': ('name', 'phase', 'type', 'flops', 'arithmetic_intensity', 'link_bytes', 'bound',
