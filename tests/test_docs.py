@@ -48,6 +48,22 @@ def test_pages_for_programs_exist():
     assert {f'{page}.ipynb' for page in named} <= pages()
 
 
+def test_every_option_is_on_the_page_of_commands():
+    page = (ROOT/'nbs'/'tutorials'/'commands.ipynb').read_text(encoding='utf-8')
+    for command, (groups, _) in cli.COMMANDS.items():
+        shown = page.split(f'usage: fasterbench {command.__name__} ')[1].split('examples:')[0]
+        names = [name for _, arguments in groups for words, _ in arguments for name in words]
+        assert [name for name in names if name not in shown] == [], command.__name__
+
+
 @pytest.mark.parametrize('page', sorted(pages()))
 def test_outputs_name_no_path_of_a_machine(page):
     assert 'site-packages' not in (ROOT/'nbs'/page).read_text(encoding='utf-8')
+
+
+@pytest.mark.parametrize('page', sorted(pages()))
+def test_a_stream_is_one_output(page):
+    """The site shows each output as a block of its own; nbclient joins them with `coalesce_streams`."""
+    for cell in json.loads((ROOT/'nbs'/page).read_text(encoding='utf-8'))['cells']:
+        names = [output.get('name', '') for output in cell.get('outputs', ())]
+        assert [a for a, b in zip(names, names[1:]) if a and a == b] == []
