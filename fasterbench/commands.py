@@ -29,17 +29,25 @@ def count(args):
 def roofline(args):
     """How close is each layer of a model to the roof of this machine?"""
     import torch.distributed as dist
+    from fasterbench.results.compare import fewest_samples
+    from fasterbench.results.gate import GATE_CONFIDENCE
     from fasterbench.results.roofline import Roofline
     from fasterbench.running.parallel import gathered
     if args.beside == 'eager' and not args.compile:
         raise ValueError('--beside eager: what is compared with it needs --compile')
+    steps, needed = args.steps or (40 if args.beside else 20), 1
+    if args.fail_slower is not None: needed = fewest_samples(GATE_CONFIDENCE, bool(args.beside))
+    if steps < needed: raise ValueError(f'--steps {steps}: --fail-slower takes {needed} or more')
     device, mesh = share(args)
-    if args.beside: return in_turns(args, args.steps or 40)
+    if args.beside: return in_turns(args, steps)
     before, empty = args.against and Roofline.load(args.against), Roofline(rows=[])
     if before and args.fail_slower is not None and before.time_s is None:
         raise ValueError(f'--fail-slower: {args.against} has no time: its kind is {before.kind!r}')
+    saved = len(before.totals.samples) if before and before.totals else needed
+    if saved < needed:
+        raise ValueError(f'{args.against} has {saved} passes: --fail-slower takes {needed} or more')
     check_view(args, (empty.compare(empty) if before else empty).table())
-    result, name = measured(args, set_up(args, device=device), mesh, args.steps or 20), args.model
+    result, name = measured(args, set_up(args, device=device), mesh, steps), args.model
     if mesh:
         name, rank = f'{name}, {args.parallel} on {mesh.size()} ranks', mesh.get_rank()
         result.by_rank = gathered(replace(result, by_rank=[]))
@@ -206,6 +214,10 @@ def show_sweep(args, sweep, name: str | None = None, above=(), **more):
 def compare(args):
     """What changed from one result to another, and is it more than noise?"""
     from fasterbench.results.roofline import Roofline
+    for name in args.a, args.b:
+        if not name.endswith('.json'):
+            raise ValueError(f'{name!r} is no saved result (.json); models are compared by '
+                             f'`fasterbench roofline {args.b} --beside {args.a}`')
     comparison = Roofline.load(args.a).compare(Roofline.load(args.b))
     check_view(args, comparison.table())
     return show_comparison(args, comparison)

@@ -371,9 +371,10 @@ def rows_of_kernels(kernels: list[Kernel], peaks=None, level: str = 'DRAM') -> R
     for row in rows:
         if row.roof == 'DRAM': row.roof = level
         row.cache_time_s = row.roof_time_s   # counted bytes did come from this level
-    not_counted = [row.name for row in rows if None in (row.flops, row.bytes_moved)]
-    if peaks and not_counted:
-        warnings.warn(f'no FLOPs or no bytes of {level} were counted in {some(not_counted)}; '
-                      '`ncu --set full` counts both', stacklevel=2)
+    for key, what in (('flops', 'FLOPs'), ('bytes_moved', f'bytes of {level}')):
+        names = [row.name for row in rows if getattr(row, key) is None]
+        if peaks and names:
+            warnings.warn(f'no {what} were counted in {some(names, between="; ")}, which so have no '
+                          'roof; `ncu --set full` counts them', stacklevel=2)
     return Roofline(rows=rows, peaks=peaks, kind='kernels', totals=total_time(rows),
                     about=dict(level=level))

@@ -132,7 +132,7 @@ OUTPUT = 'output', [
     arg('--sort', metavar='COLUMN', help='the largest first; order: as in the model'),
     arg('--out', action='append', default=[], type=writable, metavar='FILE',
         help='.json (all of it), .csv, .md, .html (a page with figure and rows), '
-             '.png, .svg or .pdf (the figure); repeatable'),
+             '.png, .svg or .pdf (the figure; takes kaleido: pip install kaleido); repeatable'),
     arg('--json', action='store_true', help='print one JSON object: the answer, and rows'),
     arg('--traceback', action='store_true', help='show where an error was raised')]
 limit_pct = partial(number, above=-100)
@@ -211,7 +211,8 @@ def options_in(args, names: str) -> list[str]:
 
 
 def check_options(args):
-    """Refuse options that lack one that they need, or that do not go together."""
+    """Refuse options that lack one that they need, or do not go together, and unknown devices."""
+    from fasterbench.machine.datasheets import all_as_peaks
     for names, needed in NEEDS.items():
         there_is_one = any(hasattr(args, name) for name in needed.split())
         lacking = there_is_one and not options_in(args, needed) and options_in(args, names)
@@ -219,6 +220,7 @@ def check_options(args):
     for names, others in EXCLUDES.items():
         these, those = options_in(args, names), options_in(args, others)
         if these and those: raise ValueError(f'{these[0]} does not go with {those[0]}')
+    if getattr(args, 'peaks', None): all_as_peaks(args.peaks)
 
 # %% ../nbs/analysis/options.ipynb #44cbcc23
 @contextmanager
@@ -345,7 +347,9 @@ def show_rows(args, result, name: str | None = None, above=(), **more):
     def show():
         result.summary(args.top or None, args.sort, args.by, args.columns)
         operations = operation_table(shown)
-        if operations.lines: print('', operations.text(args.top or None), sep='\n')
+        if operations.lines:
+            print('', operations.text(args.top or None), "Operators were timed in further passes, "
+                  "under torch's profiler: those of a row need not add up to its time.", sep='\n')
         if shown.by_rank:
             print('', shown.ranks().text(args.top or None, width=terminal_width()), sep='\n')
         if args.plot: print('', text_roofline(shown.rows, result.peaks), sep='\n')
@@ -357,16 +361,29 @@ def show_rows(args, result, name: str | None = None, above=(), **more):
 def operation_table(result):
     """A line for each operator of a row, if operations were asked for."""
     from fasterbench.views.table import Column
-    lines = [(row, operation) for row in result for operation in row.operations]
+    from fasterbench.results.roofline import ROW_COLUMNS
+    from fasterbench.results.rows import RooflinePoint, place
+    lines = []
+    for row in result:
+        for o in row.operations:
+            point = RooflinePoint(name=o.name, flops=o.flops, bytes_moved=o.bytes_moved,
+                                  dtype=row.dtype, time_s=o.time_s)
+            lines.append((row, o, place(point, result.peaks) if result.peaks else point))
 
     def of_operation(key, heading, unit):
         return Column(key, heading, unit, value=lambda line: getattr(line[1], key))
+
+    def of_point(key):
+        column = ROW_COLUMNS[key]
+        return replace(column, value=lambda line: column.of(line[2]),
+                       show=lambda line: column.text(line[2]))
 
     table = table_of(lines, [
         Column('row', 'row', value=lambda line: line[0].label),
         of_operation('name', 'operator', ''), of_operation('calls', 'calls', 'count'),
         of_operation('flops', 'FLOPs', 'FLOP'),
-        of_operation('bytes_moved', 'bytes', 'B'), of_operation('time_s', 'profiled time', 's')])
+        of_operation('bytes_moved', 'bytes', 'B'), of_point('bound'), of_point('utilization_pct'),
+        of_operation('time_s', 'profiled time', 's')])
     return replace(table, sort='time_s')
 
 

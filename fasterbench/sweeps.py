@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .base.tensors import batch_size, cast, dtype_name, resolve_dtype
-from .machine.datasheets import as_peaks
+from .machine.datasheets import all_as_peaks, as_peaks
 from .models import resize
 from .results.roofline import Roofline
 from .results.sweep import Point, Sweep
@@ -128,10 +128,11 @@ def estimates(model: nn.Module, sample, devices, *, method: str = 'estimate',
               **options) -> Sweep:
     """Least times on several devices: names of datasheets, files or `HardwarePeaks`.
 
-    The other arguments are those of `sweep`, with `method` 'estimate' or 'estimate_step'.
+    `devices` may be one text: 'L4,H100-SXM'. The other arguments are those of `sweep`, with `method` 'estimate' or 'estimate_step'.
     """
     if not method.startswith('estimate'): raise ValueError(f'method={method!r} runs the model')
-    peaks = [as_peaks(device) for device in devices]
+    if isinstance(devices, str): devices = devices.split(',')
+    peaks = all_as_peaks(devices)
     names = [one.device_name or one.device for one in peaks]
     names = [name if names.count(name) == 1 else str(asked) for name, asked in zip(names, devices)]
     check_values('device', names, method)
