@@ -326,7 +326,7 @@ def test_numbers_join_collectives_of_which_one_trace_misses_the_first(ranks):
     assert results[0]['(all_reduce)'].waiting_s is None   # of the first one it is not known
     assert 1e6*results[1]['(all_reduce)'].waiting_s == pytest.approx(10)
     _, said = ranks(exchange((110, 100), (300, 80), numbered=False), exchange((170, 40), numbered=False))
-    assert 'all_reduce ran 2 on rank 0, 1 on rank 1: its waiting is not known' in said
+    assert '(all_reduce) ran 2 on rank 0, 1 on rank 1: its waiting is not known' in said
 
 
 # The command

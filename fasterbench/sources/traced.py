@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['DTYPES', 'DTYPE_IN_KERNEL', 'DTYPE_OF_SIZE', 'OPERATOR', 'COPIES', 'GRAPHS', 'BEFORE', 'NOT_COUNTED', 'DISPATCH',
            'OUTSIDE', 'overloads', 'returns_number', 'RecordedCosts', 'recorded_arguments', 'recorded_argument',
-           'number', 'empty', 'Part', 'TracedParts', 'exchange_bytes', 'add_exchange', 'add_waiting', 'read_trace',
-           'traced_result']
+           'number', 'empty', 'PlaceTotals', 'TracedPlaces', 'recorded_link_bytes', 'add_links', 'add_waiting',
+           'read_trace', 'traced_result']
 
 # %% ../../nbs/sources/traced.ipynb #6884b148
 import ast
@@ -26,13 +26,13 @@ from ..counting.counter import Work
 from ..counting.rules import MOVES, Cost, cost_of, rule_for
 from ..counting.traffic import Call
 from ..machine.datasheets import as_peaks, find_datasheet
-from ..machine.links import LINK_SHARES
+from ..machine.links import exchange_name, link_bytes, waits
 from ..results.roofline import Roofline, Totals
 from ..results.rows import KernelTime, RooflinePoint, place
 from ..running.modules import PHASES, Place
 from ..running.state import uncollected
 from .profile import row_of
-from .traces import Inputs, Kernel, Span, Trace, class_of
+from .traces import Activity, Inputs, Span, Trace, class_of
 
 # %% ../../nbs/sources/traced.ipynb #1c7aa94b
 DTYPES = {   # as C++ writes them
@@ -173,74 +173,65 @@ NOT_COUNTED, DISPATCH, OUTSIDE = '(not counted)', '(dispatch)', '(outside of mod
 
 
 @dataclass
-class Part:
+class PlaceTotals:
     """What was done at one place, and the device's time for it."""
     type: str
     work: Work = field(default_factory=Work)
     is_counted: bool = True                                # is its work that of operations?
     times: list[float] = field(default_factory=list)       # µs of each kernel
-    collectives: list[Kernel] = field(default_factory=list)
+    collectives: list[Activity] = field(default_factory=list)
     calls: set[Span] = field(default_factory=set)          # of the module
     modules: dict[str, None] = field(default_factory=dict) # that launched it, if it is of none
     kernels: dict[str, KernelTime] = field(default_factory=dict)
 
-
-class TracedParts:
-    """The kernels of a trace by the place that they belong to."""
-
-    def __init__(self, trace: Trace, kernels: list[Kernel]):
-        self.trace, self.costs, self.parts = trace, RecordedCosts(trace), {}
-        self.first_launch = min((n for n in trace.launches if n is not None), default=0)
-        self.counted = {}                   # operation → its call and cost
-        self.launched = defaultdict(list)   # counted operation → its kernels
-        self.unknown = set()                # operations without a cost, each once
-        if trace.on_host:
-            for kernel in kernels: self.counted_operation(kernel)
-        self.in_parts = {o for counted in self.counted for o in counted.operations}
-        for kernel in kernels: self.add(kernel)
-        for operation, times in self.launched.items(): self.add_cost(operation, times)
-
-    def add(self, kernel: Kernel):
-        """Give a kernel's time to its part."""
-        part, operation = self.part_of(kernel)
-        part.times.append(kernel.time_us)
-        time = part.kernels.setdefault(kernel.name, KernelTime(0, 0., 0, 0))
+    def add(self, kernel: Activity) -> KernelTime:
+        """Add a kernel's time to it, and to all of its name, which are returned."""
+        self.times.append(kernel.time_us)
+        if kernel.collective: self.collectives.append(kernel)
+        time = self.kernels.setdefault(kernel.name, KernelTime(0, 0., 0, 0))
         time.launches += 1
         time.time_s += 1e-6*kernel.time_us
-        if operation: self.launched[operation].append(time)
-        else: time.flops = time.bytes_moved = None
+        return time
+
+
+class TracedPlaces:
+    """The kernels of a trace by the place that they belong to."""
+
+    def __init__(self, trace: Trace, kernels: list[Activity]):
+        self.trace, self.costs, self.totals = trace, RecordedCosts(trace), {}
+        self.first_launch = min((n for n in trace.launches if n is not None), default=0)
+        self.counted = {}                # operation → its call and cost
+        self.unknown = set()             # operations without a cost, each once
+        launched = defaultdict(list)     # counted operation → its kernels
+        operation_of = {k: self.counted_operation(k) for k in kernels if not self.uncounted(k)}
+        around = {o for counted in self.counted for o in counted.operations}
+        for kernel in kernels:
+            operation = operation_of.get(kernel)
+            if operation: launched[operation].append(self.at(operation).add(kernel))
+            else:
+                time = self.without_operation(kernel, around).add(kernel)
+                time.flops = time.bytes_moved = None
+        for operation, times in launched.items(): self.add_cost(operation, times)
 
     def add_cost(self, operation: Span, times: list[KernelTime]):
         """Count an operation; its cost is a kernel's if it launched no other."""
         call, cost = self.counted[operation]
-        self.part(operation).work.add(call, cost)
+        self.at(operation).work.add(call, cost)
         for time in times:
             if len(times) > 1 or time.flops is None: time.flops = time.bytes_moved = None
             else:
                 time.flops += cost.flops
                 time.bytes_moved += cost.nbytes
 
-    def part_of(self, kernel: Kernel) -> tuple[Part, Span | None]:
-        """The part that a kernel belongs to, and the operation that is counted for it."""
-        launch, kind = kernel.launch, kernel.collective
-        if kernel.is_host_copy: return self.rest(launch, COPIES), None
-        if kind:
-            part = self.rest(launch, f'({kind})', kind.partition(' ')[0])
-            part.collectives.append(kernel)
-            return part, None
-        if launch is None:
-            is_earlier = (kernel.args.correlation or 0) < self.first_launch
-            if is_earlier: return self.rest(None, BEFORE), None
-            part = self.rest(None, NOT_COUNTED)
-            part.work.unknown[kernel.name] += 1
-            return part, None
-        if kernel.is_replayed: return self.rest(launch, kernel.region or GRAPHS, 'replayed'), None
-        if operation := self.counted_operation(kernel): return self.part(operation), operation
-        is_known = launch.name not in self.costs.reasons or launch in self.in_parts
-        if self.trace.on_host and is_known: return self.rest(launch, DISPATCH), None
-        return self.unknown_part(kernel), None
+    def uncounted(self, kernel: Activity) -> tuple | None:
+        """Name, and type if it has one, of the row of a kernel that is no operation's, else `None`."""
+        if kernel.is_host_copy: return COPIES,
+        if kernel.collective: return exchange_name(*kernel.collective), kernel.collective[0]
+        is_earlier = kernel.launch is None and (kernel.args.correlation or 0) < self.first_launch
+        if is_earlier: return BEFORE,
+        return (kernel.region or GRAPHS, 'replayed') if kernel.is_replayed else None
 
-    def counted_operation(self, kernel: Kernel) -> Span | None:
+    def counted_operation(self, kernel: Activity) -> Span | None:
         """The outermost operation around a launch whose cost is known."""
         operations = kernel.operations
         for operation in reversed(operations):
@@ -251,77 +242,84 @@ class TracedParts:
             if operation in self.counted: return operation
         return None
 
-    def unknown_part(self, kernel: Kernel) -> Part:
-        """The part of a kernel without a cost, which names its operation or else the kernel."""
+    def without_operation(self, kernel: Activity, around: set[Span]) -> PlaceTotals:
+        """The totals to which a kernel belongs that no counted operation launched.
+
+        `around`: the operations that call counted ones. A kernel without a cost is among the
+        unknown work, under the name of its operation or else its own.
+        """
+        launch, named = kernel.launch, self.uncounted(kernel)
+        if named: return self.beside(launch, *named)
+        if self.trace.on_host and (launch in around or launch.name not in self.costs.reasons):
+            return self.beside(launch, DISPATCH)
         operation = next((o for o in kernel.operations if OPERATOR.fullmatch(o.name)), None)
-        launch = operation or kernel.launch
-        has_place = operation or launch.owner or launch.optimizer
-        part = self.part(launch) if has_place else self.rest(launch, NOT_COUNTED)
+        has_place = operation or launch and (launch.owner or launch.optimizer)
+        if has_place: totals = self.at(operation or launch)
+        else: totals = self.beside(launch, NOT_COUNTED)
         if operation is None or operation not in self.unknown:
-            part.work.unknown[operation.name if operation else kernel.name] += 1
+            totals.work.unknown[operation.name if operation else kernel.name] += 1
         self.unknown.add(operation)
-        return part
+        return totals
 
-    def part(self, span: Span) -> Part:
-        """The part of the module that a span is of, else of the optimizer, else its own."""
+    def at(self, span: Span) -> PlaceTotals:
+        """The totals of the module that a span is of, else of the optimizer, else its own."""
         if module := span.owner:
-            part = self._part(span.phase, module.path, class_of(module.name))
-            part.calls.add(module)
-            return part
-        if span.optimizer: return self._part(span.phase, '(optimizer)', span.optimizer)
-        if self.trace.calls: return self._part(span.phase, OUTSIDE, 'no module')
-        return self._part(span.phase, span.name, 'operation')
+            totals = self.totals_of(span.phase, module.path, class_of(module.name))
+            totals.calls.add(module)
+            return totals
+        if span.optimizer: return self.totals_of(span.phase, '(optimizer)', span.optimizer)
+        if self.trace.calls: return self.totals_of(span.phase, OUTSIDE, 'no module')
+        return self.totals_of(span.phase, span.name, 'operation')
 
-    def rest(self, launch: Span | None, name: str, type: str | None = None) -> Part:
-        """The part of what is no work of a module, which names the modules that launched it."""
-        part = self._part(launch and launch.phase, name, type or name.strip('()'))
-        part.is_counted = False
-        if launch and launch.owner: part.modules[launch.owner.path] = None
-        return part
+    def beside(self, launch: Span | None, name: str, type: str | None = None) -> PlaceTotals:
+        """The totals of what is no work of a module, which name the modules that launched it."""
+        totals = self.totals_of(launch and launch.phase, name, type or name.strip('()'))
+        totals.is_counted = False
+        if launch and launch.owner: totals.modules[launch.owner.path] = None
+        return totals
 
-    def _part(self, phase: str | None, name: str, type: str) -> Part:
+    def totals_of(self, phase: str | None, name: str, type: str) -> PlaceTotals:
+        """The totals of a place, which are empty at first."""
         at = Place(phase if self.trace.is_training else None, name)
-        if at not in self.parts: self.parts[at] = Part(type)
-        return self.parts[at]
+        return self.totals.setdefault(at, PlaceTotals(type))
 
     def rows(self) -> list[RooflinePoint]:
-        """A row for each part, those of modules first; their times add up to the kernels'."""
+        """A row for each place, those of modules first; their times add up to the kernels'."""
         def order(item):
-            (phase, _), part = item
-            return not part.is_counted, PHASES.index(phase) if phase else -1
-        return [self.row(at, part) for at, part in sorted(self.parts.items(), key=order)]
+            (phase, _), totals = item
+            return not totals.is_counted, PHASES.index(phase) if phase else -1
+        return [self.row(at, totals) for at, totals in sorted(self.totals.items(), key=order)]
 
-    def row(self, at: Place, part: Part) -> RooflinePoint:
-        """The row of a part."""
-        runs_tf32 = any('tf32' in name for name in part.kernels)
-        row = row_of(at, part.work, part.type, self.trace.is_training, tf32=runs_tf32)
-        row.calls = part.work.operators.total() or len(part.times)   # of operations, or of kernels
-        if part.calls: row.calls = len(part.calls)   # of the module
-        row.time_s, row.kernels = 1e-6*fsum(part.times), part.kernels
-        row.modules, row.boundary_bytes = [*part.modules], None
-        if not part.work.operators: row.flops = row.matmul_flops = row.bytes_moved = None
-        if part.collectives: add_exchange(row, part.collectives)
+    def row(self, at: Place, totals: PlaceTotals) -> RooflinePoint:
+        """The row of a place."""
+        runs_tf32 = any('tf32' in name for name in totals.kernels)
+        row = row_of(at, totals.work, totals.type, self.trace.is_training, tf32=runs_tf32)
+        operations = totals.work.operators.total()
+        row.calls = len(totals.calls) or operations or len(totals.times)   # of a module, of these, of kernels
+        row.time_s, row.kernels = 1e-6*fsum(totals.times), totals.kernels
+        row.modules, row.boundary_bytes = [*totals.modules], None
+        if not operations: row.flops = row.matmul_flops = row.bytes_moved = None
+        if totals.collectives: add_links(row, totals.collectives)
         return row
 
 # %% ../../nbs/sources/traced.ipynb #bc5339bc
-def exchange_bytes(kernel: Kernel) -> float | None:
+def recorded_link_bytes(kernel: Activity) -> float | None:
     """Bytes that a rank's link carries for a collective; `None`: not recorded."""
-    args, kind = kernel.args, kernel.collective.partition(' ')[0]
+    args, kind = kernel.args, kernel.collective[0]
     name = (args.dtype or '').lower()
     dtype = getattr(torch, {'byte': 'uint8', 'char': 'int8'}.get(name, name), None)
-    elements = min(filter(None, (args.sent, args.received)), default=None)
-    if None in (elements, args.group_size) or kind not in LINK_SHARES: return None
     if not isinstance(dtype, torch.dtype): return None
-    return elements*dtype.itemsize*LINK_SHARES[kind](args.group_size) if args.group_size > 1 else 0.
+    sizes = (n and n*dtype.itemsize for n in (args.sent, args.received))
+    return link_bytes(kind, *sizes, args.group_size)
 
 
-def add_exchange(row: RooflinePoint, kernels: list[Kernel]):
+def add_links(row: RooflinePoint, kernels: list[Activity]):
     """Give a row of collectives its bytes of the link, and its waiting if that is known."""
-    nbytes = [exchange_bytes(kernel) for kernel in kernels]
+    nbytes = [recorded_link_bytes(kernel) for kernel in kernels]
     row.link_bytes = None if None in nbytes else sum(nbytes)
     if any(kernel.waits is None for kernel in kernels): return
-    waits = sum((kernel.waits for kernel in kernels), Counter())   # without zeros
-    row.waits_for = {rank: 1e-6*us for rank, us in waits.items()}
+    waits_us = sum((kernel.waits for kernel in kernels), Counter())   # without zeros
+    row.waits_for = {rank: 1e-6*us for rank, us in waits_us.items()}
     row.waiting_s = fsum(row.waits_for.values())
 
 
@@ -337,16 +335,17 @@ def add_waiting(traces: dict[int, Trace]):
             args = kernel.args
             key = kernel.collective, bytes(args.group), bytes(args.ranks), args.number
             groups[key][rank].append(kernel)
-    for (name, *_), by_rank in groups.items():
+    for (collective, *_), by_rank in groups.items():
         if len(by_rank) == 1: continue
         if len({*map(len, by_rank.values())}) > 1:
             said = ', '.join(f'{len(kernels)} on rank {rank}' for rank, kernels in by_rank.items())
             for rank in by_rank:
-                traces[rank].notes.append(f'{name} ran {said}: its waiting is not known')
+                traces[rank].notes.append(f'{exchange_name(*collective)} ran {said}: '
+                                          'its waiting is not known')
             continue
         for same in zip(*by_rank.values()):
-            shortest_us, last = min((kernel.time_us, r) for r, kernel in zip(by_rank, same))
-            for kernel in same: kernel.waits = Counter({last: kernel.time_us - shortest_us})
+            last, waits_us = waits({rank: k.time_us for rank, k in zip(by_rank, same)})
+            for rank, kernel in zip(by_rank, same): kernel.waits = Counter({last: waits_us[rank]})
 
 # %% ../../nbs/sources/traced.ipynb #1b79d78e
 def read_trace(path, peaks=None, step: int | None = None) -> Roofline:
@@ -372,8 +371,8 @@ def read_trace(path, peaks=None, step: int | None = None) -> Roofline:
 def traced_result(trace: Trace, peaks=None, step: int | None = None) -> Roofline:
     """The result of one trace; a warning says what of its times is impossible."""
     kernels = trace.of_step(step)
-    parts = TracedParts(trace, kernels)
-    rows, (span_s, busy_s, use) = parts.rows(), trace.use(kernels)
+    places = TracedPlaces(trace, kernels)
+    rows, (span_s, busy_s, use) = places.rows(), trace.use(kernels)
     notes, peaks = [*trace.notes], as_peaks(peaks)
     if peaks is None:
         try: peaks = find_datasheet(trace.device_name or '')
@@ -382,7 +381,7 @@ def traced_result(trace: Trace, peaks=None, step: int | None = None) -> Roofline
                          'so there is no roof: peaks= is a name such as H100-SXM, or measured ones')
     for note in notes: warn(f'{trace.source}: {note}')
     unknown = {op for row in rows for op in row.unknown}
-    reasons = [f'{op}: {why}' for op, why in parts.costs.reasons.items() if op in unknown]
+    reasons = [f'{op}: {why}' for op, why in places.costs.reasons.items() if op in unknown]
     about = dict(
         model=next((class_of(call.name) for call in trace.calls if not call.path), None),
         run='step' if trace.is_training else 'forward', file=Path(trace.source).name,

@@ -5,12 +5,10 @@
 # %% auto #0
 __all__ = ['KINDS', 'ON_DEVICE', 'MODULE', 'NODE', 'OPTIMIZER', 'COLLECTIVE', 'HOST_COPY', 'TICK_US', 'Arguments', 'Event',
            'TraceFile', 'decode', 'repaired', 'read_file', 'Inputs', 'Span', 'nest', 'link_backward', 'class_of',
-           'name_modules', 'Kernel', 'possible_times', 'covered_us', 'busy', 'Trace']
+           'name_modules', 'Activity', 'collective_of', 'possible_times', 'covered_us', 'busy', 'Trace']
 
 # %% ../../nbs/sources/traces.ipynb #bc15a8a1
-import gzip
 import re
-import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from math import fsum, inf
@@ -18,9 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..base.files import existing
+from ..base.files import read_bytes
 from ..base.text import si, some
-from ..machine.links import collective_kind
+from ..machine.links import collective_kind, group_name
 
 # %% ../../nbs/sources/traces.ipynb #cd22116b
 KINDS = {   # category → what it is; those with capitals are of older versions of torch
@@ -107,12 +105,11 @@ def repaired(text: bytes) -> bytes:
 
 def read_file(path) -> TraceFile:
     """Read a file of torch.profiler, gzipped or not; `ValueError` if it is none, or not whole."""
-    raw = existing(path).read_bytes()
     try:
-        text = gzip.decompress(raw) if raw.startswith(b'\x1f\x8b') else raw
+        text = read_bytes(path)
         try: return decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError): return decode(repaired(text))
-    except (msgspec.DecodeError, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as e:
+    except (msgspec.DecodeError, ValueError) as e:
         raise ValueError(f'{path} is no trace of torch.profiler, or not a whole one: {e}') from e
 
 # %% ../../nbs/sources/traces.ipynb #513a53c6
@@ -233,7 +230,7 @@ HOST_COPY = re.compile(r'htod|dtoh|host_?to_?dev|device_?to_?host', re.I)
 
 
 @dataclass(eq=False, slots=True)
-class Kernel:
+class Activity:
     """A kernel, copy or fill on a device; in a trace of a CPU alone an operation."""
     kind: str
     name: str
@@ -241,6 +238,7 @@ class Kernel:
     time_us: float
     launch: Span | None = None
     args: Arguments = Arguments()
+    collective: tuple[str, str] | None = None   # its kind, and what its group is called
     waits: Counter | None = None       # of a collective: rank → µs; `None`: not known
 
     @property
@@ -273,22 +271,20 @@ class Kernel:
         """Is it a copy between the host and the device?"""
         return self.kind == 'copy' and bool(HOST_COPY.search(self.name))
 
-    @property
-    def collective(self) -> str | None:
-        """The kind of a collective, and its group if that has a name; `None` for other kernels."""
-        names = [self.name, *(o.name for o in self.operations)]
-        if not (self.args.collective or any(map(COLLECTIVE.match, names))): return None
-        kinds = map(collective_kind, (self.args.collective or '', *(n.lower() for n in names)))
-        kind = next(filter(None, kinds), 'collective')
-        group = (self.args.group_words or '').removeprefix('mesh_')
-        named = {'default_pg': 'world', 'undefined': f'{self.args.group_size} ranks'}
-        return f'{kind} {named.get(group, group)}'.strip()
+
+def collective_of(activity: Activity, all_ranks: int | None = None) -> tuple[str, str] | None:
+    """The kind of a collective, and what its group of `all_ranks` is called; `None`: it is none."""
+    args, names = activity.args, [activity.name, *(o.name for o in activity.operations)]
+    if not (args.collective or any(map(COLLECTIVE.match, names))): return None
+    kinds = map(collective_kind, (args.collective or '', *(n.lower() for n in names)))
+    group = group_name(args.group_words or '', args.group_size, all_ranks)
+    return next(filter(None, kinds), 'collective'), group
 
 # %% ../../nbs/sources/traces.ipynb #833efe9e
 TICK_US = 1.
 
 
-def possible_times(kernels: list[Kernel]) -> tuple[list[Kernel], list[str]]:
+def possible_times(kernels: list[Activity]) -> tuple[list[Activity], list[str]]:
     """The kernels with a time, cut where the next of their stream begins, and what was changed."""
     found, untimed, cut, streams = [], {}, [], defaultdict(list)
     for kernel in kernels:
@@ -338,7 +334,8 @@ class Trace:
 
     def __init__(self, path):
         file, self.source = read_file(path), str(path)
-        self.rank = (file.distributedInfo or {}).get('rank')
+        ranks = file.distributedInfo or {}
+        self.rank = ranks.get('rank')
         self.devices = {d.get('id'): d.get('name') or '' for d in file.deviceProperties or ()}
         self.inputs = {}     # what operations were called with: each once
         self.untimed = 0     # intervals of the host
@@ -362,8 +359,9 @@ class Trace:
                               'negative duration, and are left out')
         self.on_host = not on_device
         if self.on_host:
-            self.kernels = [Kernel('operation', o.name, o.start, o.time_us - o.inside_us, o)
+            self.kernels = [Activity('operation', o.name, o.start, o.time_us - o.inside_us, o)
                             for o in self.operations]
+        for k in self.kernels: k.collective = collective_of(k, ranks.get('world_size'))
         if wrong := self.what_is_missing(): raise ValueError(f'{path} {wrong}')
 
     def span_of(self, kind: str, event: Event) -> Span | None:
@@ -381,11 +379,11 @@ class Trace:
             found.inputs = self.inputs.setdefault(inputs, inputs)
         return found
 
-    def kernel_of(self, event: Event) -> Kernel:
+    def kernel_of(self, event: Event) -> Activity:
         """The kernel that an event is, with its launch."""
         args = event.args or Arguments()
         launch = None if args.correlation is None else self.launches.get(args.correlation)
-        return Kernel(event.kind, str(event.name), event.ts, event.dur, launch, args)
+        return Activity(event.kind, str(event.name), event.ts, event.dur, launch, args)
 
     def what_is_missing(self) -> str:
         """Why the file does not say what ran, or with which inputs; '' if it does."""
@@ -417,7 +415,7 @@ class Trace:
         marks = {s.name: s for s in self.spans if re.fullmatch(r'ProfilerStep#\d+', s.name)}
         return {int(name.partition('#')[2]): span for name, span in marks.items()}
 
-    def of_step(self, step: int | None) -> list[Kernel]:
+    def of_step(self, step: int | None) -> list[Activity]:
         """What was launched in a step; `None`: in all."""
         if step is None: return self.kernels
         steps = self.steps
@@ -429,7 +427,7 @@ class Trace:
         if not found: raise ValueError(f'step={step!r} of {self.source} launched no kernel')
         return found
 
-    def use(self, kernels: list[Kernel]) -> tuple[float, float, str]:
+    def use(self, kernels: list[Activity]) -> tuple[float, float, str]:
         """The seconds that these kernels span, those in which one ran, and this in words."""
         timed = [k.launch for k in kernels] if self.on_host else kernels
         span_s, busy_s, n = busy([(k.stream[0], t.start, t.end) for k, t in zip(kernels, timed)])
