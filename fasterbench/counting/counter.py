@@ -15,10 +15,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from ..base.tensors import dtype_name, tensors
 from ..base.text import si
-from . import formulas   # noqa: F401, registers its rules
 from .boundary import Moves
 from .collectives import process_group
-from .mfu import attended, recomputed_scores
+from .formulas import attended, recomputed_scores
 from .rules import Cost, Rule, cost_of, rule_for, run_in_parts
 from .traffic import Call
 from ..running.modules import ModuleStack, Place

@@ -11,13 +11,13 @@ __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of
            'convolution_backward', 'deformable_convolution', 'product_with_vector', 'sum_with_product', 'linear',
            'plain_product', 'sum_of_products', 'attention_flops', 'attention_backward_flops', 'attention',
            'attention_backward', 'efficient_attention_flops', 'efficient_attention', 'efficient_attention_backward',
-           'sequence_lengths', 'multi_head_flops', 'multi_head_attention', 'encoder_layer', 'recurrent_flops',
-           'recurrent', 'recurrent_of_cpu', 'recurrent_backward_of_cpu', 'recurrent_of_gpu',
-           'recurrent_backward_of_gpu', 'lstm_cell', 'gru_cell', 'factorization', 'triangular_solve',
-           'two_triangular_solves', 'fourier_transform', 'trace', 'distances', 'comparison', 'window', 'pool',
-           'compiled_pool', 'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool', 'adaptive_pool_backward',
-           'pixels', 'grid_sample', 'grid_sample_backward', 'label_limits', 'nll_loss', 'nll_loss_backward',
-           'binary_cross_entropy_backward', 'embedding_backward', 'bag_limits', 'embedding_bag',
+           'sequence_lengths', 'multi_head_flops', 'multi_head_attention', 'encoder_layer', 'recomputed_scores',
+           'attended', 'causal_share', 'recurrent_flops', 'recurrent', 'recurrent_of_cpu', 'recurrent_backward_of_cpu',
+           'recurrent_of_gpu', 'recurrent_backward_of_gpu', 'lstm_cell', 'gru_cell', 'factorization',
+           'triangular_solve', 'two_triangular_solves', 'fourier_transform', 'trace', 'distances', 'comparison',
+           'window', 'pool', 'compiled_pool', 'avg_pool_backward', 'adaptive_pool_flops', 'adaptive_pool',
+           'adaptive_pool_backward', 'pixels', 'grid_sample', 'grid_sample_backward', 'label_limits', 'nll_loss',
+           'nll_loss_backward', 'binary_cross_entropy_backward', 'embedding_backward', 'bag_limits', 'embedding_bag',
            'embedding_bag_backward', 'indexed_limits', 'index_put', 'masked_index_put', 'scatter_add', 'scatter',
            'normal', 'roi_align', 'nms', 'fused_optimizer', 'shared_options', 'decay', 'momentum', 'copied_shards']
 
@@ -25,6 +25,7 @@ __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of
 import re
 from math import log2, prod
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from .rules import Rule, no_flops, per_output, rule, table
 from .traffic import Call, argument_tensors, covered_bytes
 
@@ -278,6 +279,38 @@ def multi_head_attention(c): return multi_head_flops(c.query, c.key, c.embed_dim
 def encoder_layer(c):
     feed_forward = 4*c.src.numel()//c.embed_dim*c.ffn_weight_1.numel()
     return multi_head_flops(c.src, c.src, c.embed_dim) + feed_forward
+
+# %% ../../nbs/counting/formulas.ipynb #4c8312ff
+def recomputed_scores(call: Call, flops: int) -> int:
+    """The part of a call's `flops` with which fused attention forms its scores again.
+
+    That is one of the five products of its backward pass; of other calls 0.
+    """
+    if not ('attention' in call.name and call.name.endswith('backward')): return 0
+    width, value_width = call.query.shape[-1], call.value.shape[-1]
+    return flops*width//(3*width + 2*value_width)
+
+
+def attended(call: Call) -> float:
+    """The part of attention's scores that its mask leaves; of other calls 1.
+
+    A mask without data, in an estimate, leaves all.
+    """
+    if 'attention' not in call.name: return 1.
+    if 'is_causal' in call.schema and call.is_causal:
+        is_flat = call.name.startswith('_flash')   # sequences without heads between length and width
+        return causal_share(*((call.max_q, call.max_k) if is_flat else
+                              (call.query.shape[-2], call.key.shape[-2])))
+    mask = next((call.arguments[k] for k in ('attn_mask', 'attn_bias') if k in call), None)
+    if mask is None or mask.is_meta or isinstance(mask, FakeTensor): return 1.
+    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min/2
+    return allowed.float().mean().item()
+
+
+def causal_share(queries: int, keys: int) -> float:
+    """The part of scores in which a query, counted from the first, has its own and earlier keys."""
+    seen = min(queries, keys)
+    return (seen*(seen + 1)/2 + (queries - seen)*keys)/(queries*keys)
 
 # %% ../../nbs/counting/formulas.ipynb #59f3717b
 def recurrent_flops(x, weights) -> int:
