@@ -309,7 +309,7 @@ def hover_text(title: str, line, columns: Iterable) -> str:
     said = {column.heading: column.text(line) for column in columns
             if column.key not in ('name', 'phase', 'type', 'value')}
     said = [f'{heading} {text}'.replace(' ', '\u00a0')   # a line does not break there
-            for heading, text in said.items() if not is_empty(text)]
+            for heading, text in said.items() if not is_empty(text) and text not in ('0', '0 B')]
     members = getattr(line, 'members', ())[:40]   # of a group
     lines = wrap('  '.join(said), 80, max_lines=16)
     if members[1:]: lines += wrap(', '.join(members), 80, max_lines=3)

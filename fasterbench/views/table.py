@@ -34,8 +34,8 @@ FORMATS = {   # unit → how a value is written
 
 
 def is_empty(text: str) -> bool:
-    """Does a cell say nothing, such as an unknown value or none?"""
-    return text in ('–', '', '0', '0 B', 'undefined')
+    """Does a cell say nothing? Zero is something."""
+    return text in ('–', '', 'undefined')
 
 
 def shortened(text: str, most: int | None) -> str:
