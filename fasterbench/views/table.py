@@ -90,9 +90,11 @@ class Table:
         return sorted(self.lines, key=key)
 
     def pick(self, keys: str | list[str]) -> list[Column]:
-        """The columns with these keys or headings, as a list or with commas between."""
+        """The columns with these keys or headings (also without %), a list or with commas between."""
         if isinstance(keys, str): keys = [key.strip() for key in keys.split(',')]
-        known = {column.heading: column for column in self.columns.values()} | self.columns
+        headings = {column.heading: column for column in self.columns.values()}
+        headings |= {heading.removesuffix(' %'): column for heading, column in headings.items()}
+        known = headings | self.columns
         unknown = [key for key in keys if key not in known]
         if unknown:
             missing = ', '.join(map(repr, unknown))
@@ -167,7 +169,8 @@ class Table:
 
     def frame(self):
         """Every column of every line as a pandas data frame."""
-        import pandas
+        from fasterbench.base.system import needed_package   # which loads torch
+        pandas = needed_package('pandas', 'a data frame')
         return pandas.DataFrame(self.records(), columns=list(self.columns))
 
     def write(self, path, paragraphs: list[str], notes: list[str], draw: Callable | None = None):
