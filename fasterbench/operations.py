@@ -176,7 +176,7 @@ def profile_operations(operations: dict, peaks=None, *, warmup: int = 5,
     `peaks=None`: measured. `ValueError` for tensors on several devices.
     """
     import torch
-    from fasterbench.base.system import OtherProcesses
+    from fasterbench.base.system import OtherProcesses, device_name
     from fasterbench.sources.functions import device_of, measured_row
     from fasterbench.sources.profile import measured_peaks
     if not isinstance(operations, dict):
@@ -192,7 +192,7 @@ def profile_operations(operations: dict, peaks=None, *, warmup: int = 5,
         rows = [measured_row(name, function, args, device, warmup, steps)
                 for name, (function, *args) in calls.items()]
     peaks = peaks or measured_peaks(device, torch.nn.Module(), rows)
-    about = dict(device=peaks.device_name, threads=torch.get_num_threads(),
+    about = dict(device=device_name(device), threads=torch.get_num_threads(),
                  torch=str(torch.__version__))
     return Roofline(rows=[place(row, peaks) for row in rows], peaks=peaks, kind='listed',
                     totals=total_time(rows, others.disturbance), about=about)

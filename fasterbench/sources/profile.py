@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.export import UnflattenedModule
 
-from ..base.system import OtherProcesses
+from ..base.system import OtherProcesses, device_name
 from ..base.tensors import batch_size, call_words, dtype_name, model_dtype
 from ..counting.counter import Costs, Work, count
 from ..counting.memory import footprint
@@ -167,7 +167,7 @@ def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, pe
                       timings.idle_s),
         params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,
         memory=footprint(run) if run.kind == 'step' else None,
-        about=about_of(run) | dict(device=peaks.device_name, threads=torch.get_num_threads()) | notes)
+        about=about_of(run) | dict(device=device_name(run.device), threads=torch.get_num_threads()) | notes)
     if timings.has_collectives: result.by_rank = gathered(result)
     return result
 

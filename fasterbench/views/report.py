@@ -163,7 +163,8 @@ def peaks_text(result: 'Roofline') -> str:
     used = {row.type for row in result.ungrouped if row.link_bytes}
     rates += [f'{kind} {si(rate, "B/s")}' for kind, rate in peaks.links.items() if kind in used]
     name, ran = peaks.device_name or peaks.device, result.about.get('device')
-    if result.time_s is not None and ran and table_name(ran) != name:
+    is_elsewhere = ran and peaks.device_name and table_name(ran) != name
+    if result.time_s is not None and is_elsewhere:
         name = f'times of {ran} under the roof of {name}'
     return f"{name}{threads}: {', '.join(rates)} ({peaks.source})"
 
