@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from .text import used_by_others
+
 # %% ../../nbs/base/system.ipynb #324262cc
 def device_name(device: torch.device) -> str:
     """What the vendor calls a device."""
@@ -67,9 +69,10 @@ TOLERATED = 1/6       # of a processor: what a quiet machine does on the side
 class OtherProcesses:
     """A context whose `disturbance` says what other processes took of our processors, if they did.
 
-    Work on processors that torch's threads leave idle disturbs nobody.
+    Work on processors that torch's threads leave idle disturbs nobody. The same as a number is
+    `used_pct`, percent of the processors: 0 if nobody was disturbed, `None` if time was too short.
     """
-    disturbance = ''
+    disturbance, used_pct = '', None
 
     def __enter__(self):
         self.start = self.seconds()
@@ -80,8 +83,9 @@ class OtherProcesses:
         processors = len(own_processors())
         others = max(busy - own, 0)/passed if passed else 0   # processors that others kept busy
         idle = max(processors - torch.get_num_threads(), 0)
-        if passed > SHORTEST_S and others - idle > TOLERATED:
-            self.disturbance = f'other processes used {100*others/processors:.0f} % of the processors'
+        if passed <= SHORTEST_S: return
+        self.used_pct = 100*others/processors if others - idle > TOLERATED else 0.
+        if self.used_pct: self.disturbance = used_by_others(self.used_pct)
 
     @staticmethod
     def seconds() -> tuple[float, float, float]:
