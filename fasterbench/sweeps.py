@@ -47,6 +47,7 @@ def sweep(model: nn.Module | Callable, sample, values, *, name: str = 'value',
 
 def check_values(name: str, values, method: str) -> list:
     """The values as a list; `ValueError` where there are none or equal ones."""
+    if isinstance(values, str): raise TypeError(f'{name}={values!r} is one text, no list of values')
     values = [*values]
     if not values: raise ValueError(f'{name}: there are no values')
     if len({*map(str, values)}) < len(values):
@@ -108,7 +109,8 @@ def _resized(option: str, name: str, model, sample, values, options: dict) -> Sw
 def sweep_dtype(model: nn.Module, sample, values, *, method: str = 'profile',
                 peaks=None, **options) -> Sweep:
     """In several dtypes, also 'tf32'; the arguments are those of `sweep`."""
-    names = [dtype_name(resolve_dtype(value), value == 'tf32') for value in values]
+    given = check_values('dtype', values, method)
+    names = [dtype_name(resolve_dtype(value), value == 'tf32') for value in given]
     values, peaks = check_values('dtype', names, method), as_peaks(peaks)
 
     def run(dtype):

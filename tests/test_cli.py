@@ -311,6 +311,16 @@ def test_what_a_model_prints_is_no_result(run):
     assert json.loads(run('estimate net.py:build --peaks peaks.json --json'))
 
 
+@pytest.mark.parametrize('command, words', [
+    ('estimate llama --peaks H100-SXM --decode', 'a language model needs transformers'),
+    ('count llama', 'llama/config.json needs transformers'),
+    ('count resnet18', "the model 'resnet18' needs torchvision")])
+def test_a_missing_package_is_named(fails, monkeypatch, command, words):
+    monkeypatch.setattr('importlib.util.find_spec', lambda name, *package: None)
+    package = words.rpartition(' ')[2]
+    assert fails(command) == (2, f'fasterbench: error: {words}, which is not installed: pip install {package}\n')
+
+
 def test_a_mistyped_option_is_refused_below_the_usage_of_its_command(fails):
     status, error = fails('roofline net.py:build --trian')
     assert status == 2 and error.startswith('usage: fasterbench roofline ')
