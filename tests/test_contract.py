@@ -173,6 +173,11 @@ def inference_buffer():
     return Body(work, counts=counts)
 
 
+def count_calls(m, x):
+    m.calls[0] += 1
+    return x
+
+
 class Dropping(nn.Module):
     """Evaluation mode does not reach this dropout."""
 
@@ -196,6 +201,7 @@ FORWARD = {
     'deleted things': lambda: Body(forget, notes={'a': 1, 'b': 2}),
     'written input': lambda: Body(write_input),
     'expanded buffer': lambda: Body(lambda m, x: x + m.mean, mean=nn.Buffer(torch.ones(1, 6).expand(5, 6))),
+    'written expanded buffer': lambda: Body(count_calls, calls=nn.Buffer(torch.zeros(1, dtype=torch.int64).expand(3))),
     'buffer of inference mode': inference_buffer,
     'spectral norm': lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(6, 6)).train(),
     'spectral norm by hooks': old_spectral_norm,

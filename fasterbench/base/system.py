@@ -55,6 +55,7 @@ def reported_caches(threads: int = 1) -> dict[str, int]:
     levels = {}   # name → processors that share a cache → bytes
     for processor in own_processors():
         for folder in PROCESSORS.glob(f'cpu{processor}/cache/index*'):
+            if not (folder/'size').exists(): continue   # firmware may not say it
             kind, level, size, sharing = ((folder/name).read_text().strip()
                                           for name in ('type', 'level', 'size', 'shared_cpu_list'))
             if kind != 'Instruction':

@@ -9,6 +9,7 @@ __all__ = ['UNCOPIED', 'no_part', 'cloned', 'ForwardPass', 'note', 'TrainingStep
 
 # %% ../../nbs/running/run.ipynb #2724cf1c
 import copy
+import inspect
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
@@ -187,12 +188,11 @@ def make_optimizer(name: str, model: nn.Module, loss=None, fused: bool = False) 
     if name.lower() not in kinds:
         raise ValueError(f'optimizer={name!r} is none of torch.optim: {", ".join(sorted(kinds))}')
     parameters = [p for p in all_parameters(model, loss) if p.requires_grad]
-    optimizer = kinds[name.lower()](parameters)
-    for group in optimizer.param_groups:
-        if fused and 'fused' in group: group['fused'] = True
-    return optimizer
+    kind = kinds[name.lower()]
+    has_fused = fused and 'fused' in inspect.signature(kind).parameters
+    return kind(parameters, fused=True) if has_fused else kind(parameters)
 
-
+# %% ../../nbs/running/run.ipynb #2cecbc5b
 def check_model(model, sample):
     """Refuse what is no module or has parameters without a shape, and what can be no sample."""
     if not isinstance(model, nn.Module):
