@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 from .base.tensors import dtype_name, resolve_dtype
 from .base.text import plain, si
-from .counting.memory import Footprint
 from .machine.datasheets import as_peaks
 from .machine.hardware import HardwarePeaks
 from .machine.mesh import Exchange, Mesh, Network, as_mesh, network_of, share_reached
 from .results.roofline import Roofline
-from .results.rows import NEAR, RooflinePoint, place
+from .results.rows import Footprint, NEAR, RooflinePoint, place
 from .sources.architecture import Attention, LanguageModel, Layer, Product, read_model
 from .views.report import NEAR_WORDS, answer
 from .views.table import percent

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from fasterbench.counting.counter import count
-from fasterbench.counting.memory import footprint
 from fasterbench.running.fake import NeedsData, step_without_data, without_data
 from fasterbench.running.run import inference, training
+from fasterbench.sources.memory import footprint
 
 torch.set_num_threads(1)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)

@@ -18,10 +18,9 @@ from textwrap import fill
 from typing import Literal
 from ..base.files import Amount, Count, load_json, save_json
 from ..base.text import si
-from ..counting.memory import Footprint
 from ..machine.datasheets import as_peaks
 from ..machine.hardware import HardwarePeaks
-from .rows import (RooflinePoint, Sampled, as_one, join, known_sum,
+from .rows import (Footprint, RooflinePoint, Sampled, as_one, join, known_sum,
                                       least_times, place, sum_of_intervals)
 from ..views.chart import ceilings
 from ..views.report import answer, broken, lines, peaks_text, rows_text

@@ -8,10 +8,10 @@ __all__ = ['estimate']
 # %% ../../nbs/sources/estimate.ipynb #061d56c2
 from ..base.tensors import resolve_device
 from ..counting.counter import count
-from ..counting.memory import footprint
 from ..machine.datasheets import as_peaks
 from ..results.roofline import Roofline
 from ..results.rows import place
+from .memory import footprint
 from .profile import about_of, count_parameters, measured_peaks, rows_of
 
 # %% ../../nbs/sources/estimate.ipynb #e7b08156

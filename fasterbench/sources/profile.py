@@ -10,7 +10,6 @@ __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of',
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
 from dataclasses import replace
-from numbers import Integral
 
 import torch
 import torch.distributed as dist
@@ -20,7 +19,6 @@ from torch.export import UnflattenedModule
 from ..base.system import OtherProcesses, device_name
 from ..base.tensors import batch_size, call_words, dtype_name, model_dtype
 from ..counting.counter import Costs, Work, count
-from ..counting.memory import footprint
 from ..machine.datasheets import as_peaks
 from ..machine.links import MEASURED, measure_links
 from ..machine.peaks import has_tf32, measure_peaks, why_no_peak
@@ -29,6 +27,7 @@ from ..results.rows import RooflinePoint, place
 from ..running.modules import ModuleStack, Place
 from ..running.parallel import gathered, waiting
 from .graphs import noted_graphs
+from .memory import footprint
 from .operators import add_operations
 from .timing import ModuleTimer, Timings, measure, measure_in_turns
 
@@ -148,9 +147,8 @@ def profile(profiler: ModuleProfiler, peaks=None, warmup: int = 5, steps: int = 
 
 def check_passes(warmup: int, steps: int):
     """Refuse numbers of passes that can't be run."""
-    are_whole = isinstance(warmup, Integral) and isinstance(steps, Integral)
-    if not are_whole or warmup < 0 or steps < 1:
-        raise ValueError(f'warmup={warmup!r}, steps={steps!r}: warmup is 0 or more, steps 1 or more')
+    if warmup < 0 or steps < 1:
+        raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
 
 
 def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, peaks,
