@@ -1,16 +1,19 @@
 """What the scripts share: options, turns, load, and how a result is printed and written."""
 import argparse
+import ast
 import json
 import os
 import platform
 import random
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import quantiles
+from textwrap import shorten
 
 import torch
 from tabulate import tabulate
@@ -35,8 +38,16 @@ def read_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """The options of this run, with the machine's load when it began."""
     args = parser.parse_args()
     if args.threads: torch.set_num_threads(args.threads)
-    args.load = os.getloadavg()[0]
+    args.load, args.start = os.getloadavg()[0], time.monotonic()
     return args
+
+
+def chosen(parser, names: str, known: list[str]) -> list[str]:
+    """Those of the known names that are asked for, with commas between; '': all."""
+    unknown = {*filter(None, names.split(','))} - {*known}
+    if unknown:
+        parser.error(shorten(f"there is no {', '.join(unknown)}, but {', '.join(known)}", 400))
+    return names.split(',') if names else known
 
 
 def image_model(name: str, batch: int = 1, side: int = 224):
@@ -106,6 +117,11 @@ def show_table(rows: list[dict]):
     print(tabulate(lines, keys, disable_numparse=True, colalign=numbers), flush=True)
 
 
+def question_of(doc: str) -> str:
+    """The first paragraph of a script's docstring."""
+    return ' '.join(doc.partition('\n\n')[0].split())
+
+
 def finish(args, script: str, doc: str, tables: dict[str, list[dict]], figures: dict, packages=(),
            name: str | None = None, device: torch.device | None = None):
     """Print tables and figures, and write them with the circumstances of the run.
@@ -113,16 +129,16 @@ def finish(args, script: str, doc: str, tables: dict[str, list[dict]], figures: 
     `packages`: those whose versions matter. `name`: of the file (default: the script's).
     """
     machine = device_name(torch.device('cpu'))
-    question = ' '.join(doc.partition('\n\n')[0].split())
-    given = {key: value for key, value in vars(args).items()
-             if isinstance(value, (bool, int, float, str, list)) and key != 'load'}
+    question, minutes = question_of(doc), round((time.monotonic() - args.start)/60, 1)
+    given = {key: value for key, value in vars(args).items() if key not in ('load', 'start')
+             and isinstance(value, (bool, int, float, str, list))}
     about = dict(
         question=question, machine=machine, processors=len(own_processors()),
         device=device_name(device) if device else None, threads=torch.get_num_threads(),
         python=platform.python_version(), torch=str(torch.__version__),
         versions=versions('fasterbench', *packages), commit=code_state(),
         date=f'{datetime.now(timezone.utc):%Y-%m-%d %H:%M}', options=given, quick=args.quick,
-        load=[round(args.load, 1), round(os.getloadavg()[0], 1)])
+        minutes=minutes, load=[round(args.load, 1), round(os.getloadavg()[0], 1)])
     print(f'\n{question}')
     for title, rows in tables.items():
         print(f'\n{title}')
@@ -136,3 +152,21 @@ def finish(args, script: str, doc: str, tables: dict[str, list[dict]], figures: 
     text = json.dumps(about | dict(figures=figures, tables=tables), indent=1, ensure_ascii=False,
                       allow_nan=False)
     write_whole(folder/f'{name or Path(script).stem}.json', text + '\n')
+
+
+def overview() -> str:
+    """The scripts with what `results` has of each: a table of Markdown."""
+    rows = [('script', 'question', 'minutes', 'answer', 'where and when'), ('---',)*5]
+    for script in sorted(RESULTS.parent.glob('*.py')):
+        if script.stem == 'common': continue
+        question = question_of(ast.get_docstring(ast.parse(script.read_text(encoding='utf-8'))))
+        found = [json.loads(path.read_text(encoding='utf-8'))
+                 for path in sorted(RESULTS.glob(f'{script.stem}*.json'))]
+        for r in found or [{}]:
+            said = '; '.join(f'{key} {cell(value)}' for key, value in r.get('figures', {}).items())
+            where = f"{r['device'] or r['machine']}, {r['date'][:10]}" if r else 'not run'
+            rows.append((f'`{script.name}`', question, cell(r.get('minutes')), said or '–', where))
+    return '\n'.join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == '__main__': print(overview())

@@ -5,11 +5,9 @@ NeuSight's (float32, attention written out), timm's (mixed precision), and table
 data/published_runs.py counts their FLOPs, bytes and launches. Each run is forecast by the others: once by those of other
 models, once by those of other devices; the noise is chosen without what was left out.
 
-    python benchmarks/forecasts.py [--ship] [--times TRANSFORMERS_GPU_CSV]
+    python benchmarks/forecasts.py [--ship]
 
 `--ship` writes what is known of all runs to fasterbench/data/forecasts.json.
-`--times` takes the times of NeuSight's runs from a table with the columns model, tokens, batch,
-device, mode, measured_ms.
 """
 import csv
 from collections import defaultdict
@@ -107,6 +105,7 @@ def misses(runs: list[Run], key: str) -> list[tuple[Run, float]]:
 def interval(missed: list[float], share: float = 0.8) -> tuple[float, float]:
     """Where the next ratio lies with this probability, whatever their distribution."""
     missed, k = sorted(missed), floor((len(missed) + 1)*(1 - share)/2 + 1e-9)
+    if not k: raise ValueError(f'{len(missed)} ratios are too few for an interval of {share:.0%}')
     return missed[k - 1], missed[-k]
 
 
@@ -146,29 +145,12 @@ def accuracy(runs: list[Run]) -> list[dict]:
     return sorted(rows, key=lambda row: (row['runs'], row['left out']))
 
 
-def read_runs(times=None) -> list[dict]:
-    """The lines of the table; those of NeuSight as `times` has them."""
-    with open(RUNS, newline='') as file: lines = [*csv.DictReader(file)]
-    if not times: return lines
-    with open(times, newline='') as file:
-        measured = {(r['model'], r['batch'], r['tokens'], r['mode'],
-                     find_datasheet(r['device']).device_name): r['measured_ms']
-                    for r in csv.DictReader(file)}
-    found = []
-    for line in lines:
-        key = tuple(line[k] for k in ('model', 'batch', 'size', 'mode', 'device'))
-        if not line['source'].startswith('NeuSight'): found.append(line)
-        elif key in measured: found.append(dict(line, ms=measured.pop(key)))
-    if measured: print(f"not counted: {', '.join({model for model, *_ in measured})}")
-    return found
-
-
 def main():
     parser = option_parser(__doc__)
-    parser.add_argument('--times', metavar='CSV', help="times of NeuSight's runs")
     parser.add_argument('--ship', action='store_true', help=f'write {SHIPPED.name}')
     args = read_options(parser)
-    runs = [Run(line) for line in read_runs(args.times)]
+    if args.quick and args.ship: parser.error('--ship takes all runs, and --quick those in float32')
+    with open(RUNS, newline='') as file: runs = [*map(Run, csv.DictReader(file))]
     if args.quick: runs = [run for run in runs if run.dtype == 'float32']
     rows = accuracy(runs)
     figures = dict(runs=len(runs), devices=len({run.device for run in runs}))

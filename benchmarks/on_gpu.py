@@ -20,7 +20,7 @@ from statistics import median
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from common import finish, image_model, option_parser, read_options
+from common import chosen, finish, image_model, option_parser, read_options
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
@@ -366,10 +366,10 @@ def run(b: Bench, check) -> dict:
 def main():
     parser = option_parser(__doc__)
     parser.add_argument('--device', help='default: the accelerator that torch finds')
-    parser.add_argument('--only', help='checks, with commas')
+    parser.add_argument('--only', default='', help='checks, with commas')
     args = read_options(parser)
     b = Bench(resolve_device(args.device), args.quick)
-    wanted = args.only.split(',') if args.only else [check.__name__ for check in CHECKS]
+    wanted = chosen(parser, args.only, [check.__name__ for check in CHECKS])
     records = [run(b, check) for check in CHECKS if check.__name__ in wanted]
     found = [{'check': r['check'], 'what': key, 'value': value}
              for r in records for key, value in r.pop('found').items()]

@@ -23,7 +23,7 @@ from statistics import median
 from unittest.mock import patch
 
 import torch
-from common import finish, option_parser, read_options
+from common import chosen, finish, option_parser, read_options
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models
@@ -192,11 +192,11 @@ def main():
     parser.add_argument('--only', default='', help='models, with commas (default: all)')
     parser.add_argument('--limit', type=float, default=600, help='seconds for a tool and a model')
     args = read_options(parser)
-    tools, only = installed(), [*filter(None, args.only.split(','))]
-    if args.quick and not only: only = QUICK
+    tools, values = installed(), published()
+    only = chosen(parser, args.only or ','.join(QUICK)*args.quick, [row['model'] for row in values])
     rows, seconds = [], {tool: [] for tool in tools}
-    for row in published():
-        if only and row['model'] not in only: continue
+    for row in values:
+        if row['model'] not in only: continue
         row, took = counted(row, tools, torch.get_num_threads(), args.limit)
         rows.append(row)
         for tool in tools: seconds[tool].append(took.get(tool))

@@ -6,9 +6,8 @@ for each operation with tensors. Each file is read in a process of its own; memo
 beyond that of a process that reads one step. Rates are those of the processor's time, of which
 other programs take no part.
 
-    python benchmarks/trace_reading.py [--mb 64,256,1024] [--step TRACE]
+    python benchmarks/trace_reading.py [--mb 64,256,1024]
 """
-import gzip
 import json
 import subprocess
 import sys
@@ -99,16 +98,11 @@ def read(path: Path) -> dict:
 def main():
     parser = option_parser(__doc__)
     parser.add_argument('--mb', default='64,256,1024', help='10⁶ bytes of each file')
-    parser.add_argument('--step', type=Path, help='repeat this trace instead of a recorded step')
     args = read_options(parser)
     sizes, rows = [2.] if args.quick else [float(mb) for mb in args.mb.split(',')], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)/'trace.json'
-        if args.step:
-            data = args.step.read_bytes()
-            trace = json.loads(gzip.decompress(data) if args.step.suffix == '.gz' else data)
-        else:
-            trace = recorded_step(path)
+        trace = recorded_step(path)
         write_long(path, trace, 0)
         one = read(path)
         for mb in sizes:

@@ -5,15 +5,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS='1', PYTHONWARNINGS='ignore',
                    PYTHONPATH=f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
 
 
+def start(script, *options):
+    command = sys.executable, ROOT/'benchmarks'/f'{script}.py', *options
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+
+
 def run(script, folder, *options):
     """The JSON that a script writes of a quick run."""
-    command = sys.executable, ROOT/'benchmarks'/f'{script}.py', '--quick', '--out', folder, *options
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    done = start(script, '--quick', '--out', folder, *options)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     written, = folder.glob('*.json')
     return json.loads(written.read_text(encoding='utf-8'))
@@ -31,6 +37,29 @@ def test_no_published_run_is_below_its_bound(tmp_path):
 def test_the_script_for_a_gpu_runs_without_one(tmp_path):
     result = run('on_gpu', tmp_path, '--device', 'cpu', '--only', 'clock,rows,attention')
     assert [row['status'] for row in result['tables']['checks']] == ['ok']*3
+
+
+@pytest.mark.parametrize('script, options, words', [
+    ('on_gpu', '--quick --device cpu --only clokc,rows', 'there is no clokc, but clock, peaks'),
+    ('forecasts', '--quick --ship', '--ship takes all runs')])
+def test_scripts_refuse_what_they_can_not_do(script, options, words):
+    done = start(script, *options.split())
+    assert done.returncode == 2 and words in done.stderr
+
+
+def test_an_interval_takes_nine_ratios(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT/'benchmarks')
+    from forecasts import interval
+    assert interval([9, 1, 2, 3, 4, 5, 6, 7, 8]) == (1, 9)   # one of ten lies below, one above
+    with pytest.raises(ValueError, match='8 ratios are too few for an interval of 80%'): interval([1.]*8)
+
+
+def test_the_table_of_answers_has_every_script():
+    lines = start('common').stdout.splitlines()[2:]
+    scripts = sorted({line.split('`')[1] for line in lines})
+    assert scripts == sorted(path.name for path in (ROOT/'benchmarks').glob('*.py') if path.name != 'common.py')
+    results = len([*(ROOT/'benchmarks'/'results').glob('*.json')])
+    assert len(lines) == results + sum(line.endswith('| not run |') for line in lines)
 
 
 def test_the_readme_names_all_scripts():
