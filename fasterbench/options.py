@@ -348,8 +348,9 @@ def show_rows(args, result, name: str | None = None, above=(), **more):
         result.summary(args.top or None, args.sort, args.by, args.columns)
         operations = operation_table(shown)
         if operations.lines:
-            print('', operations.text(args.top or None), "Operators were timed in further passes, "
-                  "under torch's profiler: those of a row need not add up to its time.", sep='\n')
+            print('', operations.text(args.top or None, width=terminal_width()),
+                  "Operators were timed in further passes, under torch's profiler: "
+                  "those of a row need not add up to its time.", sep='\n')
         if shown.by_rank:
             print('', shown.ranks().text(args.top or None, width=terminal_width()), sep='\n')
         if args.plot: print('', text_roofline(shown.rows, result.peaks), sep='\n')

@@ -214,8 +214,10 @@ def test_a_small_model_waits_for_its_launches(run):
     assert rows[0]['likely_s'] == rows[1]['likely_s']
     assert rows[0]['likely_device_s'] > rows[1]['likely_device_s']
     assert rows[0]['device_cost'] < rows[0]['cost']
-    heading = next(line for line in run(command).splitlines() if 'least time' in line)
-    assert 'device alone' in heading and 'device alone, per 1M' in heading
+    text = run(command)
+    assert max(map(len, text.splitlines())) <= 120 and 'not shown in 120 characters: fused, has' in text
+    heading = next(line for line in text.splitlines() if 'least time' in line)
+    assert 'device alone' in heading and 'alone, per 1M' in heading
 
 
 def test_price_of_tokens(run):

@@ -344,6 +344,15 @@ def test_examples_run(folder, capsys, example):
     assert 'the device was busy' in capsys.readouterr().out
 
 
+def test_long_names_of_kernels_are_whole_in_files_alone(folder, capsys):
+    path, name = Path('rank0.json'), f"void gemm<{'float, '*20}7>(Params)"
+    path.write_text(path.read_text().replace('sgemm', name))
+    cli.main(['trace', 'rank0.json', '--by', 'kernel', '--out', 'k.csv', '--out', 'k.md'])
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 120 and 'void gemm<float, flo…' in shown and name not in shown
+    assert name in Path('k.csv').read_text() and name in Path('k.md').read_text()
+
+
 def test_the_command_shows_kernels_and_ranks(folder, capsys):
     cli.main(['trace', 'bert.json.gz', '--by', 'kernel', '--json'])
     found = json.loads(capsys.readouterr().out)

@@ -137,7 +137,7 @@ POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what var
     Column('price', 'per hour', 'price', 'of the device'),
     Column('cost', 'per 1M {item}', 'price',
            'at least, where no other than the least time is known', show=_cost_text),
-    Column('device_cost', 'device alone, per 1M', 'price', 'without the launches of the host'),
+    Column('device_cost', 'alone, per 1M', 'price', 'without the launches of the host'),
     Column('fused_time_s', 'fused', 's', 'least time with each row as one kernel',
            value=lambda p: p.result.fused_time_s),
     Column('utilization_pct', 'util %', '%', 'least time / time',

@@ -183,6 +183,6 @@ class Table:
             write_view(path, self, paragraphs, notes, draw)
 
 # %% ../../nbs/views/table.ipynb #36ea7f96
-def terminal_width() -> int | None:
-    """Characters in a line of the terminal; `None` in a file, a pipe or a notebook."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width() -> int:
+    """Characters in a line of the terminal; 120 in a file, a pipe or a notebook."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
