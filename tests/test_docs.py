@@ -61,6 +61,15 @@ def test_outputs_name_no_path_of_a_machine(page):
     assert 'site-packages' not in (ROOT/'nbs'/page).read_text(encoding='utf-8')
 
 
+def test_pages_import_what_their_annotations_name():
+    """nbdev evaluates annotations where a page is built; those of an export for type checkers are unknown there."""
+    for path in ROOT.glob('nbs/*/*.ipynb'):
+        cells = [''.join(cell['source']) for cell in json.loads(path.read_text(encoding='utf-8'))['cells']]
+        imported = re.findall(r'(?m)^from .* import (.*)$', '\n'.join(cells))
+        for name in re.findall(r'(?m)^if TYPE_CHECKING: from \S+ import (\w+)$', '\n'.join(cells)):
+            assert any(name in names.split(', ') for names in imported), (path.name, name)
+
+
 @pytest.mark.parametrize('page', sorted(pages()))
 def test_a_stream_is_one_output(page):
     """The site shows each output as a block of its own; nbclient joins them with `coalesce_streams`."""
