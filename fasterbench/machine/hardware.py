@@ -115,7 +115,7 @@ class HardwarePeaks:
 
     def plot(self, **options):
         """All ceilings as a plotly figure; `options` are those of `plot_peaks`."""
-        from fasterbench.views.canvas import plot_peaks
+        from fasterbench.views.canvas import plot_peaks   # which imports this module
         return plot_peaks(self, **options)
 
     def save(self, path):

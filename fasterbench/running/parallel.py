@@ -38,8 +38,8 @@ class Collective:
 def waiting(passes: list[list[Collective]]) -> list[dict[Place, Counter]]:
     """What each rank waited for in the same pass: place → the rank that came last → seconds.
 
-    `passes` are the collectives of each rank. The same one has the same kind, ranks, and number among
-    these. Messages are left out, and so is what one rank does not know the seconds of.
+    `passes` are the collectives of each rank. The same one has the same kind, ranks, and number
+    among these. Messages are left out, and so is what one rank does not know the seconds of.
     """
     same, number = defaultdict(dict), Counter()
     for rank, collectives in enumerate(passes):
@@ -62,7 +62,7 @@ BENEATH = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelec
 class CollectiveWatch:
     """A context that notes the collectives of this process in `collectives`, whoever issues them.
 
-    `place(kind, group)` says where one belongs, `mark()` reads a clock, and `add(collective, start)` is
+    `place(kind, group)` says where one belongs, `mark()` reads a clock, `add(collective, start)` is
     called when what blocks since the mark `start` is over.
     """
 

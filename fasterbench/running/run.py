@@ -100,7 +100,7 @@ class TrainingStep(ForwardPass):
         groups = optimizer.param_groups if optimizer else []
         everything = all_parameters(model, loss)
         self.parameters = [p for group in groups for p in group['params']] or everything
-        self.all_parameters = {*self.parameters, *everything}
+        self.zeroed = {*self.parameters, *everything}
 
     def __call__(self, args, kwargs, part=no_part):
         self.zero_grad()
@@ -121,7 +121,7 @@ class TrainingStep(ForwardPass):
         self.zero_grad()
 
     def zero_grad(self):
-        for p in self.all_parameters: p.grad = None
+        for p in self.zeroed: p.grad = None
 
     def backward(self, args, kwargs, part) -> torch.Tensor:
         """Forward pass, loss and backward pass of one micro-batch; returns the loss."""

@@ -153,10 +153,10 @@ class SavedState:
             for tensor, grad in self.gradients: stack.callback(setattr, tensor, 'grad', grad)
             for saved in self.tensors:
                 if saved.value is not None: stack.callback(saved.restore)
-            stack.callback(self.refill)
+            stack.callback(self.refill_all)
             stack.callback(reshard, self.model)
 
-    def refill(self):
+    def refill_all(self):
         """Give the containers, and the dicts of tensors' hooks, what they held."""
         for container, content in self.contents:
             if container or content: refill(container, content)   # most are empty dicts of hooks

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['PASSED', 'PATH', 'reporter', 'VIEWS', 'OPTIONS', 'OLDEST', 'size_of', 'meta_like', 'call_of', 'path_of',
-           'inductor_graph', 'moved_bytes', 'Kernel', 'Reporter', 'library_node', 'library_nodes', 'KernelRecorder',
-           'graph_number', 'OutsideMode', 'KernelProfiler', 'compiled', 'profile_kernels', 'kernel_profilers']
+           'inductor_graph', 'moved_bytes', 'CompiledKernel', 'Reporter', 'library_node', 'library_nodes',
+           'KernelRecorder', 'graph_number', 'OutsideMode', 'KernelProfiler', 'compiled', 'profile_kernels',
+           'kernel_profilers']
 
 # %% ../../nbs/sources/kernels.ipynb #821cfec3
 import re
@@ -97,7 +98,7 @@ def moved_bytes(nodes: list) -> int:
 
 # %% ../../nbs/sources/kernels.ipynb #c599972e
 @dataclass
-class Kernel:
+class CompiledKernel:
     """A kernel that compiled code calls."""
     name: str        # of its function; of a library call, that of the graph's node
     type: str        # 'C++' or 'Triton'; of a library call, the operator
@@ -227,7 +228,7 @@ class KernelRecorder:
         yield
         wrapper.writeline(f'reporter.stop({number})')
 
-    def kernel(self, name: str, type: str, nodes: list, nbytes: int, others) -> Kernel:
+    def kernel(self, name: str, type: str, nodes: list, nbytes: int, others) -> CompiledKernel:
         """A kernel with the work of its nodes; what several kernels do is counted in the first."""
         graph, modules = inductor_graph(), {}
         work = Work(calls=1, bytes_moved=nbytes, boundary_bytes=nbytes,
@@ -243,7 +244,7 @@ class KernelRecorder:
             work.add(call, cost._replace(nbytes=0))
             if graph.is_backward and 'nn_module_stack' in node.meta:   # a node of the forward pass
                 work.recomputed += cost.flops or 0
-        return Kernel(name, type, graph_number(), [*modules], work)
+        return CompiledKernel(name, type, graph_number(), [*modules], work)
 
 
 def graph_number() -> str:
@@ -274,7 +275,7 @@ class KernelProfiler(ModuleProfiler):
     """Counts and times a run by the kernels of its compiled modules, and by its other modules."""
     kind = 'kernels'
 
-    def __init__(self, run, kernels: list[Kernel]):
+    def __init__(self, run, kernels: list[CompiledKernel]):
         super().__init__(run)
         self.kernels, self.region = kernels, None
         self.regions = {name for name, m in self.modules.items() if is_torch_compiled(m)}
