@@ -252,9 +252,9 @@ class Sweep(Result):
     def bound_text(self) -> str:
         """Where the whole crosses the ridge, or by what it is bound at every value; '': neither."""
         at, bounds = self.ridge(), {point.bound for point in self.points}
-        if at is not None: return f'The whole crosses the ridge near {self.name} {plain(at)}.'
+        if at is not None: return f'The model crosses the ridge near {self.name} {plain(at)}.'
         if not self.is_numeric or len(bounds) != 1 or bounds == {'undefined'}: return ''
-        return f'The whole is {bounds.pop()}-bound at every {self.name}.'
+        return f'The model is {bounds.pop()}-bound at every {self.name}.'
 
     def lines(self) -> list[tuple[str, str]]:
         """By what the whole is bound, what was disturbed, what likely times rest on."""
