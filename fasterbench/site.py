@@ -87,9 +87,6 @@ def outline(node, lines: list[str]) -> str:
 class Outline(BasicMarkdownRenderer):
     """A class or function of the package as its source without bodies, then its docstring."""
     def __init__(self, sym, name: str | None = None, title_level: int = 3, **options):
-        if inspect.isfunction(sym):   # nbdev would look for classes that only a type checker imports
-            sym.__annotations__ = {name: kind for name, kind in sym.__annotations__.items()
-                                   if not isinstance(kind, str)}
         super().__init__(sym, name=name, title_level=title_level, **options)
         self.definition = definition(self.sym)
         # without backticks, which nbdev makes links of

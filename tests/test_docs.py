@@ -62,20 +62,6 @@ def test_outputs_name_no_path_of_a_machine(page):
     assert 'site-packages' not in (ROOT/'nbs'/page).read_text(encoding='utf-8')
 
 
-def test_pages_import_what_their_annotations_name():
-    """nbdev evaluates annotations where a page is built: there, imports for type checkers do not count."""
-    def names(node): return [alias.name for alias in node.names]
-
-    for path in ROOT.glob('nbs/*/*.ipynb'):
-        cells = json.loads(path.read_text(encoding='utf-8'))['cells']
-        code = [''.join(cell['source']) for cell in cells if cell['cell_type'] == 'code']
-        nodes = [node for text in code if 'import' in text and '%' not in text for node in ast.parse(text).body]
-        known = sum((names(node) for node in nodes if isinstance(node, ast.ImportFrom)), [])
-        checked = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING']
-        named = sum((names(line) for node in checked for line in node.body), [])
-        assert [name for name in named if name not in known] == [], path.name
-
-
 @pytest.mark.parametrize('page', sorted(pages()))
 def test_a_stream_is_one_output(page):
     """The site shows each output as a block of its own; nbclient joins them with `coalesce_streams`."""

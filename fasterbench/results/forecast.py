@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from math import exp, prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from ..base.text import si, some
 from ..machine.datasheets import find_datasheet
 from ..machine.hardware import HardwarePeaks
 from .rows import RooflinePoint, known_sum
-if TYPE_CHECKING: from fasterbench.results.roofline import Roofline
 
 # %% ../../nbs/results/forecast.ipynb #8a0f1c27
 @dataclass
@@ -150,7 +149,7 @@ def basis_of(evidence: Evidence, device: str, dtype: str, peaks: Sequence[float]
     return basis._replace(words=words, low=miss.low, high=miss.high)
 
 # %% ../../nbs/results/forecast.ipynb #f9ef6006
-def forecast(result: 'Roofline', evidence: Evidence | None = None) -> 'Roofline':
+def forecast(result, evidence: Evidence | None = None):
     """The same result with likely times; `about['likely']` says what they rest on, or why none is.
 
     `evidence=None`: published runs. `ValueError` for a result without peaks.
@@ -189,7 +188,7 @@ def datasheet_of(peaks: HardwarePeaks) -> HardwarePeaks:
     except ValueError: return peaks
 
 
-def product_dtypes(result: 'Roofline') -> list[str]:
+def product_dtypes(result) -> list[str]:
     """The dtypes of products, that of most FLOPs first; without products that of most FLOPs."""
     flops, products = Counter(), Counter()
     for row in result.ungrouped:
@@ -199,7 +198,7 @@ def product_dtypes(result: 'Roofline') -> list[str]:
     return of_products or [dtype for dtype, _ in flops.most_common(1)]
 
 
-def why_none(result: 'Roofline', dtypes: list[str], peaks: HardwarePeaks,
+def why_none(result, dtypes: list[str], peaks: HardwarePeaks,
              evidence: Evidence) -> str:
     """Why there is no forecast, in words; empty: there is one."""
     known = {r.dtype for r in evidence.reached}
@@ -214,7 +213,7 @@ def why_none(result: 'Roofline', dtypes: list[str], peaks: HardwarePeaks,
     return f"no peak is known in {', '.join(without)}" if without else ''
 
 
-def with_times(result: 'Roofline', times: Callable, **about) -> 'Roofline':
+def with_times(result, times: Callable, **about):
     """The result with the likely time and interval that a function gives of each row."""
     def change(row):
         seconds, interval = times(row)

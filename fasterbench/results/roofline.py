@@ -18,7 +18,7 @@ from textwrap import fill
 from typing import Literal
 from ..base.files import Amount, Count, load_json, save_json
 from ..base.text import si
-from ..machine.datasheets import as_peaks
+from ..machine.datasheets import as_peaks, table_name
 from ..machine.hardware import HardwarePeaks
 from .rows import (Footprint, RooflinePoint, Sampled, as_one, join, known_sum,
                                       least_times, place, sum_of_intervals)
@@ -248,6 +248,12 @@ class Roofline(Result):
         Exchange between devices can hide behind work; a link that carries longer sets the time.
         """
         return max(self.roof_times.values())
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Are the peaks those of another device than the rows?"""
+        ran, name = self.about.get('device'), self.peaks and self.peaks.device_name
+        return bool(ran and name and table_name(ran) != name)
 
     @property
     def is_whole(self) -> bool:

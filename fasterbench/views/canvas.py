@@ -17,10 +17,8 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from ..base.text import plain, si
-from ..machine.hardware import HardwarePeaks
+from ..base.text import is_empty, plain, si
 from .labels import Plane, Spot, spots_around, text_size
-from .table import is_empty
 
 # %% ../../nbs/views/canvas.ipynb #82349944
 class NothingToDraw(ValueError):
@@ -145,7 +143,7 @@ class Line(NamedTuple):
         return sorted(around, key=lambda spot: max(spot.dx, spot.dy) > 0)   # on the upper left first
 
 
-def roof_lines(peaks: HardwarePeaks, rates: dict[str, float], plane: Plane) -> list[Line]:
+def roof_lines(peaks, rates: dict[str, float], plane: Plane) -> list[Line]:
     """Ceilings with these FLOP/s, the slopes of memory and caches, and the ridges."""
     left, right = (10**end for end in plane.x_range)
     bottom, memory, lines, by_rate = 10**plane.y_range[0], peaks.peak_bandwidth, [], {}
@@ -164,7 +162,7 @@ def roof_lines(peaks: HardwarePeaks, rates: dict[str, float], plane: Plane) -> l
     return lines
 
 
-def bandwidths(peaks: HardwarePeaks) -> dict[str, float]:
+def bandwidths(peaks) -> dict[str, float]:
     """Memory and caches → B/s."""
     levels = {level.name: level.bandwidth for level in peaks.memory_levels}
     return {'memory': peaks.peak_bandwidth} | levels
@@ -229,10 +227,8 @@ def name_point(figure: go.Figure, plane: Plane, text: str, at: tuple[float, floa
     if spot: write_name(figure, text, spot, group=group)
     return bool(spot)
 
-
-
 # %% ../../nbs/views/canvas.ipynb #cbd17fe7
-def plot_peaks(peaks: HardwarePeaks, title: str | None = None,
+def plot_peaks(peaks, title: str | None = None,
                size: tuple[int, int] | None = None) -> go.Figure:
     """Every ceiling, cache and ridge of a machine."""
     title = peaks.device_name or peaks.device if title is None else title

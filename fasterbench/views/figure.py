@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
 from ..base.text import si
-from ..machine.hardware import HardwarePeaks
 from .canvas import (BARS, COLOURS, HOVER, INK, OTHERS, Bar, NothingToDraw, Sheet,
                                       draw_bar_axes, draw_bars, draw_plane, error_bars, hover_text,
                                       name_lines, name_point, plane_of, roof_lines, rounded)
@@ -27,7 +25,6 @@ from .chart import ceilings
 from .labels import Plane, short_name
 from .report import answer, peaks_text, rows_text
 from .table import percent
-if TYPE_CHECKING: from fasterbench.results.roofline import Roofline
 
 # %% ../../nbs/views/figure.ipynb #02a937af
 SHAPES = {   # what a row is → plotly's symbol, the character, words
@@ -100,7 +97,7 @@ def rows_count(rows: list) -> str:
     return rows_text(sum(len(row.members or [row]) for row in rows))
 
 # %% ../../nbs/views/figure.ipynb #ca8d63aa
-def plot_roofline(result: 'Roofline', by='block', colour: str | None = None, bars: int = 10,
+def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10,
                   names: int = 20, title: str | None = None,
                   size: tuple[int, int] | None = None) -> go.Figure:
     """The rows of a result under its roof, and the times of those that take longest.
@@ -139,7 +136,7 @@ def plot_roofline(result: 'Roofline', by='block', colour: str | None = None, bar
     return sheet.layout(figure)
 
 
-def roofs_of(rows: list, peaks: HardwarePeaks) -> dict[str, float]:
+def roofs_of(rows: list, peaks) -> dict[str, float]:
     """Dtype → FLOP/s of the ceilings that rows are compared with."""
     rates = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
     roofs = {row.roof for row in rows}
@@ -147,7 +144,7 @@ def roofs_of(rows: list, peaks: HardwarePeaks) -> dict[str, float]:
     return rates or {peaks.arithmetic(None): peaks.peak_flops}
 
 
-def head_lines(result: 'Roofline', rows: list) -> list[str]:
+def head_lines(result, rows: list) -> list[str]:
     """The machine, what marks are, and how many rows have none and why."""
     found, reasons = {shape(row) for row in rows if is_drawn(row)}, {}
     marks = [f'{SHAPES[key][1]} {SHAPES[key][2]}' for key in SHAPES if key in found]
@@ -203,8 +200,6 @@ def mark_names(plane: Plane, rows: list, total_s: float) -> list[tuple]:
         found.append((mark_name(row) + (f' +{len(near)}' if near else ''), row))
     return found
 
-
-
 # %% ../../nbs/views/figure.ipynb #a48f200a
 def draw_times(figure: go.Figure, sheet: Sheet, rows: list, style: Callable, columns: list):
     """The times of the first rows, and what is left."""
@@ -236,7 +231,7 @@ PHASES = {   # phase → its colour and pattern
     'forward': (COLOURS[0], ''), 'backward': (COLOURS[1], '/'), 'optimizer': (COLOURS[2], '.')}
 
 
-def plot_phases(result: 'Roofline', by='block', top: int = 15, title: str | None = None,
+def plot_phases(result, by='block', top: int = 15, title: str | None = None,
                 size: tuple[int, int] | None = None) -> go.Figure:
     """The times of the longest modules of a training step: bars with a part for each phase."""
     found = {}

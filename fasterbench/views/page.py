@@ -15,12 +15,11 @@ from pathlib import Path
 from string import Template
 
 from ..base.files import write_whole
-from ..base.text import PICTURES
+from ..base.text import PICTURES, is_empty
 from .canvas import PICTURE, NothingToDraw
-from .table import Table, is_empty
 
 # %% ../../nbs/views/page.ipynb #c8711eaa
-def table_html(table: Table) -> str:
+def table_html(table) -> str:
     """A table whose cells hold their text and, of numbers, the value as `data-v`."""
     usual, lines = table.pick(list(table.shown)), table.sorted()
     columns = usual + [column for column in table.columns.values() if column not in usual]
@@ -46,7 +45,7 @@ def data_text(name: str) -> str:
     return (files('fasterbench')/'data'/name).read_text(encoding='utf-8')
 
 
-def page(table: Table, paragraphs: list[str], notes: list[str],
+def page(table, paragraphs: list[str], notes: list[str],
          draw: Callable | None = None) -> str:
     """HTML of a title and paragraphs, of the figure that `draw(title='')` returns, and of a table.
 
@@ -85,7 +84,7 @@ def picture(figure, ending: str) -> bytes:
         raise ValueError(f'kaleido drew no {ending}: {first}; .html needs no browser') from e
 
 
-def write_view(path, table: Table, paragraphs: list[str], notes: list[str],
+def write_view(path, table, paragraphs: list[str], notes: list[str],
                draw: Callable | None = None):
     """Write a page as .html, or the figure that `draw(size=…)` returns as a picture."""
     ending = Path(path).suffix

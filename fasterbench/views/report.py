@@ -12,12 +12,9 @@ __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'ABOVE', 'OVERH
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
 from textwrap import fill
-from typing import TYPE_CHECKING
 from ..base.text import plain, si, some
-from ..machine.datasheets import table_name
 from .chart import ceilings
 from .table import percent, shortened
-if TYPE_CHECKING: from fasterbench.results.roofline import Roofline
 
 # %% ../../nbs/views/report.ipynb #0abadcda
 def percentages(parts: dict[str, float]) -> dict[str, int]:
@@ -39,7 +36,7 @@ SCATTERING = 0.1   # part of the time in noisy rows from which on the answer nam
 IDLE = 0.05        # part of the time in which a device is idle from which on the answer names it
 
 
-def doubts(result: 'Roofline') -> list[str]:
+def doubts(result) -> list[str]:
     """What may make the time of a result doubtful, in words."""
     found, totals = [], result.totals
     if result.about.get('use'): found.append(result.about['use'])   # of a recorded device
@@ -55,7 +52,7 @@ def doubts(result: 'Roofline') -> list[str]:
     return found
 
 
-def trace_text(result: 'Roofline') -> str:
+def trace_text(result) -> str:
     """What a trace is of: a step, a rank, or all that was recorded."""
     step, steps, rank = (result.about.get(key) for key in ('step', 'steps', 'rank'))
     said = ['trace']
@@ -65,7 +62,7 @@ def trace_text(result: 'Roofline') -> str:
     return ', '.join(said)
 
 
-def division(result: 'Roofline') -> dict[str, float]:
+def division(result) -> dict[str, float]:
     """Where the time of a pass was spent, in seconds, with the keys of `NEAR_WORDS`."""
     spent = Counter()
     for row in result.ungrouped:
@@ -75,7 +72,7 @@ def division(result: 'Roofline') -> dict[str, float]:
     return {key: spent[key] for key in NEAR_WORDS}
 
 
-def work_text(result: 'Roofline') -> str:
+def work_text(result) -> str:
     """FLOPs, bytes and parameters; nothing if no row knows its FLOPs."""
     counted = [row for row in result.ungrouped if row.flops is not None]
     if result.rows and not counted: return ''
@@ -96,7 +93,7 @@ def percent_text(value: float, is_whole: bool) -> str:
     return f'≥ {percent(value) if value >= 0.1 else plain(value, 1)}'
 
 
-def is_count(result: 'Roofline') -> bool:
+def is_count(result) -> bool:
     """Is nothing known but the work?"""
     return result.time_s is None and result.peaks is None
 
@@ -105,7 +102,7 @@ LISTED = {'listed': 'operation', 'kernels': 'kernel'}   # kind of a result → a
 RUNS = {'prefill': 'prefill', 'decode': 'step of decoding'}   # of a language model
 
 
-def answer(result: 'Roofline') -> str:
+def answer(result) -> str:
     """The time, and how it divides; of an estimate the least time, of a count the work."""
     run = result.about.get('run')
     what = RUNS.get(run, 'forward pass')
@@ -136,14 +133,14 @@ def answer(result: 'Roofline') -> str:
 ABOVE = 'above the roof: a count, a time or a peak is wrong'
 
 
-def above_roof(result: 'Roofline') -> bool:
+def above_roof(result) -> bool:
     """Is a pass over 5 % faster than the arithmetic of its rows, or caches with their data, allow?"""
     least_s = sum((row.roof_time_s if row.bound == 'compute' else row.cache_time_s) or 0
                   for row in result.ungrouped)
     return least_s > 1.05*result.time_s
 
 
-def least_time_text(result: 'Roofline') -> str:
+def least_time_text(result) -> str:
     """The least time, which part of it the memory sets, and whether the memory is large enough."""
     least_s = result.roof_time_s
     if not least_s: return 'the roof is not known'
@@ -164,7 +161,7 @@ def least_time_text(result: 'Roofline') -> str:
     return said
 
 # %% ../../nbs/views/report.ipynb #19c0ea2b
-def peaks_text(result: 'Roofline') -> str:
+def peaks_text(result) -> str:
     """The device, its rates in the dtypes of the rows, and where these are from."""
     peaks = result.peaks
     threads = f", {peaks.threads} thread{'s'*(peaks.threads > 1)}" if peaks.threads else ''
@@ -174,8 +171,7 @@ def peaks_text(result: 'Roofline') -> str:
     used = {row.type for row in result.ungrouped if row.link_bytes}
     rates += [f'{kind} {si(rate, "B/s")}' for kind, rate in peaks.links.items() if kind in used]
     name, ran = peaks.device_name or peaks.device, result.about.get('device')
-    is_elsewhere = ran and peaks.device_name and table_name(ran) != name
-    if result.time_s is not None and is_elsewhere:
+    if result.is_elsewhere and result.time_s is not None:
         name = f'times of {ran} under the roof of {name}'
     source = '; '.join(filter(None, [peaks.source, peaks.disturbance]))
     return f"{name}{threads}: {', '.join(rates)} ({source})"
@@ -189,15 +185,15 @@ def rows_text(n: int) -> str:
     return f"{n} row{'' if n == 1 else 's'}"
 
 
-def sample_line(result: 'Roofline') -> str:
+def sample_line(result) -> str:
     return str(result.about.get('sample') or '')
 
 
-def work_line(result: 'Roofline') -> str:
+def work_line(result) -> str:
     return '' if is_count(result) else work_text(result)   # the answer of a count says it
 
 
-def time_line(result: 'Roofline') -> str:
+def time_line(result) -> str:
     totals = result.totals
     rows = result.ungrouped
     timed = [row for row in rows if row.time_s is not None]
@@ -211,13 +207,13 @@ def time_line(result: 'Roofline') -> str:
     return said
 
 
-def threads_line(result: 'Roofline') -> str:
+def threads_line(result) -> str:
     ran, peaks = result.about.get('threads'), result.peaks and result.peaks.threads
     if not ran or not peaks or ran == peaks: return ''
     return f'the passes ran on {ran}, the peaks were measured on {peaks}'
 
 
-def phases_line(result: 'Roofline') -> str:
+def phases_line(result) -> str:
     seconds, flops = Counter(), Counter()
     for row in result.ungrouped:
         seconds[row.phase] += row.seconds or 0
@@ -229,14 +225,14 @@ def phases_line(result: 'Roofline') -> str:
                      for phase in seconds if phase)
 
 
-def memory_line(result: 'Roofline') -> str:
+def memory_line(result) -> str:
     if not result.memory: return ''
     peak, at_peak = result.memory.peak, Counter(result.memory.at_peak)
     kinds = ', '.join(f'{kind} {si(n, "B")}' for kind, n in at_peak.most_common() if n > 0.01*peak)
     return f'{si(peak, "B")} at its peak: {kinds}'
 
 
-def mfu_line(result: 'Roofline') -> str:
+def mfu_line(result) -> str:
     if not result.is_step or result.mfu is None: return ''
     dtype, ceiling = result.main_ceiling
     mfu, causal, hfu = (percent_text(100*share, not result.unknown)
@@ -248,13 +244,13 @@ def mfu_line(result: 'Roofline') -> str:
     return f'{said} of {si(ceiling, "FLOP/s")} in {dtype}{above}'
 
 
-def tokens_line(result: 'Roofline') -> str:
+def tokens_line(result) -> str:
     if result.tokens_per_s is None: return ''
     at_most = 'at most ' if result.time_s is None else ''
     return f'{at_most}{result.tokens_per_s:,.0f} per second'
 
 
-def ranks_line(result: 'Roofline') -> str:
+def ranks_line(result) -> str:
     ranks = result.by_rank
     if not ranks: return ''
     waiting = [r.total('waiting_s') for r in ranks]
@@ -269,25 +265,25 @@ def ranks_line(result: 'Roofline') -> str:
     return f'{said}; rank {most} waits longest, {si(waiting[most], "s")}, mostly for rank {other}'
 
 
-def graphs_line(result: 'Roofline') -> str:
+def graphs_line(result) -> str:
     graphs, breaks = result.about.get('graphs'), result.about.get('graph_breaks')
     if not graphs: return ''
     said = f"Dynamo made {graphs} graph{'s'*(graphs > 1)}"
     return f'{said}, and ended them here:\n{breaks}' if breaks else said
 
 
-def noise_line(result: 'Roofline') -> str:
+def noise_line(result) -> str:
     rows = [row for row in result if row.noisy and row.time_s]
     if not rows: return ''
     return f'{rows_text(len(rows))} with an IQR above 10 %'
 
 
-def likely_line(result: 'Roofline') -> str:
+def likely_line(result) -> str:
     words, device_s = map(result.about.get, ('likely', 'likely_device_s'))
     return f'{words}; the device alone: {si(device_s, "s")}' if device_s else words or ''
 
 
-def unknown_line(result: 'Roofline') -> str:
+def unknown_line(result) -> str:
     rows = [row for row in result if row.unknown]
     if not rows: return ''
     why = 'not counted:' if result.kind == 'traced' else 'no formula for'
@@ -297,12 +293,12 @@ def unknown_line(result: 'Roofline') -> str:
             f'known in {some(row.label for row in rows)}')
 
 
-def trace_line(result: 'Roofline') -> str:
+def trace_line(result) -> str:
     """Which times of a trace are impossible, and why operations are not counted."""
     return '; '.join(filter(None, map(result.about.get, ('notes', 'not_counted'))))
 
 
-def ceiling_line(result: 'Roofline') -> str:
+def ceiling_line(result) -> str:
     if not result.peaks: return ''
     rates = ceilings(result.ungrouped, result.peaks)
     missing = [dtype for dtype, rate in rates.items() if rate is None]
@@ -312,7 +308,7 @@ def ceiling_line(result: 'Roofline') -> str:
     return f'no peak is known in {some(missing)}: {rows_text(len(rows))} without a roof'
 
 
-def link_line(result: 'Roofline') -> str:
+def link_line(result) -> str:
     if result.about.get('links'): return str(result.about['links'])   # of an estimate for a mesh
     rows = [row for row in result.ungrouped if row.link_bytes and row.bound == 'undefined']
     if not rows or not result.peaks: return ''
@@ -320,7 +316,7 @@ def link_line(result: 'Roofline') -> str:
     return f"no rate of a link is known for {some(kinds)}: {rows_text(len(rows))} without a roof"
 
 
-def above_line(result: 'Roofline') -> str:
+def above_line(result) -> str:
     reasons = Counter()
     for row in result:
         if (row.utilization_pct or 0) <= 100 or row.above_every_roof: continue
@@ -338,7 +334,7 @@ def above_line(result: 'Roofline') -> str:
     return f'above the roof: {listed}'
 
 
-def error_line(result: 'Roofline') -> str:
+def error_line(result) -> str:
     rows = [row for row in result.ungrouped if row.above_every_roof]
     if not rows: return ''
     names = some(row.label for row in rows)
@@ -354,7 +350,7 @@ LINES = {   # what a line begins with → its text
     '↑': above_line, 'error': error_line, 'trace': trace_line}
 
 
-def lines(result: 'Roofline') -> list[tuple[str, str]]:
+def lines(result) -> list[tuple[str, str]]:
     """What there is to say of a result: texts of a line, each with its name."""
     return [('' if i else name, text) for name, line in LINES.items()
             for i, text in enumerate(line(result).splitlines())]

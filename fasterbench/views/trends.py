@@ -10,7 +10,6 @@ __all__ = ['CHANGE_STYLES', 'HEAD', 'SERIES', 'plot_comparison', 'pair_bar', 'dr
 from dataclasses import replace
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
@@ -23,9 +22,6 @@ from .figure import (LARGEST, at, is_drawn, mark_name, roofs_of,
                                       time_bar, time_ends, time_heading)
 from .labels import Plane, short_name
 from .report import peaks_text
-if TYPE_CHECKING:
-    from fasterbench.results.compare import Comparison, Pair
-    from fasterbench.results.sweep import Point, Sweep
 
 # %% ../../nbs/views/trends.ipynb #76c13d23
 CHANGE_STYLES = {   # `Pair.change` → colour, symbol where an arrow ends
@@ -34,7 +30,7 @@ CHANGE_STYLES = {   # `Pair.change` → colour, symbol where an arrow ends
 HEAD = 7   # pixels from the middle of an arrow's head to its edge
 
 
-def plot_comparison(comparison: 'Comparison', top: int = 12, title: str | None = None,
+def plot_comparison(comparison, top: int = 12, title: str | None = None,
                     size: tuple[int, int] | None = None) -> go.Figure:
     """The pairs whose times differ most: arrows from a to b, and bars of both times."""
     table, whole = comparison.table(), comparison.whole
@@ -75,7 +71,7 @@ def plot_comparison(comparison: 'Comparison', top: int = 12, title: str | None =
     return sheet.layout(figure).update_layout(legend_itemsizing='trace')
 
 
-def pair_bar(pair: 'Pair', columns: list) -> Bar:
+def pair_bar(pair, columns: list) -> Bar:
     """Both times of a pair, and how it changed."""
     times = f'{si(pair.time_a, "s")} → {si(pair.time_b, "s")}'
     if pair.change not in ('same', None): times += f' ({pair.change})'
@@ -107,7 +103,7 @@ SERIES = {   # what is drawn of a point → its field in seconds, line, mark
     'least time': ('roof_time_s', dict(color=INK, width=1.5, dash='dash'), 'square')}
 
 
-def plot_sweep(sweep: 'Sweep', title: str | None = None,
+def plot_sweep(sweep, title: str | None = None,
                size: tuple[int, int] | None = None) -> go.Figure:
     """Times and throughput over what varies: lines over numbers, bars for names."""
     known = {name: own for name, own in SERIES.items()
@@ -123,7 +119,7 @@ def plot_sweep(sweep: 'Sweep', title: str | None = None,
     return draw(sweep, known, title, hovers, size)
 
 
-def sweep_lines(sweep: 'Sweep') -> list[str]:
+def sweep_lines(sweep) -> list[str]:
     """By what the whole is bound, what was disturbed or is not whole, what likely times are."""
     said = [sweep.bound_text()]*bool(sweep.bound_text())
     disturbed = [str(p.value) for p in sweep if p.result.totals and p.result.totals.disturbance]
@@ -137,13 +133,13 @@ def sweep_lines(sweep: 'Sweep') -> list[str]:
     return said
 
 
-def point_ends(point: 'Point') -> tuple[float, float] | None:
+def point_ends(point) -> tuple[float, float] | None:
     """The ends of the error bar of a point's time or likely time."""
     totals = point.result.totals
     return totals.quartiles if totals else point.likely_interval
 
 
-def plot_values(sweep: 'Sweep', known: dict, title: str, hovers: list[str], size) -> go.Figure:
+def plot_values(sweep, known: dict, title: str, hovers: list[str], size) -> go.Figure:
     """Lines over the values of a sweep."""
     sheet, figure = Sheet(title, sweep_lines(sweep), known, size=size, plane=340), go.Figure()
     panels = [('', 's', 'time in a pass')]
@@ -177,7 +173,7 @@ def plot_values(sweep: 'Sweep', known: dict, title: str, hovers: list[str], size
     return sheet.layout(figure).update_layout(legend_itemsizing='trace')
 
 
-def plot_names(sweep: 'Sweep', known: dict, title: str, hovers: list[str], size) -> go.Figure:
+def plot_names(sweep, known: dict, title: str, hovers: list[str], size) -> go.Figure:
     """A bar for each of the names in a sweep."""
     sheet, figure = Sheet(title, sweep_lines(sweep), (), len(sweep), size, plane=0), go.Figure()
     bars = []
