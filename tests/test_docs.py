@@ -1,5 +1,4 @@
 """What is written for people and programs beside the notebooks names what there is."""
-import ast
 import json
 import re
 import shlex
