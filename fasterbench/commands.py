@@ -245,13 +245,20 @@ def ncu(args):
     from fasterbench.machine.datasheets import as_peaks
     from fasterbench.ncu import by_kernel, read_ncu, rows_of_kernels, sol_answer, speed_of_light
     from fasterbench.results.roofline import Roofline
+    from fasterbench.views.table import terminal_width
     peaks = args.peaks and as_peaks(args.peaks)
     if not peaks and (args.by or args.plot): raise ValueError('--by and --plot are of rows under --peaks')
     check_view(args, Roofline(rows=[], kind='kernels').table() if peaks else speed_of_light([]))
     with doing('reading'): launches = read_ncu(args.file)
-    if peaks:
-        return show_rows(args, rows_of_kernels(by_kernel(launches), peaks, args.level), args.file)
     table = speed_of_light(by_kernel(launches))
+    if peaks:
+        result = rows_of_kernels(by_kernel(launches), peaks, args.level)
+        without = {row.name for row in result if row.roof_time_s is None}
+        rest = replace(table, lines=[line for line in table.lines if line.kernel in without])
+        show_rows(args, result, args.file)
+        if without and not args.json:
+            print('', rest.text(args.top or None, width=terminal_width()), sep='\n')
+        return
     times = [line.time_s for line in table.lines]
     answer = dict(time_s=None if None in times else sum(times), kernels=len(table.lines),
                   launches=len(launches))

@@ -345,7 +345,9 @@ def show_rows(args, result, name: str | None = None, above=(), **more):
     shown = result.by(args.by) if args.by else result
 
     def show():
-        result.summary(args.top or None, args.sort, args.by, args.columns)
+        is_cut = result.kind == 'counted' and 0 < args.top < len(shown.rows)   # to the largest
+        result.summary(args.top or None, args.sort or ('flops' if is_cut else None), args.by,
+                       args.columns)
         operations = operation_table(shown)
         if operations.lines:
             print('', operations.text(args.top or None, width=terminal_width()),

@@ -114,6 +114,7 @@ def test_count(run):
     text = run('count net.py:build --sort order')
     rows = [line.split()[:2] for line in text.splitlines() if 'Linear' in line]
     assert rows == [['0', 'Linear'], ['2', 'Linear']]
+    assert run('count net.py:build --top 2').count('Linear') == 2   # the largest, not the first
     answer = json.loads(run('count net.py:build --json'))['answer']
     assert answer['matmul_flops'] == 2*8*(64*256 + 256*10)
     assert answer['params'] == 19_210 and 'time_s' not in answer and 'least_s' not in answer
@@ -297,6 +298,14 @@ def test_ncu_under_a_roof(run):
     assert (row.flops, row.bytes_moved, row.bound) == (2*10**9, 12e6, 'compute')
     answer = json.loads(run('ncu kernels.csv --peaks H100-SXM --json'))['answer']
     assert answer['flops'] == 2*10**9 and 'params' not in answer
+
+
+def test_kernels_without_a_roof_have_their_speeds_of_light(run, folder):
+    uncounted = KERNELS.replace('sass_thread_inst_executed', 'another_counter')
+    (folder/'uncounted.csv').write_text(uncounted)
+    text = run('ncu uncounted.csv --peaks H100-SXM')
+    assert 'compute %' in text and 'compute, at the roofline' in text
+    assert 'compute %' not in run('ncu kernels.csv --peaks H100-SXM')
 
 
 def test_operations_of_a_list(run):

@@ -58,6 +58,7 @@ def find_datasheet(name: str) -> HardwarePeaks:
             return datasheets()[row['name']]
     found = [device for device in datasheets() if asked and {*asked} <= {*name_words(device)}]
     if len(found) == 1: return datasheets()[found[0]]
+    if ',' in name: raise ValueError(f'{name!r} are several devices, and one is asked for')
     near = found or difflib.get_close_matches(name.upper(), datasheets(), n=5, cutoff=0.3)
     raise ValueError(f"{name!r} is {'several devices' if found else 'no device of the table'}; "
                      f"near are {', '.join(near) or 'none'}")
