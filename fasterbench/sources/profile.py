@@ -10,6 +10,7 @@ __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of',
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
 from dataclasses import replace
+from numbers import Integral
 
 import torch
 import torch.distributed as dist
@@ -147,8 +148,9 @@ def profile(profiler: ModuleProfiler, peaks=None, warmup: int = 5, steps: int = 
 
 def check_passes(warmup: int, steps: int):
     """Refuse numbers of passes that can't be run."""
-    if warmup < 0 or steps < 1:
-        raise ValueError(f'warmup={warmup}, steps={steps}: warmup is 0 or more, steps 1 or more')
+    are_whole = isinstance(warmup, Integral) and isinstance(steps, Integral)
+    if not are_whole or warmup < 0 or steps < 1:
+        raise ValueError(f'warmup={warmup!r}, steps={steps!r}: warmup is 0 or more, steps 1 or more')
 
 
 def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, peaks,
