@@ -64,7 +64,8 @@ def compare(model, sample):
 def language_model(name):
     model = getattr(transformers, name)
     settings, sample = LANGUAGE[name]
-    return model(model.config_class(**settings)), sample
+    dtype = torch.bfloat16 if 'Mixtral' in name else None   # without data, torch 2.14 refuses others in grouped_mm
+    return model(model.config_class(**settings)).to(dtype), sample
 
 
 @pytest.mark.parametrize('name', LANGUAGE)
