@@ -3,19 +3,23 @@
 A time below it says that the bound, a datasheet or the published figure is wrong: `time / least` has
 to be 1 or more. Forward passes and training steps of data/published_runs.csv: the least time of
 all FLOPs and all bytes of a pass at the datasheet's rates. Language models of data/decode_runs.csv:
-the least time of a token, by `estimate_language`.
+the least time of a token, by `estimate_language`. Those of data/training_runs.csv: the least time
+of a step, by `estimate_training`, and model FLOPs utilization (MFU) beside what is claimed, in the
+form of the claim: attention dense or causal, with or without tables that are only looked up.
 
     python benchmarks/bounds.py
 """
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 from common import finish, option_parser, read_options
 
-from fasterbench import estimate_language
+from fasterbench import estimate_language, estimate_training
 from fasterbench.machine.datasheets import find_datasheet
+from fasterbench.sources.architecture import read_model
 
 DATA = Path(__file__).parent/'data'
 
@@ -60,19 +64,54 @@ def decoding(runs: list[dict]) -> list[dict]:
     return rows
 
 
+def training(runs: list[dict]) -> list[dict]:
+    """A row for each language model that is trained."""
+    configs, rows = json.loads((DATA/'language_configs.json').read_text()), []
+    for run in runs:
+        model, peaks = read_model(configs[run['model']]), find_datasheet(run['device'])
+        if run['bandwidth_gb_s']:
+            peaks = replace(peaks, peak_bandwidth=1e9*float(run['bandwidth_gb_s']),
+                            memory_bytes=2**30*int(run['memory_gib']))
+        batch, tokens, seconds = int(run['batch']), int(run['tokens']), float(run['seconds'])
+        step = estimate_training(
+            model, peaks, batch=batch, tokens=tokens, mesh=run['mesh'], dtype=run['dtype'],
+            masters=run['masters'] == '1', optimizer=run['optimizer'] or None,
+            recompute=run['recompute'], accumulate=int(run['accumulate']),
+            whole_logits=run['whole_logits'] == '1')
+        rate = step.at(batch*tokens/seconds)
+        flops = model.training_flops(tokens, run['attention'], tables=run['tables'] == '1')
+        flops *= rate.tokens_per_s/step.about['devices']
+        rows.append({
+            'model': run['model'], 'device': run['device'], 'mesh': run['mesh'],
+            'least s': step.roof_time_s, 'published s': seconds,
+            'least / published': step.roof_time_s/seconds,
+            'MFU dense %': 100*rate.mfu_dense, 'causal %': 100*rate.mfu_causal,
+            'MFU as claimed %': 100*flops/peaks.ceiling(run['dtype']),
+            'claimed %': float(run['mfu_pct']) if run['mfu_pct'] else None,
+            'HFU as claimed %': 100*flops/peaks.ceiling(run['dtype'])*rate.hfu/rate.mfu_causal,
+            'TFLOP/s': flops/1e12, 'claimed': float(run['tflops']) if run['tflops'] else None,
+            'holds GiB': step.memory.peak/2**30, 'fits': step.fits,
+            'source': run['source'].split(',')[0]})
+    return rows
+
+
 def main():
     args = read_options(option_parser(__doc__))
     runs = read('published_runs.csv')
     if args.quick: runs = [run for run in runs if not run['source'].startswith('timm')]
     of_passes, of_tokens = passes(runs), decoding(read('decode_runs.csv'))
+    of_steps = training(read('training_runs.csv'))
     figures = {
         'passes': len(runs), 'models': len({run['model'] for run in runs}),
         'passes below the least time': sum(row['below'] for row in of_passes),
         'nearest pass, time / least': min(row['least time / least'] for row in of_passes),
         'decoding runs': len(of_tokens),
         'decoding runs below': sum(row['time / least'] < 1 for row in of_tokens),
-        'nearest decoding run, time / least': min(row['time / least'] for row in of_tokens)}
-    tables = {'passes': of_passes, 'decoding': of_tokens}   # training of language models: issue 51
+        'nearest decoding run, time / least': min(row['time / least'] for row in of_tokens),
+        'training runs': len(of_steps),
+        'training runs below': sum(row['least / published'] > 1 for row in of_steps),
+        'nearest training run, least / published': max(row['least / published'] for row in of_steps)}
+    tables = {'passes': of_passes, 'decoding': of_tokens, 'training': of_steps}
     finish(args, __file__, __doc__, tables, figures)
 
 

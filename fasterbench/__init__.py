@@ -16,7 +16,7 @@ MODULES = {   # module → the names in it that users import from here
     'operations': 'estimate_layer least_time profile_operations read_operations roofline_analysis',
     'results.compare': 'Comparison',
     'results.gate': 'gate',
-    'language': 'estimate_language',
+    'language': 'estimate_language estimate_training',
     'results.sweep': 'Sweep',
     'sources.traced': 'read_trace',
     'sweeps': 'estimates sweep sweep_batch sweep_dtype sweep_length sweep_resolution'}

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['ENDINGS', 'NAME', 'INPUT', 'MODEL', 'MACHINE', 'PASSES', 'VARYING', 'SWEEP', 'RUN', 'TRAIN', 'GROUPS', 'ROWS',
            'OUTPUT', 'limit_pct', 'LIMITS', 'OTHER', 'FILES', 'FILE', 'NCU', 'LIST', 'TRACE', 'DEVICES', 'LANGUAGE',
-           'PEAKS', 'NEEDS', 'AT_WORK', 'EXCLUDES', 'arg', 'peaks_arg', 'whole', 'number', 'several', 'writable',
-           'options_in', 'check_options', 'doing', 'load', 'set_up', 'step_arguments', 'labelled', 'usual_loss',
-           'check_view', 'write_outputs', 'show_table', 'table_of', 'show_rows', 'operation_table', 'answer_of',
-           'show_comparison', 'changes']
+           'PEAKS', 'NEEDS', 'AT_WORK', 'OF_LANGUAGE', 'EXCLUDES', 'arg', 'peaks_arg', 'whole', 'number', 'several',
+           'writable', 'options_in', 'check_options', 'doing', 'load', 'set_up', 'step_arguments', 'labelled',
+           'usual_loss', 'check_view', 'write_outputs', 'show_table', 'table_of', 'show_rows', 'operation_table',
+           'answer_of', 'show_comparison', 'changes']
 
 # %% ../nbs/analysis/options.ipynb #7641216b
 import argparse
@@ -78,7 +78,8 @@ INPUT = arg('--input', action='append', default=[], metavar='SHAPE',
             help="a tensor of the model's own input: 1,3,224,224 or ids=1,128:int64; repeatable")
 MODEL = 'model', [
     NAME,
-    arg('--batch', type=whole, metavar='N', help='samples (default: 1, or as in your own sample)'),
+    arg('--batch', type=whole, metavar='N', help='samples, with --mesh on all '
+        'devices together (default: 1, or as in your own sample)'),
     arg('--size', type=whole, metavar='N', help='pixels a side'),
     arg('--tokens', type=whole, metavar='N', help='of each sequence; 4k is 4096'),
     INPUT,
@@ -116,7 +117,7 @@ TRAIN = 'training', [
         'the loss is your own, or else what the output holds, cross entropy of scores of classes, '
         'or the mean of squares'),
     arg('--optimizer', metavar='NAME',
-        help='sgd, adamw, … of torch.optim (default: yours, or sgd)'),
+        help='sgd, adamw, … of torch.optim (default: yours, or sgd; adamw for a config.json)'),
     arg('--clip', type=number, metavar='NORM', help='norm to which gradients are clipped'),
     arg('--autocast', metavar='DTYPE', help='dtype of torch.autocast for forward pass and loss: bf16'),
     arg('--accumulate', type=whole, metavar='N', help='micro-batches of one update (default: 1)')]
@@ -176,14 +177,17 @@ DEVICES = 'machines', [
         help='likely times, too: at the shares of the peaks that published runs reached'),
     arg('--price', type=several(number), metavar='X,Y',
         help='of an hour of each device: what a million samples or tokens cost at likely times')]
-LANGUAGE = 'language models at work', [
+LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/Qwen3-8B', [
     arg('--decode', action='store_true', help='a step of decoding: a token for each sequence'),
     arg('--prompt', type=whole, metavar='N', help='prefill of prompts with N tokens'),
     arg('--context', type=whole, metavar='N',
         help='tokens in the cache of each sequence (default: --tokens, or 4096)'),
     arg('--at', type=number, metavar='RATE',
-        help='tokens/s that were measured while decoding, on all devices together'),
-    arg('--mesh', metavar='SIZES', help='devices that share the work, as tp=8,dp=4; also fsdp, pp, ep'),
+        help='tokens/s that were measured, on all devices together'),
+    arg('--mesh', metavar='SIZES', help='devices that share the work, as tp=8,dp=4; also fsdp, pp, '
+        'ep, and with --train cp, zero (1, 2, or 3 as usual) and chunks (of a stage)'),
+    arg('--recompute', choices=('none', 'selective', 'full'), help='what the backward pass of '
+        '--train does again: nothing (default), all but products and attention, or all'),
     arg('--weights', metavar='FORMAT',
         help='in which weights are kept: int4, int8, fp8, q4_0, … or bytes of an element'),
     arg('--cache', metavar='FORMAT', help='in which keys and values are kept')]
@@ -195,12 +199,13 @@ PEAKS = 'machine', [
 
 # %% ../nbs/analysis/options.ipynb #ac42be3a
 NEEDS = {   # options → those of which they need one, in commands that have it
-    'optimizer clip autocast accumulate': 'train',
+    'optimizer clip autocast accumulate recompute': 'train',
     'fail_slower fail_flops': 'against beside'}
-AT_WORK = 'decode prompt context at mesh weights cache'   # a language model as it is served
+AT_WORK = 'decode prompt context weights cache'   # a language model as it is served
+OF_LANGUAGE = 'at mesh recompute'                  # or trained
 EXCLUDES = {   # options → those that do not go with them
     'against': 'beside plot', 'beside': 'train operations parallel plot',
-    AT_WORK: 'train input size likely'}
+    AT_WORK: 'train input size likely', OF_LANGUAGE: 'input size likely clip'}
 
 
 def options_in(args, names: str) -> list[str]:

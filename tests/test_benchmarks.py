@@ -32,6 +32,11 @@ def test_no_published_run_is_below_its_bound(tmp_path):
     assert result['figures']['passes'] > 50
     assert result['figures']['passes below the least time'] == 0
     assert result['figures']['decoding runs below'] == 0
+    assert result['figures']['training runs below'] == 0
+    steps = result['tables']['training']
+    assert len(steps) == 17 and all(0.2 < step['least / published'] < 0.6 for step in steps)
+    claims = [abs(step['MFU as claimed %'] - step['claimed %']) for step in steps if step['claimed %']]
+    assert sorted(claims)[-3] < 0.5 and len(claims) == 13   # one is rounded down, one has other heads
 
 
 def test_the_script_for_a_gpu_runs_without_one(tmp_path):

@@ -227,6 +227,19 @@ def test_price_of_tokens(run):
         assert row['cost'] == pytest.approx(2*price/3600*1e6/row['throughput'])
 
 
+def test_training_a_language_model(run):
+    command = ('estimate llama --train --batch 8 --tokens 64 --mesh fsdp=2,tp=2 --recompute full '
+               '--autocast bf16 --accumulate 2 --optimizer sgd --peaks H100-SXM')
+    answer = json.loads(run(f'{command} --at 1e5 --json'))['answer']
+    assert answer['mfu_causal'] < answer['mfu_dense'] and answer['hfu'] > answer['mfu_causal']
+    assert answer['most_tokens_per_s'] == pytest.approx(8*64/answer['least_s'])
+    text = ' '.join(run(command).split())
+    assert '8 sequences of 64 tokens, bfloat16 with float32 masters, sgd, 2 micro-batches' in text
+    assert 'masters' not in run('estimate llama --train --batch 8 --dtype bf16 --peaks H100-SXM')
+    rows = json.loads(run(f'{command},H200-SXM --price 3,4 --json'))['rows']
+    assert rows[0]['cost'] == pytest.approx(4*3/3600*1e6/rows[0]['throughput'])
+
+
 def test_likely_time_of_one_device(run):
     answer = json.loads(run('estimate resnet18 --batch 64 --peaks T4 --likely --json'))['answer']
     low, high = answer['likely_interval']
@@ -370,6 +383,10 @@ def test_peaks(run):
     'estimate net.py:build --peaks H100-SXM --decode': 'is no config.json of a language model',
     'estimate llama --peaks H100-SXM --mesh tp=3': 'tp=3 does not divide 4 heads',
     'estimate llama --peaks H100-SXM --mesh tp': "mesh='tp' is no mesh such as",
+    'estimate llama --peaks H100-SXM --recompute full': '--recompute needs --train',
+    'estimate llama --peaks H100-SXM --train --mesh dp=2 --clip 1': '--mesh does not go with --clip',
+    'estimate llama --peaks H100-SXM --train --batch 3 --mesh dp=2': 'batch=3: dp=2 with accumulate=1',
+    'estimate llama --peaks H100-SXM --train --optimizer lion': "optimizer='lion' is none of adamw",
     'estimate llama --peaks H100-SXM --decode --weights int3': "weights='int3'",
     'estimate net.py:build --peaks H100-SXM,T4 --price 3': '--price has 1 prices for 2 devices',
     'sweep net.py:build --dtype float16,half': "dtype=['float16', 'float16']: two of the values are equal",

@@ -21,18 +21,24 @@ from .hardware import HardwarePeaks
 class Mesh:
     """How many ranks share what; `ValueError` for a size that is no whole number above 0.
 
-    The ranks of `tp` are next to each other, then those of `fsdp`, `dp`, and `pp` farthest apart.
+    The ranks of `tp` are next to each other, then those of `cp`, `fsdp`, `dp`, and `pp` farthest
+    apart. In training, `fsdp` ranks divide, by `zero`, what the optimizer keeps (1), also the
+    gradients (2), also the weights (3). A stage of `pp` has its layers in `chunks` that take turns.
     """
     tp: int = 1
+    cp: int = 1
     fsdp: int = 1
     dp: int = 1
     pp: int = 1
     ep: int = 1
+    zero: int = 3
+    chunks: int = 1
 
     def __post_init__(self):
         for name, n in asdict(self).items():
             if type(n) is not int or n < 1:
                 raise ValueError(f'{name}={n!r} is no whole number above 0')
+        if self.zero > 3: raise ValueError(f'zero={self.zero} is none of the stages 1, 2 and 3')
         if self.data % self.ep or self.fsdp % self.ep and self.ep % self.fsdp:
             raise ValueError(f'ep={self.ep} does not divide the ranks of fsdp={self.fsdp} '
                              f'and dp={self.dp}')
@@ -44,7 +50,7 @@ class Mesh:
 
     @property
     def ranks(self) -> int:
-        return self.tp*self.data*self.pp
+        return self.tp*self.cp*self.data*self.pp
 
     @property
     def expert_fsdp(self) -> int:
@@ -53,12 +59,13 @@ class Mesh:
 
     def apart(self, group: str) -> int:
         """How many devices lie from one rank of a group to the next."""
-        order = 'tp', 'fsdp', 'dp', 'pp'
+        order = 'tp', 'cp', 'fsdp', 'dp', 'pp'
         nearer = order[:order.index('fsdp' if group == 'ep' else group)]
         return prod(getattr(self, name) for name in nearer)
 
     def __str__(self):
-        sizes = [f'{name}={n}' for name, n in asdict(self).items() if n > 1]
+        sizes = [f'{field.name}={n}' for field in fields(self)
+                 if (n := getattr(self, field.name)) != field.default]
         return ', '.join(sizes) or 'one device'
 
 
@@ -84,7 +91,7 @@ def share_reached(places: float, copies: int) -> float:
 class Exchange(NamedTuple):
     """Collectives of one kind that a rank takes part in."""
     group: str         # of the mesh
-    kind: str          # 'all_gather', 'reduce_scatter', 'all_to_all', 'send'
+    kind: str          # 'all_gather', 'reduce_scatter', 'all_reduce', 'all_to_all', 'send'
     nbytes: float      # of the whole message; of `all_to_all` of the tokens of a rank
     calls: float
     ranks: int         # of the group
@@ -100,8 +107,9 @@ class Exchange(NamedTuple):
         if self.kind == 'all_to_all':
             return (self.nbytes*(local - 1)*share_reached(self.ranks, self.copies),
                     self.nbytes*(machines - 1)*share_reached(machines, self.copies))
-        near = 0 if local == 1 else self.nbytes*(self.ranks - 1)/self.ranks
-        return near, self.nbytes*(1 - 1/machines)/local
+        nbytes = self.nbytes*(2 if self.kind == 'all_reduce' else 1)   # scattered, gathered again
+        near = 0 if local == 1 else nbytes*(self.ranks - 1)/self.ranks
+        return near, nbytes*(1 - 1/machines)/local
 
 # %% ../../nbs/machine/mesh.ipynb #11b46e31
 @dataclass(frozen=True)

@@ -235,11 +235,21 @@ class Roofline(Result):
     @property
     def roof_times(self) -> dict[str, float]:
         """'work' → least seconds of the rows one after the other; each link → those of exchange."""
-        seconds = {'work': 0.}
+        seconds = {'work': self.one_by_one('roof_time_s')}
         for row in self.ungrouped:
-            limit = row.roof if row.bound == 'link' else 'work'
-            seconds[limit] = seconds.get(limit, 0.) + (row.roof_time_s or 0)
+            if row.bound == 'link':
+                seconds[row.roof] = seconds.get(row.roof, 0.) + (row.roof_time_s or 0)
         return seconds
+
+    def one_by_one(self, key: str) -> float:
+        """Seconds of the rows one after the other, but those of links.
+
+        `about['bubble']`: how long a stage of a pipeline waits for others, of the time that it
+        works; the optimizer does not wait.
+        """
+        waits = 1 + (self.about.get('bubble') or 0)
+        return sum((getattr(row, key) or 0)*(1 if row.phase == 'optimizer' else waits)
+                   for row in self.ungrouped if row.bound != 'link')
 
     @property
     def roof_time_s(self) -> float:
@@ -304,7 +314,7 @@ class Roofline(Result):
     @property
     def fused_time_s(self) -> float:
         """Least seconds of the rows one after the other, each as one fused kernel."""
-        return self.total('fused_time_s')
+        return self.one_by_one('fused_time_s')
 
     @property
     def flops(self) -> int:
@@ -449,6 +459,11 @@ class Roofline(Result):
         """
         from fasterbench.views.figure import plot_phases, plot_roofline
         return (plot_phases if phases else plot_roofline)(self, **options)
+
+    def at(self, tokens_per_s: float):
+        """A measured `Rate` of tokens, of all devices together, beside what the roof allows."""
+        from fasterbench.results.rate import rate_of
+        return rate_of(self, tokens_per_s)
 
     def compare(self, other: 'Roofline'):
         """The `Comparison` of this result with a later one, row by row."""

@@ -79,7 +79,7 @@ class RooflinePoint(Sampled):
     """A module's own work in one pass, its time, and its place under a roof; `None`: not known."""
     name: str                             # qualified; '' is the model
     type: str = 'operation'               # class of the module
-    phase: str | None = None              # of a training step: 'forward', 'backward', 'optimizer'
+    phase: str | None = None              # 'forward', 'backward', 'recomputed', 'optimizer'
     calls: Count = 1
     flops: Count | None = None            # of the operations that have a formula
     matmul_flops: Count | None = None     # the part of `flops` in matrix products and convolutions
@@ -116,7 +116,8 @@ class RooflinePoint(Sampled):
     def label(self) -> str:
         """The name, and in a training step the phase; only rows of a list may share one."""
         name = self.name or '(the model)'
-        return f'{name} ({self.phase})' if self.phase in ('forward', 'backward') else name
+        is_named = self.phase in ('forward', 'recomputed', 'backward')
+        return f'{name} ({self.phase})' if is_named else name
 
     @property
     def arithmetic_intensity(self) -> float | None:
