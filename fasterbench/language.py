@@ -64,7 +64,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
 
     Parameters
     ----------
-    config: dict, path of a config.json or its folder, config of transformers, or `LanguageModel`
+    config: dict, path of a config.json or its folder, name on the hub, config, or `LanguageModel`
     peaks: of one device; also the name of a datasheet, or a file
     dtype: of the products; in float8, attention and head are in bfloat16
     weights, cache: their formats, or bytes of an element; `None`: as they are multiplied
@@ -107,9 +107,9 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
 
 def estimate_training(config, peaks: HardwarePeaks | str, *, batch: int | None = None,
                       tokens: int | None = None, mesh: Mesh | dict | str | None = None,
-                      network: Network | None = None, dtype='bfloat16', masters: bool = True, optimizer: str | None = 'adamw',
-                      recompute: str = 'none', accumulate: int = 1,
-                      whole_logits: bool = True) -> Roofline:
+                      network: Network | None = None, dtype='bfloat16', masters: bool = True,
+                      optimizer: str | None = 'adamw', recompute: str = 'none',
+                      accumulate: int = 1, whole_logits: bool = True) -> Roofline:
     """A training step under `peaks`, rows of one rank of a mesh; nothing is run.
 
     Parameters
@@ -132,7 +132,7 @@ def estimate_training(config, peaks: HardwarePeaks | str, *, batch: int | None =
     mesh, dtype = rank.mesh, rank.dtype
     batch = mesh.data*accumulate if batch is None else batch
     tokens = min(4096, rank.model.longest or 4096) if tokens is None else tokens
-    check_counts(batch=batch, tokens=tokens, accumulate=accumulate)
+    check_counts(accumulate=accumulate, batch=batch, tokens=tokens)
     plan = StepPlan(batch, tokens, accumulate, recompute, optimizer, masters, whole_logits)
     check_sizes(rank.model, mesh, tokens=tokens)
     check_batch(batch, mesh.data*accumulate, f'{mesh} with accumulate={accumulate}')

@@ -39,6 +39,8 @@ class Mesh:
             if type(n) is not int or n < 1:
                 raise ValueError(f'{name}={n!r} is no whole number above 0')
         if self.zero > 3: raise ValueError(f'zero={self.zero} is none of the stages 1, 2 and 3')
+        if self.zero < 3 and self.fsdp == 1:
+            raise ValueError(f'zero={self.zero} is of the ranks of fsdp, and here is none')
         if self.data % self.ep or self.fsdp % self.ep and self.ep % self.fsdp:
             raise ValueError(f'ep={self.ep} does not divide the ranks of fsdp={self.fsdp} '
                              f'and dp={self.dp}')
