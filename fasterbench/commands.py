@@ -278,7 +278,7 @@ def ncu(args):
     with doing('reading'): launches = read_ncu(args.file)
     table = speed_of_light(by_kernel(launches))
     if peaks:
-        result = rows_of_kernels(by_kernel(launches), peaks, args.level)
+        result = rows_of_kernels(by_kernel(launches), peaks)
         without = {row.name for row in result if row.roof_time_s is None}
         rest = replace(table, lines=[line for line in table.lines if line.kernel in without])
         show_rows(args, result, args.file)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COMPUTE', 'MEMORY', 'DRAM', 'TENSOR', 'DURATION', 'DETAILS', 'UNIT', 'PREFIXES', 'SHORT', 'NUMBER', 'COUNTER',
-           'PER_THREAD', 'TENSOR_OPS', 'DTYPES', 'LEVELS', 'SOL_COLUMNS', 'DIVISION', 'base_unit', 'as_number',
+           'PER_THREAD', 'TENSOR_OPS', 'DTYPES', 'BYTES', 'SOL_COLUMNS', 'DIVISION', 'base_unit', 'as_number',
            'is_foreign', 'read_metric', 'Kernel', 'read_records', 'read_ncu', 'by_kernel', 'pooled', 'SOLConfig',
            'SOLResult', 'SOLAnalyzer', 'counted_work', 'counted_bytes', 'speed_of_light', 'sol_answer',
            'rows_of_kernels']
@@ -14,7 +14,7 @@ import csv
 import re
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from numbers import Real
 from types import SimpleNamespace
@@ -300,15 +300,14 @@ def counted_work(kernel: Kernel) -> dict:
                 dtype=max(by_dtype, key=by_dtype.get) if flops else None)
 
 # %% ../nbs/analysis/ncu.ipynb #04823745
-LEVELS = {   # level of the memory → counters of its bytes: the first of these sums that is known
-    'DRAM': (('dram__bytes',), ('dram__bytes_read', 'dram__bytes_write'),
-             ('dram__bytes_op_read', 'dram__bytes_op_write')),
-    'L2': (('lts__t_bytes',),), 'L1': (('l1tex__t_bytes',),)}
+BYTES = (   # counters of the DRAM's bytes; the first of these sums that is known is taken
+    ('dram__bytes',), ('dram__bytes_read', 'dram__bytes_write'),
+    ('dram__bytes_op_read', 'dram__bytes_op_write'))
 
 
-def counted_bytes(kernel: Kernel, level: str = 'DRAM') -> float | None:
-    """Bytes that went through a level of the memory; `None`: not known."""
-    for counters in LEVELS[level]:
+def counted_bytes(kernel: Kernel) -> float | None:
+    """Bytes that the DRAM moved; `None`: not known."""
+    for counters in BYTES:
         totals = [kernel.total(counter) for counter in counters]
         if None not in totals: return sum(totals)
     return None
@@ -351,30 +350,20 @@ def sol_answer(table: Table) -> str:
     return f"{said}: {si(sum(times), 's')}.\nThe time divides into {', '.join(shares)}."
 
 # %% ../nbs/analysis/ncu.ipynb #aabba40f
-def rows_of_kernels(kernels: list[Kernel], peaks=None, level: str = 'DRAM') -> Roofline:
-    """A row for each kernel: its counted FLOPs, and its bytes at a level of the memory.
+def rows_of_kernels(kernels: list[Kernel], peaks=None) -> Roofline:
+    """A row for each kernel: its counted FLOPs, and the bytes that the DRAM moved.
 
-    `peaks`: also the name of a datasheet, or a file. `level`: 'DRAM', or 'L2' or 'L1' under the
-    bandwidth of that cache; `ValueError` if the peaks have none.
+    `peaks`: also the name of a datasheet, or a file; `None`: rows without a roof.
     """
     rows = [RooflinePoint(name=kernel.name, type='', calls=kernel.calls, time_s=kernel.time_s,
-                          bytes_moved=counted_bytes(kernel, level), **counted_work(kernel))
+                          bytes_moved=counted_bytes(kernel), **counted_work(kernel))
             for kernel in kernels]
     peaks = as_peaks(peaks)
-    if peaks:
-        caches = {cache.name: cache.bandwidth for cache in peaks.memory_levels}
-        bandwidths = {**caches, 'DRAM': peaks.peak_bandwidth}
-        if level not in bandwidths:
-            raise ValueError(f"level={level!r}: the peaks have {', '.join(bandwidths)}")
-        peaks = replace(peaks, peak_bandwidth=bandwidths[level], memory_levels=())
-        rows = [place(row, peaks) for row in rows]
-    for row in rows:
-        if row.roof == 'DRAM': row.roof = level
-        row.cache_time_s = row.roof_time_s   # counted bytes did come from this level
-    for key, what in (('flops', 'FLOPs'), ('bytes_moved', f'bytes of {level}')):
+    if peaks: rows = [place(row, peaks) for row in rows]
+    for row in rows: row.cache_time_s = row.roof_time_s   # counted bytes did come from the DRAM
+    for key, what in (('flops', 'FLOPs'), ('bytes_moved', 'bytes of the DRAM')):
         names = [row.name for row in rows if getattr(row, key) is None]
         if peaks and names:
             warnings.warn(f'no {what} were counted in {some(names, between="; ")}, which so have no '
                           'roof; `ncu --set full` counts them', stacklevel=2)
-    return Roofline(rows=rows, peaks=peaks, kind='kernels', totals=total_time(rows),
-                    about=dict(level=level))
+    return Roofline(rows=rows, peaks=peaks, kind='kernels', totals=total_time(rows))

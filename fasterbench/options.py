@@ -155,10 +155,7 @@ FILE = 'file', [arg('file', help='a .json file that --out has written')]
 NCU = 'file', [
     arg('file', help='what `ncu --csv --page raw` or `--page details` printed, gzipped or not; '
                      'with `ncu --set full` FLOPs and bytes were counted, as --peaks needs'),
-    peaks_arg('speeds of light, without a roof'),
-    arg('--level', default='DRAM', choices=('DRAM', 'L2', 'L1'),
-        help='whose bytes, under its bandwidth; that of a cache is in files of '
-             '`fasterbench peaks --hierarchy` (default: DRAM)')]
+    peaks_arg('speeds of light, without a roof')]
 LIST = 'file', [
     arg('file', help='.csv or .json: name, FLOPs, bytes and, if it is known, a time of each '
                      'operation, in columns such as name,MFLOPs,MB,time_us'),

@@ -373,7 +373,6 @@ def test_peaks(run):
     'estimate net.py:build --peaks H100-SXM,peaks.json --plot': '--by and --plot are of the rows',
     'ncu net.py': 'net.py: no line names the column "Kernel Name"',
     'ncu kernels.csv --plot': '--by and --plot are of rows under --peaks',
-    'ncu kernels.csv --peaks H100-SXM --level L2': "level='L2': the peaks have DRAM",
     'ncu kernels.csv --columns name': "no column 'name'",
     'operations net.py --peaks peaks.json': "a line has more cells than the header: ",
     'operations list.csv --peaks peaks.json --dtype bf16': "matmul: dtype='bfloat16', and the peaks have float32",
