@@ -172,7 +172,6 @@ CIRCUMSTANCES = (   # keys of `Roofline.about` that times depend on, besides the
     'tokens',    # in the sample, of all devices
     'devices',   # how many share a language model
     'links',     # between them
-    'level',     # of memory, whose bytes Nsight Compute has counted
     'graphs')    # that Dynamo made
 SAID = (        # the other keys
     'model', 'graph_breaks', 'passes_in_turn',
@@ -452,13 +451,10 @@ class Roofline(Result):
         where = f' on {device}' if device else ''
         return [f'{name}{where}', *answer(self).splitlines()], broken([*self.lines(), *about])
 
-    def plot(self, phases: bool = False, **options):
-        """The rows under the roof as a plotly figure, or the phases of a step side by side.
-
-        `options` are those of `plot_roofline` or `plot_phases`.
-        """
-        from fasterbench.views.figure import plot_phases, plot_roofline
-        return (plot_phases if phases else plot_roofline)(self, **options)
+    def plot(self, **options):
+        """The rows under the roof as a plotly figure; `options` are those of `plot_roofline`."""
+        from fasterbench.views.figure import plot_roofline
+        return plot_roofline(self, **options)
 
     def at(self, tokens_per_s: float):
         """A measured `Rate` of tokens, of all devices together, beside what the roof allows."""

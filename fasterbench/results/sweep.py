@@ -26,39 +26,14 @@ class Point:
     price: Rate | None = None     # of an hour of the device
 
     @property
-    def time_s(self) -> float | None:
-        """Seconds of a pass as measured."""
-        return self.result.time_s
-
-    @property
-    def roof_time_s(self) -> float:
-        """Least seconds of the rows one after the other, of those whose cost is known."""
-        return self.result.roof_time_s
-
-    @property
-    def likely_s(self) -> float | None:
-        """Likely seconds of a pass, by a forecast."""
-        return self.result.likely_s
-
-    @property
-    def likely_interval(self) -> tuple[float, float] | None:
-        """Seconds between which 4 of 5 of such passes lie."""
-        return self.result.likely_interval
-
-    @property
-    def likely_device_s(self) -> float | None:
-        """Likely seconds of the device alone, where the launches of the host take longer."""
-        return self.result.about.get('likely_device_s')
-
-    @property
     def is_least(self) -> bool:
         """Are the least times the only ones?"""
-        return self.time_s is None and self.likely_s is None
+        return self.result.time_s is None and self.result.likely_s is None
 
     @property
     def seconds(self) -> float:
         """Those measured, or else the likely ones, or else the least ones."""
-        known = (self.time_s, self.likely_s, self.roof_time_s)
+        known = (self.result.time_s, self.result.likely_s, self.result.roof_time_s)
         return next(seconds for seconds in known if seconds is not None)
 
     @property
@@ -73,20 +48,15 @@ class Point:
 
     @property
     def device_cost(self) -> float | None:
-        """The same in `likely_device_s`."""
-        if not (self.cost and self.likely_device_s): return None
-        return self.cost*self.likely_device_s/self.seconds
+        """The same in the likely seconds of the device alone, without the launches of the host."""
+        device_s = self.result.about.get('likely_device_s')
+        return self.cost*device_s/self.seconds if self.cost and device_s else None
 
     @property
     def intensity(self) -> float | None:
         """All FLOPs per all bytes."""
         result = self.result
         return result.flops/result.bytes_moved if result.bytes_moved and result.is_whole else None
-
-    @property
-    def bound(self) -> Literal['compute', 'memory', 'link', 'undefined']:
-        """The limit of the whole: its arithmetic, its bytes or a link, what takes longest."""
-        return self.result.bound
 
     @property
     def needed_bytes(self) -> float:
@@ -102,13 +72,22 @@ class Point:
         return self.needed_bytes <= has
 
 # %% ../../nbs/results/sweep.ipynb #5636d995
+def _of_result(key, heading, unit='', help='', show=None):
+    """A column of a field of the result."""
+    return Column(key, heading, unit, help, lambda p: getattr(p.result, key), show)
+
+
 def _time_text(point) -> str:
-    totals = point.result.totals
-    return ('~' if totals and totals.noisy else '') + si(point.time_s, 's')
+    result = point.result
+    return ('~' if result.totals and result.totals.noisy else '') + si(result.time_s, 's')
 
 
 def _roof_text(point) -> str:
-    return ('' if point.result.is_whole else '≥ ') + si(point.roof_time_s, 's')
+    return ('' if point.result.is_whole else '≥ ') + si(point.result.roof_time_s, 's')
+
+
+def _likely_end(end: int):
+    return lambda p: p.result.likely_interval and p.result.likely_interval[end]
 
 
 def _throughput_text(point) -> str:
@@ -123,30 +102,26 @@ def _cost_text(point) -> str:
 
 POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what varies, what passes
     Column('value', '{name}', help='what varies', value=lambda p: p.value),
-    Column('time_s', 'time', 's', 'mean of the middle half of the passes', show=_time_text),
-    Column('roof_time_s', 'least time', 's', 'that the machine allows', show=_roof_text),
-    Column('likely_s', 'likely', 's', 'at the shares of the peaks that runs have reached'),
-    Column('low_s', 'from', 's', '4 of 5 of such runs take so long at least',
-           value=lambda p: p.likely_interval and p.likely_interval[0]),
-    Column('high_s', 'to', 's', '4 of 5 of such runs take so long at most',
-           value=lambda p: p.likely_interval and p.likely_interval[1]),
+    _of_result('time_s', 'time', 's', 'mean of the middle half of the passes', show=_time_text),
+    _of_result('roof_time_s', 'least time', 's', 'that the machine allows', show=_roof_text),
+    _of_result('likely_s', 'likely', 's', 'at the shares of the peaks that runs have reached'),
+    Column('low_s', 'from', 's', '4 of 5 of such runs take so long at least', _likely_end(0)),
+    Column('high_s', 'to', 's', '4 of 5 of such runs take so long at most', _likely_end(1)),
     Column('likely_device_s', 'device alone', 's',
-           'likely time without the launches of the host, where these take longer'),
+           'likely time without the launches of the host, where these take longer',
+           lambda p: p.result.about.get('likely_device_s')),
     Column('throughput', '{item}/s', '1/s', 'at most, where no other than the least time is known',
            show=_throughput_text),
     Column('price', 'per hour', 'price', 'of the device'),
     Column('cost', 'per 1M {item}', 'price',
            'at least, where no other than the least time is known', show=_cost_text),
     Column('device_cost', 'alone, per 1M', 'price', 'without the launches of the host'),
-    Column('fused_time_s', 'fused', 's', 'least time with each row as one kernel',
-           value=lambda p: p.result.fused_time_s),
-    Column('utilization_pct', 'util %', '%', 'least time / time',
-           value=lambda p: p.result.utilization_pct),
-    Column('bound', 'bound', help='what takes longest: all arithmetic, all bytes or a link'),
-    Column('memory_bound_pct', 'memory-bound %', '%', 'of the least time, in memory-bound rows',
-           value=lambda p: p.result.memory_bound_pct),
-    Column('flops', 'FLOPs', 'FLOP', 'of a pass', value=lambda p: p.result.flops),
-    Column('bytes_moved', 'bytes', 'B', 'of a pass', value=lambda p: p.result.bytes_moved),
+    _of_result('fused_time_s', 'fused', 's', 'least time with each row as one kernel'),
+    _of_result('utilization_pct', 'util %', '%', 'least time / time'),
+    _of_result('bound', 'bound', help='what takes longest: all arithmetic, all bytes or a link'),
+    _of_result('memory_bound_pct', 'memory-bound %', '%', 'of the least time, in memory-bound rows'),
+    _of_result('flops', 'FLOPs', 'FLOP', 'of a pass'),
+    _of_result('bytes_moved', 'bytes', 'B', 'of a pass'),
     Column('intensity', 'FLOP/B', 'FLOP/B', 'all FLOPs per all bytes'),
     Column('needed_bytes', 'needs', 'B', 'at its peak; of a forward pass the weights alone'),
     Column('memory_bytes', 'has', 'B', 'memory of the device',
@@ -223,7 +198,7 @@ class Sweep(Result):
         results = [p.result if by is None else p.result.by(by) for p in self.points]
         parts = {f'{self.name} {value}': [replace(row, name=row.label) for row in result]
                  for value, result in zip(self.values, results)}
-        measured = all(p.time_s is not None for p in self.points)
+        measured = None not in [p.result.time_s for p in self.points]
         return side_by_side(parts, key or ('time_s' if measured else 'roof_time_s'))
 
     def forecast(self, evidence=None) -> 'Sweep':
@@ -251,7 +226,7 @@ class Sweep(Result):
 
     def bound_text(self) -> str:
         """Where the whole crosses the ridge, or by what it is bound at every value; '': neither."""
-        at, bounds = self.ridge(), {point.bound for point in self.points}
+        at, bounds = self.ridge(), {point.result.bound for point in self.points}
         if at is not None: return f'The model crosses the ridge near {self.name} {plain(at)}.'
         if not self.is_numeric or len(bounds) != 1 or bounds == {'undefined'}: return ''
         return f'The model is {bounds.pop()}-bound at every {self.name}.'

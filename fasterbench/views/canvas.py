@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'OTHERS', 'INK', 'FAINT', 'RIDGE', 'CACHE', 'AXES', 'HOVER', 'TICKS', 'WIDTHS', 'LEFT', 'RIGHT', 'AXIS',
-           'BAR', 'PICTURE', 'FAR', 'BARS', 'NothingToDraw', 'error_bars', 'rounded', 'write', 'Sheet', 'legend_height',
-           'Line', 'roof_lines', 'bandwidths', 'plane_of', 'draw_plane', 'write_name', 'name_lines', 'name_point',
-           'plot_peaks', 'Bar', 'draw_bar_axes', 'draw_bars', 'time_ticks', 'lighter', 'hover_text']
+           'BAR', 'PICTURE', 'FAR', 'NothingToDraw', 'error_bars', 'rounded', 'write', 'Sheet', 'legend_height', 'Line',
+           'roof_lines', 'bandwidths', 'plane_of', 'draw_plane', 'write_name', 'name_lines', 'name_point', 'plot_peaks',
+           'Bar', 'draw_bars', 'time_ticks', 'lighter', 'hover_text']
 
 # %% ../../nbs/views/canvas.ipynb #b7c9caf1
 from collections.abc import Callable, Iterable
@@ -240,9 +240,6 @@ def plot_peaks(peaks, title: str | None = None,
     return sheet.layout(figure)
 
 # %% ../../nbs/views/canvas.ipynb #0e7ce1bc
-BARS = dict(orientation='h', xaxis='x2', yaxis='y2', y0=0.68, dy=1, textposition='none', **HOVER)
-
-
 class Bar(NamedTuple):
     """A line of the bars: seconds that are drawn pale, seconds that are drawn solid."""
     name: Callable[[int], str]          # in at most so many characters
@@ -254,8 +251,8 @@ class Bar(NamedTuple):
     hover: str
 
 
-def draw_bar_axes(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, below: str):
-    """The texts of bars and the axes of both; `below` is the title of the axis of time."""
+def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, below: str):
+    """Bars with their texts, pale ones with error bars, solid ones in them; `below`: their axis."""
     left, right = sheet.spans[1]
     room = (right - left)*((sheet.size or WIDTHS)[0] - LEFT - RIGHT)   # pixels
     for i, bar in enumerate(bars):
@@ -274,13 +271,9 @@ def draw_bar_axes(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str
                     zeroline=False, domain=[sheet.y(sheet.bars_top + BAR*sheet.bars),
                                             sheet.y(sheet.bars_top)]))
     write(figure, heading, sheet.y(sheet.bars_top), left)
-
-
-def draw_bars(figure: go.Figure, sheet: Sheet, bars: list[Bar], heading: str, below: str):
-    """Bars, pale ones with their error bars, solid ones in them, on the axes for them."""
-    draw_bar_axes(figure, sheet, bars, heading, below)
     tints, pale, solid = ([getattr(bar, key) for bar in bars] for key in ('tint', 'pale', 'solid'))
-    common = dict(BARS, showlegend=False, text=[bar.hover for bar in bars])
+    common = dict(orientation='h', xaxis='x2', yaxis='y2', y0=0.68, dy=1, textposition='none',
+                  showlegend=False, text=[bar.hover for bar in bars], **HOVER)
     if any(pale):
         figure.add_trace(go.Bar(
             x=pale, width=0.4, error_x=error_bars(pale, [bar.ends for bar in bars], color=INK),

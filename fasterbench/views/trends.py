@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHANGE_STYLES', 'HEAD', 'SERIES', 'plot_comparison', 'pair_bar', 'draw_arrows', 'plot_sweep', 'sweep_lines',
-           'point_ends', 'plot_values', 'plot_names']
+           'result_ends', 'plot_values', 'plot_names']
 
 # %% ../../nbs/views/trends.ipynb #f5a1dc4c
 from dataclasses import replace
@@ -97,7 +97,7 @@ def draw_arrows(figure: go.Figure, plane: Plane, pairs: list, columns: list):
                     opacity=1, angleref='previous', line=dict(width=0))))
 
 # %% ../../nbs/views/trends.ipynb #da38ab0d
-SERIES = {   # what is drawn of a point → its field in seconds, line, mark
+SERIES = {   # what is drawn → field of a result in seconds, line, mark
     'time': ('time_s', dict(color=COLOURS[0], width=2), 'circle'),
     'likely time': ('likely_s', dict(color=COLOURS[1], width=2, dash='dot'), 'diamond'),
     'least time': ('roof_time_s', dict(color=INK, width=1.5, dash='dash'), 'square')}
@@ -107,7 +107,7 @@ def plot_sweep(sweep, title: str | None = None,
                size: tuple[int, int] | None = None) -> go.Figure:
     """Times and throughput over what varies: lines over numbers, bars for names."""
     known = {name: own for name, own in SERIES.items()
-             if any(getattr(point, own[0]) for point in sweep)}
+             if any(getattr(point.result, own[0]) for point in sweep)}
     if not known: raise NothingToDraw(f'{sweep!r}: no time is known')
     kind = 'Times' if 'time' in known else 'Estimates'
     name = '' if sweep.name == 'device' else f'{sweep.name} '
@@ -127,16 +127,15 @@ def sweep_lines(sweep) -> list[str]:
     partly = [str(point.value) for point in sweep if not point.result.is_whole]
     if partly:
         said.append(f"without rows of which no roof is known: {sweep.name} {', '.join(partly)}")
-    if any(point.likely_s for point in sweep):
+    if any(point.result.likely_s for point in sweep):
         said.append('likely: at the shares of the peaks that published runs reached; line: where 4 '
                     'of 5 such runs lie')
     return said
 
 
-def point_ends(point) -> tuple[float, float] | None:
-    """The ends of the error bar of a point's time or likely time."""
-    totals = point.result.totals
-    return totals.quartiles if totals else point.likely_interval
+def result_ends(result) -> tuple[float, float] | None:
+    """The ends of the error bar of a result's time or likely time."""
+    return result.totals.quartiles if result.totals else result.likely_interval
 
 
 def plot_values(sweep, known: dict, title: str, hovers: list[str], size) -> go.Figure:
@@ -145,8 +144,8 @@ def plot_values(sweep, known: dict, title: str, hovers: list[str], size) -> go.F
     panels = [('', 's', 'time in a pass')]
     if any(point.items for point in sweep): panels += [('2', '', f'{sweep.item} per second')]
     for name, (field, line, symbol) in known.items():
-        seconds = [getattr(point, field) for point in sweep]
-        ends = [name != 'least time' and point_ends(point) for point in sweep]
+        seconds = [getattr(point.result, field) for point in sweep]
+        ends = [name != 'least time' and result_ends(point.result) for point in sweep]
         rates = [point.items/value if point.items and value else None
                  for point, value in zip(sweep, seconds)]
         common = dict(x=sweep.values, mode='lines+markers', name=name, legendgroup=name, line=line,
@@ -179,8 +178,9 @@ def plot_names(sweep, known: dict, title: str, hovers: list[str], size) -> go.Fi
     bars = []
     for point, text in zip(sweep, hovers):
         name = partial(short_name, str(point.value))
-        bar = time_bar(point, name, point_ends(point), COLOURS[0], text)
+        bar = time_bar(point.result, name, result_ends(point.result), COLOURS[0], text)
         rate = f'; {"" if bar.pale else "at most "}{si(point.throughput)} {sweep.item}/s'
         bars.append(bar._replace(times=bar.times + rate) if point.throughput else bar)
-    draw_bars(figure, sheet, bars[:sheet.bars], time_heading(sweep), 'time in a pass')
+    heading = time_heading([point.result for point in sweep])
+    draw_bars(figure, sheet, bars[:sheet.bars], heading, 'time in a pass')
     return sheet.layout(figure)
