@@ -8,7 +8,6 @@ __all__ = ['POINT_COLUMNS', 'LIKELY', 'POINTS_SHOWN', 'DEVICES_SHOWN', 'POINTS_S
 # %% ../../nbs/results/sweep.ipynb #7f2bc2b4
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ..base.files import Amount, Rate
 from ..base.text import plain, si
