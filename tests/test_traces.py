@@ -107,11 +107,7 @@ def test_names_that_are_no_text(traced):
 
 
 def test_an_older_torch(traced):
-    old = dict(cpu_op='Operator', cuda_runtime='Runtime', kernel='Kernel')
-    events = [e | dict(cat=old.get(e['cat'], e['cat'])) for e in mlp()]
-    for e in events:
-        if 'Input Dims' in e['args']: e['args']['Input dims'] = e['args'].pop('Input Dims')
-    assert is_mlp(traced(events)[0])
+    events = mlp()
     for e in events: e['args'].pop('Concrete Inputs', None)
     with pytest.raises(ValueError, match=r'has no values that operations were called with \(Concrete Inputs\)'): traced(events)
 
@@ -123,11 +119,8 @@ def test_what_is_missing_is_said(traced, events, why):
     with pytest.raises(ValueError, match=why): traced(events)
 
 
-@pytest.mark.parametrize('runtime, activity', [
-    ('cuda_runtime', 'CUDA'), ('cuda_driver', 'CUDA'), ('hip_runtime', 'CUDA'), ('xpu_runtime', 'XPU'), ('mtia_runtime', 'MTIA')])
-def test_what_records_kernels_fits_the_device(traced, runtime, activity):
-    events = [e | dict(cat=runtime) if e['cat'] == 'cuda_runtime' else e for e in without(mlp(), 'kernel')]
-    with pytest.raises(ValueError, match=f'no kernels of the device: .*ProfilerActivity.{activity}'): traced(events, deviceProperties=[])
+def test_launches_tell_of_a_device(traced):
+    with pytest.raises(ValueError, match='no kernels of the device with a time'): traced(without(mlp(), 'kernel'), deviceProperties=[])
 
 
 @pytest.mark.parametrize('wrong, where', [(dict(dur='long'), r'\.dur'), (dict(args=[1]), r'\.args')])
@@ -142,20 +135,20 @@ def test_what_is_no_trace_is_said_with_its_place(traced, wrong, where):
 def test_kernels_without_a_time_are_left_out_and_named(traced, wrong):
     result, said = traced(changed(mlp(), 'relu', **wrong))
     assert microseconds(result) == {'Linear': 8}
-    assert '1 of 2 kernels and copies have no time or no duration above 0 and are left out: relu' in said
+    assert '1 events have no time or an impossible duration and are left out: relu' in said
     assert 'left out: relu' in result.about['notes']
 
 
 def test_operations_with_a_negative_duration_are_left_out_and_counted(traced):
     result, said = traced(changed(mlp(), 'aten::relu', dur=-20))
-    assert '1 operations, calls and launches have no time, or a negative duration' in said
+    assert '1 events have no time or an impossible duration and are left out: aten::relu' in said
     assert result['ReLU'].unknown == {'relu': 1} and result['ReLU'].bound == 'undefined'
 
 
 def test_a_kernel_ends_where_the_next_of_its_stream_begins(traced):
     result, said = traced(changed(mlp(), 'sgemm', dur=1_600_000))
     assert microseconds(result) == {'Linear': 30, 'ReLU': 2}
-    assert 'sgemm (1.60 s) at relu' in said
+    assert '1 kernels lasted until after the next one of their stream began, and end there: sgemm' in said
 
 
 def test_other_streams_and_devices_run_at_the_same_time(traced):
@@ -325,8 +318,8 @@ def test_numbers_join_collectives_of_which_one_trace_misses_the_first(ranks):
     results, _ = ranks(exchange((110, 100), (300, 80)), late)
     assert results[0]['(all_reduce)'].waiting_s is None   # of the first one it is not known
     assert 1e6*results[1]['(all_reduce)'].waiting_s == pytest.approx(10)
-    _, said = ranks(exchange((110, 100), (300, 80), numbered=False), exchange((170, 40), numbered=False))
-    assert '(all_reduce) ran 2 on rank 0, 1 on rank 1: its waiting is not known' in said
+    results, _ = ranks(exchange((110, 100), (300, 80), numbered=False), exchange((170, 40), numbered=False))
+    assert [r['(all_reduce)'].waiting_s for r in results] == [None]*2
 
 
 # The command

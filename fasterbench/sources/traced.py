@@ -229,7 +229,7 @@ class TracedPlaces:
         if kernel.collective: return exchange_name(*kernel.collective), kernel.collective[0]
         is_earlier = kernel.launch is None and (kernel.args.correlation or 0) < self.first_launch
         if is_earlier: return BEFORE,
-        return (kernel.region or GRAPHS, 'replayed') if kernel.is_replayed else None
+        return (GRAPHS, 'replayed') if kernel.is_replayed else None
 
     def counted_operation(self, kernel: Activity) -> Span | None:
         """The outermost operation around a launch whose cost is known."""
@@ -327,7 +327,7 @@ def add_links(row: RooflinePoint, kernels: list[Activity]):
 def add_waiting(traces: dict[int, Trace]):
     """Give each collective the rank that came last, and what it took longer than there.
 
-    Where it runs on some ranks more often than on others, a note says that this is not known.
+    Where it runs on some ranks more often than on others, that is not known.
     """
     groups = defaultdict(lambda: defaultdict(list))   # collective → rank → kernels
     for rank, trace in traces.items():
@@ -336,14 +336,8 @@ def add_waiting(traces: dict[int, Trace]):
             args = kernel.args
             key = kernel.collective, bytes(args.group), bytes(args.ranks), args.number
             groups[key][rank].append(kernel)
-    for (collective, *_), by_rank in groups.items():
-        if len(by_rank) == 1: continue
-        if len({*map(len, by_rank.values())}) > 1:
-            said = ', '.join(f'{len(kernels)} on rank {rank}' for rank, kernels in by_rank.items())
-            for rank in by_rank:
-                traces[rank].notes.append(f'{exchange_name(*collective)} ran {said}: '
-                                          'its waiting is not known')
-            continue
+    for by_rank in groups.values():
+        if len(by_rank) == 1 or len({*map(len, by_rank.values())}) > 1: continue
         for same in zip(*by_rank.values()):
             last, waits_us = waits({rank: k.time_us for rank, k in zip(by_rank, same)})
             for rank, kernel in zip(by_rank, same): kernel.waits = Counter({last: waits_us[rank]})

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['KINDS', 'ON_DEVICE', 'MODULE', 'NODE', 'OPTIMIZER', 'COLLECTIVE', 'HOST_COPY', 'TICK_US', 'Arguments', 'Event',
            'TraceFile', 'decode', 'repaired', 'read_file', 'Inputs', 'Span', 'nest', 'link_backward', 'class_of',
-           'name_modules', 'Activity', 'collective_of', 'possible_times', 'covered_us', 'busy', 'Trace']
+           'name_modules', 'Activity', 'collective_of', 'cut_at_next', 'covered_us', 'busy', 'Trace']
 
 # %% ../../nbs/sources/traces.ipynb #bc15a8a1
 import re
@@ -21,18 +21,16 @@ from ..base.text import si, some
 from ..machine.links import collective_kind, group_name
 
 # %% ../../nbs/sources/traces.ipynb #cd22116b
-KINDS = {   # category → what it is; those with capitals are of older versions of torch
-    'cpu_op': 'operation', 'Operator': 'operation', 'user_annotation': 'annotation',
-    'Runtime': 'launch', 'kernel': 'kernel', 'Kernel': 'kernel', 'gpu_memcpy': 'copy',
-    'Memcpy': 'copy', 'gpu_memset': 'fill', 'Memset': 'fill'}
+KINDS = {   # category → what it is
+    'cpu_op': 'operation', 'user_annotation': 'annotation', 'kernel': 'kernel',
+    'gpu_memcpy': 'copy', 'gpu_memset': 'fill'}
 ON_DEVICE = 'kernel', 'copy', 'fill'
 MODULE, NODE, OPTIMIZER = 'nn.Module: ', 'autograd::engine::evaluate_function: ', 'Optimizer.'
 
 
 class Arguments(msgspec.Struct, gc=False, rename={
-        'sequence': 'Sequence number', 'dims': 'Input Dims', 'old_dims': 'Input dims',
-        'strides': 'Input Strides', 'types': 'Input type', 'values': 'Concrete Inputs',
-        'graph_node': 'graph node id', 'region': 'name', 'collective': 'Collective name',
+        'sequence': 'Sequence number', 'dims': 'Input Dims', 'strides': 'Input Strides',
+        'types': 'Input type', 'values': 'Concrete Inputs', 'collective': 'Collective name',
         'group': 'Process Group Name', 'group_words': 'Process Group Description',
         'ranks': 'Process Group Ranks', 'group_size': 'Group size', 'sent': 'In msg nelems',
         'received': 'Out msg nelems', 'number': 'Seq'}):
@@ -42,12 +40,9 @@ class Arguments(msgspec.Struct, gc=False, rename={
     stream: int | str | None = None        # of a kernel
     sequence: int | None = None            # number of the node of autograd that an operation makes
     dims: msgspec.Raw = msgspec.Raw()      # of the inputs of an operation, as JSON
-    old_dims: msgspec.Raw = msgspec.Raw()
     strides: msgspec.Raw = msgspec.Raw()
     types: msgspec.Raw = msgspec.Raw()
     values: msgspec.Raw = msgspec.Raw()    # of inputs that are no tensors
-    graph_node: int | None = None          # of a kernel of a replayed CUDA graph
-    region: msgspec.Raw = msgspec.Raw()    # what `torch.cuda.graph_annotations` calls that kernel
     collective: str | None = None
     group: msgspec.Raw = msgspec.Raw()     # of ranks
     group_words: str | None = None
@@ -261,12 +256,6 @@ class Activity:
         return self.launch is not None and 'GraphLaunch' in self.launch.name
 
     @property
-    def region(self) -> str | None:
-        """What torch's annotations of CUDA graphs call it: a module, say."""
-        if self.args.graph_node is None or not bytes(self.args.region): return None
-        return str(msgspec.json.decode(self.args.region))
-
-    @property
     def is_host_copy(self) -> bool:
         """Is it a copy between the host and the device?"""
         return self.kind == 'copy' and bool(HOST_COPY.search(self.name))
@@ -284,28 +273,16 @@ def collective_of(activity: Activity, all_ranks: int | None = None) -> tuple[str
 TICK_US = 1.
 
 
-def possible_times(kernels: list[Activity]) -> tuple[list[Activity], list[str]]:
-    """The kernels with a time, cut where the next of their stream begins, and what was changed."""
-    found, untimed, cut, streams = [], {}, [], defaultdict(list)
-    for kernel in kernels:
-        if kernel.start is not None and (kernel.time_us or 0) > 0: found.append(kernel)
-        else: untimed[kernel.name] = None
-    for kernel in sorted(found, key=lambda k: k.start): streams[kernel.stream].append(kernel)
+def cut_at_next(kernels: list[Activity]) -> list[Activity]:
+    """Let kernels end where the next of their stream begins; those that this made shorter."""
+    cut, streams = [], defaultdict(list)
+    for kernel in sorted(kernels, key=lambda k: k.start): streams[kernel.stream].append(kernel)
     for stream in streams.values():
         for kernel, following in zip(stream, stream[1:]):
             if kernel.end - following.start <= TICK_US or following.start == kernel.start: continue
-            duration = si(1e-6*kernel.time_us, 's')
-            cut.append(f'{kernel.name:.40} ({duration}) at {following.name:.40}')
             kernel.time_us = following.start - kernel.start
-
-    notes = []
-    if untimed:
-        notes.append(f'{len(kernels) - len(found)} of {len(kernels)} kernels and copies have no '
-                     f'time or no duration above 0 and are left out: {some(untimed)}')
-    if cut:
-        notes.append('the durations of kernels that overlap the next one of their stream end where '
-                     f'that begins: {some(cut)}')
-    return found, notes
+            cut.append(kernel)
+    return cut
 
 # %% ../../nbs/sources/traces.ipynb #f0745988
 def covered_us(intervals: list[tuple[float, float]]) -> float:
@@ -338,14 +315,14 @@ class Trace:
         self.rank = ranks.get('rank')
         self.devices = {d.get('id'): d.get('name') or '' for d in file.deviceProperties or ()}
         self.inputs = {}     # what operations were called with: each once
-        self.untimed = 0     # intervals of the host
-        self.runtime = ''    # whose calls launch kernels: 'CUDA', 'HIP', 'XPU'
-        threads, on_device = defaultdict(list), []
+        threads, on_device, untimed = defaultdict(list), [], Counter()
         for event in file.traceEvents:
-            kind = event.kind
-            if kind == 'launch': self.runtime = event.cat.partition('_')[0].upper()
-            if kind in ON_DEVICE: on_device.append(event)
-            elif kind and (span := self.span_of(kind, event)): threads[span.thread].append(span)
+            kind, duration = event.kind, event.dur or 0
+            if kind is None: continue
+            if event.ts is None or duration < 0 or duration == 0 and kind in ON_DEVICE:
+                untimed[event.name] += 1
+            elif kind in ON_DEVICE: on_device.append(event)
+            else: threads[event.pid, event.tid].append(self.span_of(kind, event))
         self.spans = [span for thread in threads.values() for span in nest(thread)]
         self.calls = sorted((s for s in self.spans if s.kind == 'module'), key=lambda s: s.start)
         self.operations = [span for span in self.spans if span.kind == 'operation']
@@ -353,29 +330,27 @@ class Trace:
         link_backward(self.operations)
         name_modules(self.calls)
         self.launches = {s.number: s for s in reversed(self.spans) if s.kind == 'launch'}
-        self.kernels, self.notes = possible_times([*map(self.kernel_of, on_device)])
-        if self.untimed:
-            self.notes.append(f'{self.untimed} operations, calls and launches have no time, or a '
-                              'negative duration, and are left out')
-        self.on_host = not on_device
+        self.kernels, self.notes, self.on_host = [*map(self.kernel_of, on_device)], [], not on_device
+        if untimed:
+            self.notes.append(f'{untimed.total()} events have no time or an impossible duration '
+                              f'and are left out: {some(untimed)}')
+        if cut := cut_at_next(self.kernels):
+            self.notes.append(f'{len(cut)} kernels lasted until after the next one of their stream '
+                              f'began, and end there: {some(k.name[:40] for k in cut)}')
         if self.on_host:
             self.kernels = [Activity('operation', o.name, o.start, o.time_us - o.inside_us, o)
                             for o in self.operations]
         for k in self.kernels: k.collective = collective_of(k, ranks.get('world_size'))
         if wrong := self.what_is_missing(): raise ValueError(f'{path} {wrong}')
 
-    def span_of(self, kind: str, event: Event) -> Span | None:
-        """The interval of the host that an event is; `None`: it has none."""
-        if event.ts is None or (event.dur or 0) < 0:
-            self.untimed += 1
-            return None
+    def span_of(self, kind: str, event: Event) -> Span:
+        """The interval of the host that an event is."""
         args = event.args or Arguments()
         number = args.correlation if kind == 'launch' else args.sequence
         thread, end = (event.pid, event.tid), event.ts + (event.dur or 0)
         found = Span(kind, str(event.name), event.ts, end, thread, number)
         if kind == 'operation' and bytes(args.types):
-            dims = bytes(args.dims) or bytes(args.old_dims)
-            inputs = Inputs(bytes(args.types), dims, bytes(args.strides), bytes(args.values))
+            inputs = Inputs(*map(bytes, (args.types, args.dims, args.strides, args.values)))
             found.inputs = self.inputs.setdefault(inputs, inputs)
         return found
 
@@ -391,16 +366,15 @@ class Trace:
             return (f'has {len(self.kernels)} kernels and no operations: '
                     'profile(activities=[ProfilerActivity.CPU, …]) records them')
         if self.on_host and (self.devices or self.launches):
-            activity = self.runtime if self.runtime in ('XPU', 'MTIA', 'HPU') else 'CUDA'
-            return (f'has operations and no kernels of the {self.device_name or "device"}: '
-                    f'profile(activities=[…, ProfilerActivity.{activity}]) records them')
+            return (f'has operations and no kernels of the {self.device_name or "device"} with a '
+                    'time: profile(activities=[…, ProfilerActivity.CUDA]) records them')
         if not any(len(inputs.dims) > 2 for inputs in self.inputs):
             return ('has no shapes of operations (Input Dims): '
                     'profile(record_shapes=True) records them')
         if not any(inputs.values for inputs in self.inputs):
             return ('has no values that operations were called with (Concrete Inputs): '
                     'a newer torch records them')
-        return '' if self.kernels else f'has no kernel with a time: {". ".join(self.notes)}'
+        return ''
 
     @property
     def device_name(self) -> str | None:
