@@ -32,7 +32,7 @@ COMMANDS = {   # function → groups of its options, examples
         'estimate llama/config.json --train --batch 64 --tokens 4k --mesh fsdp=8 --peaks H100-SXM']),
     sweep: ([VARYING, SWEEP, TRAIN, OUTPUT], [
         'sweep resnet18 --batch 1,8,64 --estimate --peaks H100-SXM',
-        'sweep net.py:build --batch 1,8,64 --train --optimizer adamw --by type']),
+        'sweep net.py:build --batch 1,8,64 --train --optimizer adamw']),
     trace: ([TRACE, ROWS, OUTPUT], [
         'trace bert.json.gz --by kernel --top 5',
         'trace rank0.json rank1.json --out ranks.csv']),

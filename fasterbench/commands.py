@@ -20,8 +20,7 @@ from .options import (AT_WORK, OF_LANGUAGE, check_view, doing, load, options_in,
 def count(args):
     """FLOPs, bytes and parameters by module."""
     from fasterbench.costs import counted
-    from fasterbench.results.roofline import Roofline
-    check_view(args, Roofline(rows=[], kind='counted').table())
+    check_view(args)
     model, sample, *_ = load(args, 'meta')
     with doing('counting'): result = counted(model, sample)
     show_rows(args, result, args.model)
@@ -30,25 +29,15 @@ def count(args):
 def roofline(args):
     """How close is each layer of a model to the roof of this machine?"""
     import torch.distributed as dist
-    from fasterbench.results.compare import fewest_samples
-    from fasterbench.results.gate import GATE_CONFIDENCE
     from fasterbench.results.roofline import Roofline
     from fasterbench.running.parallel import gathered
     if args.beside == 'eager' and not args.compile:
         raise ValueError('--beside eager: what is compared with it needs --compile')
-    steps, needed = args.steps or (40 if args.beside else 20), 1
-    if args.fail_slower is not None: needed = fewest_samples(GATE_CONFIDENCE, bool(args.beside))
-    if steps < needed: raise ValueError(f'--steps {steps}: --fail-slower takes {needed} or more')
     device, mesh = share(args)
-    if args.beside: return in_turns(args, steps)
-    before, empty = args.against and Roofline.load(args.against), Roofline(rows=[])
-    if before and args.fail_slower is not None and before.time_s is None:
-        raise ValueError(f'--fail-slower: {args.against} has no time: its kind is {before.kind!r}')
-    saved = len(before.totals.samples) if before and before.totals else needed
-    if saved < needed:
-        raise ValueError(f'{args.against} has {saved} passes: --fail-slower takes {needed} or more')
-    check_view(args, (empty.compare(empty) if before else empty).table())
-    result, name = measured(args, set_up(args, device=device), mesh, steps), args.model
+    if args.beside: return in_turns(args)
+    before = args.against and Roofline.load(args.against)
+    check_view(args, before.compare(before).table() if before else None)
+    result, name = measured(args, set_up(args, device=device), mesh), args.model
     if mesh:
         name, rank = f'{name}, {args.parallel} on {mesh.size()} ranks', mesh.get_rank()
         result.by_rank = gathered(replace(result, by_rank=[]))
@@ -58,12 +47,12 @@ def roofline(args):
     show_rows(args, result, name)
 
 
-def measured(args, device, mesh, steps: int):
-    """The result of so many passes, or training steps, of the model."""
+def measured(args, device, mesh):
+    """The result of passes, or training steps, of the model."""
     from fasterbench.roofline import RooflineAnalyzer
     from fasterbench.running.parallel import PLANS
     model, sample, *more = load(args)
-    model, step = model.to(device), {}
+    model, step, steps = model.to(device), {}, args.steps or 20
     if mesh: model = PLANS[args.parallel](model, mesh)
     if args.compile: model.compile()
     if args.train: sample, step = step_arguments(args, model, sample, *more)
@@ -74,11 +63,11 @@ def measured(args, device, mesh, steps: int):
                        operations=args.operations, kernels=args.kernels)
 
 
-def in_turns(args, steps: int) -> int:
+def in_turns(args) -> int:
     """Compare another model, or the same one without compilation, with the model; as `show_comparison`."""
     from fasterbench.results.roofline import Roofline
     from fasterbench.roofline import RooflineAnalyzer
-    empty, eager = Roofline(rows=[]), args.beside == 'eager'
+    empty, eager, steps = Roofline(rows=[]), args.beside == 'eager', args.steps or 40
     check_view(args, empty.compare(empty).table())
     device, before = set_up(args), args.model if eager else args.beside
     analyzers = []
@@ -108,12 +97,10 @@ def estimate(args):
     """The least time that a model takes on machines that need not be here; the model is not run."""
     if options_in(args, f'{AT_WORK} {OF_LANGUAGE}') or args.train and is_language_model(args):
         return estimate_language_model(args)
-    from fasterbench.results.roofline import Roofline
     from fasterbench.results.sweep import Sweep
     from fasterbench.sweeps import estimates
     devices, several = args.peaks.split(','), is_table(args)
-    empty = Sweep('device', []) if several else Roofline(rows=[], kind='estimated')
-    check_view(args, empty.table())
+    check_view(args, Sweep('device', []).table() if several else None)
     model, sample, *more = load(args, 'meta')
     sample, step = step_arguments(args, model, sample, *more) if args.train else (sample, {})
     method = 'estimate_step' if args.train else 'estimate'
@@ -165,17 +152,15 @@ def language_passes(args, model, device: str) -> dict:
 
 def estimate_language_model(args):
     """Prefill, a step of decoding, both, or a training step, on each of the devices."""
-    from fasterbench.results.roofline import Roofline
     from fasterbench.results.sweep import Point, Sweep
     from fasterbench.sources.architecture import read_model
     decodes = args.decode or args.at is not None or args.context or args.tokens or not args.prompt
     runs = ['prefill']*bool(args.prompt) + ['decode']*bool(decodes)
     if args.train: runs = ['step']
     several = is_table(args, len(runs))
-    empty = Sweep('device', [], 'tokens') if several else Roofline(rows=[], kind='estimated')
-    check_view(args, empty.table())
-    with doing(f'reading {args.model}'): model = read_model(args.model)
     sweep, rates = Sweep('device', [], 'tokens'), {}
+    check_view(args, sweep.table() if several else None)
+    with doing(f'reading {args.model}'): model = read_model(args.model)
     for device, price in zip(args.peaks.split(','), args.price or repeat(None)):
         found = language_passes(args, model, device)
         for run in runs:
@@ -228,11 +213,11 @@ def sweep(args):
 
 
 def show_sweep(args, sweep, name: str | None = None, above=(), **more):
-    """Write and print a line for each value, and with --by for each group of rows; as `show_rows`."""
+    """Write and print a line for each value; as `show_rows`."""
     for point in sweep:
         if name: point.result.about['model'] = name
 
-    def show(): sweep.summary(None, args.sort, args.by, args.columns)
+    def show(): sweep.summary(None, args.sort, columns=args.columns)
     answer = dict(ridge=sweep.ridge()) | {str(point.value): point.seconds for point in sweep}
     write_outputs(args, sweep.table(), answer | more, show, sweep, above=above)
 
@@ -251,10 +236,9 @@ def compare(args):
 # %% ../nbs/analysis/commands.ipynb #54e9216b
 def trace(args):
     """How close was a run that torch.profiler recorded to the roof of its device?"""
-    from fasterbench.results.roofline import Roofline
     from fasterbench.sources.traced import read_trace
     from fasterbench.views.report import answer
-    check_view(args, Roofline(rows=[], kind='traced').table())
+    check_view(args)
     several = len(args.files) > 1
     if several and args.plot: raise ValueError('--plot is of the rows of one rank')
     with doing('reading'):
@@ -270,11 +254,10 @@ def ncu(args):
     """How near are kernels to the limits of their GPU? Read from what Nsight Compute has printed."""
     from fasterbench.machine.datasheets import as_peaks
     from fasterbench.ncu import by_kernel, read_ncu, rows_of_kernels, sol_answer, speed_of_light
-    from fasterbench.results.roofline import Roofline
     from fasterbench.views.table import terminal_width
     peaks = args.peaks and as_peaks(args.peaks)
     if not peaks and (args.by or args.plot): raise ValueError('--by and --plot are of rows under --peaks')
-    check_view(args, Roofline(rows=[], kind='kernels').table() if peaks else speed_of_light([]))
+    check_view(args, None if peaks else speed_of_light([]))
     with doing('reading'): launches = read_ncu(args.file)
     table = speed_of_light(by_kernel(launches))
     if peaks:
@@ -294,8 +277,7 @@ def ncu(args):
 def operations(args):
     """Where do operations of a list lie under the roof of a device?"""
     from fasterbench.operations import read_operations
-    from fasterbench.results.roofline import Roofline
-    check_view(args, Roofline(rows=[], kind='listed').table())
+    check_view(args)
     with doing('reading'): result = read_operations(args.file, args.peaks, dtype=args.dtype)
     show_rows(args, result, args.file)
 

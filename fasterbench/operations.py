@@ -75,19 +75,14 @@ def records_of(operations) -> list[dict]:
             try: found = json.loads(text)
             except ValueError as e: raise ValueError(f'{operations}: {e}') from e
     elif hasattr(operations, 'to_dict'): found = operations.to_dict('records')
-    kind = str(found.get('format')) if isinstance(found, dict) else ''
-    if kind.startswith('fasterbench '):
-        raise ValueError(f'{operations} is a saved {kind.split()[1]}, no list of operations: '
-                         '`fasterbench show` prints it')
-    is_list = hasattr(found, '__iter__') and not isinstance(found, (dict, str))
-    records = [*found] if is_list else [found]
+    records = [*found] if hasattr(found, '__iter__') and not isinstance(found, dict) else [found]
     for record in records:
-        if isinstance(record, dict) and None in record:
-            raise ValueError(f'{operations}: a line has more cells than the header: '
-                             f'{[*record.values()]}')
-        if not isinstance(record, dict) or not is_list:
+        if not isinstance(record, dict):
             raise TypeError(f'{str(record)[:80]!r} in place of operations such as '
                             "dict(name='conv1', flops=2e9, bytes=1e7, time_ms=0.1)")
+        if None in record:
+            raise ValueError(f'{operations}: a line has more cells than the header: '
+                             f'{[*record.values()]}')
     return records
 
 

@@ -100,8 +100,7 @@ VARYING = 'model, and several values of one of its sizes', [
 SWEEP = 'run', [
     *MACHINE, *PASSES,
     arg('--steps', type=whole, default=20, metavar='N', help='timed passes (default: 20)'),
-    arg('--estimate', action='store_true', help='least times under --peaks; nothing is run'),
-    arg('--by', help='also the time of each row, or group of rows, at every value: as in roofline')]
+    arg('--estimate', action='store_true', help='least times under --peaks; nothing is run')]
 RUN = 'run', [
     *MACHINE, *PASSES,
     arg('--steps', type=whole, metavar='N',
@@ -289,12 +288,13 @@ def usual_loss(output):
         return sum(t.square().mean() for t in tensors(output) if t.is_floating_point())
 
 # %% ../nbs/analysis/options.ipynb #49dfec74
-def check_view(args, table):
-    """Refuse unknown columns and groups."""
-    from fasterbench.results.roofline import group_key
+def check_view(args, table=None):
+    """Refuse unknown columns of a table (`None`: that of rows), and unknown groups."""
+    from fasterbench.results.roofline import Roofline, group_key
+    table = table or Roofline(rows=[]).table()
     if args.columns: table.pick(args.columns)
     if args.sort not in (None, 'order'): table.pick(args.sort)
-    if args.by: group_key(args.by, [])
+    if options_in(args, 'by'): group_key(args.by, [])
 
 
 def write_outputs(args, table, answer: dict, show, saved=None, draw=None, above=()):
@@ -365,31 +365,16 @@ def show_rows(args, result, name: str | None = None, above=(), **more):
 
 def operation_table(result):
     """A line for each operator of a row, if operations were asked for."""
-    from fasterbench.views.table import Column
     from fasterbench.results.roofline import ROW_COLUMNS
     from fasterbench.results.rows import RooflinePoint, place
-    lines = []
-    for row in result:
-        for o in row.operations:
-            point = RooflinePoint(name=o.name, flops=o.flops, bytes_moved=o.bytes_moved,
-                                  dtype=row.dtype, time_s=o.time_s)
-            lines.append((row, o, place(point, result.peaks) if result.peaks else point))
-
-    def of_operation(key, heading, unit):
-        return Column(key, heading, unit, value=lambda line: getattr(line[1], key))
-
-    def of_point(key):
-        column = ROW_COLUMNS[key]
-        return replace(column, value=lambda line: column.of(line[2]),
-                       show=lambda line: column.text(line[2]))
-
-    table = table_of(lines, [
-        Column('row', 'row', value=lambda line: line[0].label),
-        of_operation('name', 'operator', ''), of_operation('calls', 'calls', 'count'),
-        of_operation('flops', 'FLOPs', 'FLOP'),
-        of_operation('bytes_moved', 'bytes', 'B'), of_point('bound'), of_point('utilization_pct'),
-        of_operation('time_s', 'profiled time', 's')])
-    return replace(table, sort='time_s')
+    lines = [RooflinePoint(name=o.name, type=row.label, calls=o.calls, flops=o.flops, dtype=row.dtype,
+                           bytes_moved=o.bytes_moved, time_s=o.time_s)
+             for row in result for o in row.operations]
+    if result.peaks: lines = [place(line, result.peaks) for line in lines]
+    headings = dict(type='row', name='operator', calls='calls', flops='FLOPs', bytes_moved='bytes',
+                    bound='bound', utilization_pct='util %', time_s='profiled time')
+    columns = [replace(ROW_COLUMNS[key], heading=text) for key, text in headings.items()]
+    return replace(table_of(lines, columns), sort='time_s')
 
 
 def answer_of(result) -> dict:

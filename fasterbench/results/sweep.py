@@ -243,12 +243,6 @@ class Sweep(Result):
             if words: likely.setdefault(words, {})[result.peaks.device_name] = None
         return said + [('likely', f"on {', '.join(on)}: {words}") for words, on in likely.items()]
 
-    def summary(self, top: int | None = None, sort: str | None = None,
-                by: str | int | Callable | None = None, columns: str | list[str] | None = None):
-        """As of any result, with all values; with `by` a second table, of groups of rows."""
-        super().summary(top, sort, columns=columns)
-        if by is not None: print('', self.rows(by).text(12), sep='\n')
-
     def plot(self, **options):
         """A plotly figure of times and throughput over the values."""
         from fasterbench.views.trends import plot_sweep
