@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fasterbench import HardwarePeaks, least_time, load_model, read_ncu
-from fasterbench.machine.hardware import MemoryLevel
 from fasterbench.ncu import (COMPUTE, DRAM, DURATION, MEMORY, Kernel, by_kernel, rows_of_kernels,
                              sol_answer, speed_of_light)
 
