@@ -52,6 +52,12 @@ class Point:
         return self.cost*device_s/self.seconds if self.cost and device_s else None
 
     @property
+    def minutes_per_billion(self) -> float | None:
+        """Minutes in which training steps of those `seconds` use a billion tokens."""
+        tokens = self.result.is_step and self.result.about.get('tokens')
+        return 1e9/60*self.seconds/tokens if tokens else None
+
+    @property
     def intensity(self) -> float | None:
         """All FLOPs per all bytes."""
         result = self.result
@@ -95,8 +101,12 @@ def _throughput_text(point) -> str:
     return '≤ '*point.is_least + (plain(rate) if rate < 1000 else si(rate))
 
 
-def _cost_text(point) -> str:
-    return '–' if point.cost is None else '≥ '*point.is_least + plain(point.cost)
+def _least_text(key):
+    """How what grows with the seconds is written: at least, where these are the least ones."""
+    def text(point):
+        value = getattr(point, key)
+        return '–' if value is None else '≥ '*point.is_least + plain(value)
+    return text
 
 
 POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what varies, what passes
@@ -113,7 +123,9 @@ POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what var
            show=_throughput_text),
     Column('price', 'per hour', 'price', 'of the device'),
     Column('cost', 'per 1M {item}', 'price',
-           'at least, where no other than the least time is known', show=_cost_text),
+           'at least, where no other than the least time is known', show=_least_text('cost')),
+    Column('minutes_per_billion', 'min per 1B tokens', 'min', 'of training; likewise at least',
+           show=_least_text('minutes_per_billion')),
     Column('device_cost', 'alone, per 1M', 'price', 'without the launches of the host'),
     _of_result('fused_time_s', 'fused', 's', 'least time with each row as one kernel'),
     _of_result('utilization_pct', 'util %', '%', 'least time / time'),
@@ -130,8 +142,9 @@ POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what var
 LIKELY = 'likely_s', 'low_s', 'high_s', 'likely_device_s'
 POINTS_SHOWN = ('value', 'time_s', *LIKELY, 'throughput', 'flops', 'intensity', 'bound',
                 'memory_bound_pct', 'roof_time_s', 'utilization_pct')
-DEVICES_SHOWN = ('value', 'roof_time_s', 'fused_time_s', *LIKELY, 'throughput', 'cost',
-                 'device_cost', 'memory_bound_pct', 'needed_bytes', 'memory_bytes', 'fits')
+DEVICES_SHOWN = ('value', 'roof_time_s', 'fused_time_s', *LIKELY, 'throughput',
+                 'minutes_per_billion', 'cost', 'device_cost', 'memory_bound_pct', 'needed_bytes',
+                 'memory_bytes', 'fits')
 POINTS_SPARE = ('flops', 'intensity', 'fused_time_s', 'memory_bytes', 'needed_bytes',
                 'memory_bound_pct', 'device_cost')
 

@@ -30,7 +30,7 @@ FORMATS = {   # unit → how a value is written
     '': str, 'count': '{:,}'.format, 'FLOP': si, 'B': lambda value: si(value, 'B'),
     's': lambda value: si(value, 's'), 'FLOP/s': lambda value: si(value, 'FLOP/s'),
     'B/s': lambda value: si(value, 'B/s'), '1/s': si, 'FLOP/B': plain, 'GFLOP/s': plain,
-    'price': plain, '%': percent, '×': lambda value: f'{plain(value)}×'}
+    'price': plain, 'min': plain, '%': percent, '×': lambda value: f'{plain(value)}×'}
 
 
 def shortened(text: str, most: int | None) -> str:
