@@ -19,7 +19,8 @@ from common import finish, option_parser, read_options
 
 from fasterbench import estimate_language, estimate_training
 from fasterbench.machine.datasheets import find_datasheet
-from fasterbench.sources.architecture import read_model
+from fasterbench.results.roofline import Roofline
+from fasterbench.sources.architecture import LanguageModel, read_model
 
 DATA = Path(__file__).parent/'data'
 
@@ -47,15 +48,23 @@ def passes(runs: list[dict]) -> list[dict]:
             for (source, device, dtype, mode), ratios in sorted(groups.items())]
 
 
+def language_config(run: dict) -> dict:
+    return json.loads((DATA/'language_configs.json').read_text())[run['model']]
+
+
+def decoded(run: dict) -> Roofline:
+    """The estimate of a step of decoding."""
+    return estimate_language(
+        language_config(run), run['device'], mesh=run['mesh'] or None,
+        weights=float(run['weights']) if run['weights'] else None,
+        batch=int(run['batch']), context=int(run['context'])).decode
+
+
 def decoding(runs: list[dict]) -> list[dict]:
     """A row for each language model that decodes."""
-    configs, rows = json.loads((DATA/'language_configs.json').read_text()), []
+    rows = []
     for run in runs:
-        estimate = estimate_language(
-            configs[run['model']], run['device'], mesh=run['mesh'] or None,
-            weights=float(run['weights']) if run['weights'] else None,
-            batch=int(run['batch']), context=int(run['context']))
-        rate = estimate.at(float(run['tokens_per_s']))
+        rate = decoded(run).at(float(run['tokens_per_s']))
         rows.append({'model': run['model'], 'device': run['device'], 'mesh': run['mesh'] or None,
                      'bytes of a weight': float(run['weights'] or 2),
                      'tokens/s': rate.tokens_per_s, 'at most': rate.most_tokens_per_s,
@@ -64,31 +73,36 @@ def decoding(runs: list[dict]) -> list[dict]:
     return rows
 
 
+def trained(run: dict) -> tuple[LanguageModel, Roofline]:
+    """A model and the estimate of its training step."""
+    model, peaks = read_model(language_config(run)), find_datasheet(run['device'])
+    if run['bandwidth_gb_s']:
+        peaks = replace(peaks, peak_bandwidth=1e9*float(run['bandwidth_gb_s']),
+                        memory_bytes=2**30*int(run['memory_gib']))
+    return model, estimate_training(
+        model, peaks, batch=int(run['batch']), tokens=int(run['tokens']), mesh=run['mesh'],
+        dtype=run['dtype'], masters=run['masters'] == '1', optimizer=run['optimizer'] or None,
+        recompute=run['recompute'], accumulate=int(run['accumulate']),
+        whole_logits=run['whole_logits'] == '1')
+
+
 def training(runs: list[dict]) -> list[dict]:
     """A row for each language model that is trained."""
-    configs, rows = json.loads((DATA/'language_configs.json').read_text()), []
+    rows = []
     for run in runs:
-        model, peaks = read_model(configs[run['model']]), find_datasheet(run['device'])
-        if run['bandwidth_gb_s']:
-            peaks = replace(peaks, peak_bandwidth=1e9*float(run['bandwidth_gb_s']),
-                            memory_bytes=2**30*int(run['memory_gib']))
-        batch, tokens, seconds = int(run['batch']), int(run['tokens']), float(run['seconds'])
-        step = estimate_training(
-            model, peaks, batch=batch, tokens=tokens, mesh=run['mesh'], dtype=run['dtype'],
-            masters=run['masters'] == '1', optimizer=run['optimizer'] or None,
-            recompute=run['recompute'], accumulate=int(run['accumulate']),
-            whole_logits=run['whole_logits'] == '1')
-        rate = step.at(batch*tokens/seconds)
-        flops = model.training_flops(tokens, run['attention'], tables=run['tables'] == '1')
+        (model, step), seconds = trained(run), float(run['seconds'])
+        rate = step.at(step.about['tokens']/seconds)
+        flops = model.training_flops(int(run['tokens']), run['attention'], run['tables'] == '1')
         flops *= rate.tokens_per_s/step.about['devices']
+        ceiling = step.peaks.ceiling(run['dtype'])
         rows.append({
             'model': run['model'], 'device': run['device'], 'mesh': run['mesh'],
             'least s': step.roof_time_s, 'published s': seconds,
             'least / published': step.roof_time_s/seconds,
             'MFU dense %': 100*rate.mfu_dense, 'causal %': 100*rate.mfu_causal,
-            'MFU as claimed %': 100*flops/peaks.ceiling(run['dtype']),
+            'MFU as claimed %': 100*flops/ceiling,
             'claimed %': float(run['mfu_pct']) if run['mfu_pct'] else None,
-            'HFU as claimed %': 100*flops/peaks.ceiling(run['dtype'])*rate.hfu/rate.mfu_causal,
+            'HFU as claimed %': 100*flops/ceiling*rate.hfu/rate.mfu_causal,
             'TFLOP/s': flops/1e12, 'claimed': float(run['tflops']) if run['tflops'] else None,
             'holds GiB': step.memory.peak/2**30, 'fits': step.fits,
             'source': run['source'].split(',')[0]})

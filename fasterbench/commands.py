@@ -127,7 +127,7 @@ def is_language_model(args) -> bool:
     """Is the model given by a config of a causal language model, or by its name on the hub?"""
     from fasterbench.sources.architecture import is_causal, is_on_hub
     path = Path(args.model, 'config.json') if Path(args.model).is_dir() else Path(args.model)
-    if options_in(args, 'likely input size clip'): return False
+    if options_in(args, 'input size clip'): return False
     if path.suffix != '.json' or not path.is_file(): return is_on_hub(args.model)
     from transformers import AutoConfig
     return is_causal(AutoConfig.from_pretrained(path))
@@ -164,7 +164,7 @@ def estimate_language_model(args):
     for device, price in zip(args.peaks.split(','), args.price or repeat(None)):
         found = language_passes(args, model, device)
         for run in runs:
-            result = found[run]
+            result = found[run].forecast() if args.likely else found[run]
             about = result.about
             name = about['device'] + f', {run}'*(len(runs) > 1)
             hour = price and price*about['devices']

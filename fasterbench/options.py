@@ -170,9 +170,10 @@ DEVICES = 'machines', [
     arg('--peaks', required=True, metavar='A,B',
         help='devices such as H100-SXM or H100-SXM*0.8, or files of `fasterbench peaks`'),
     arg('--likely', action='store_true',
-        help='likely times, too: at the shares of the peaks that published runs reached'),
+        help='likely times, too, by published runs; of a language model trained or decoding'),
     arg('--price', type=several(number), metavar='X,Y',
-        help='of an hour of each device: what a million samples or tokens cost at likely times')]
+        help='of an hour of each device: what a million samples or tokens cost at likely times, '
+             'of a language model without --likely at least times')]
 LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/Qwen3-8B', [
     arg('--decode', action='store_true', help='a step of decoding: a token for each sequence'),
     arg('--prompt', type=whole, metavar='N', help='prefill of prompts with N tokens'),
@@ -201,7 +202,7 @@ AT_WORK = 'decode prompt context weights cache'   # a language model as it is se
 OF_LANGUAGE = 'at mesh recompute'                  # or trained
 EXCLUDES = {   # options → those that do not go with them
     'against': 'beside plot', 'beside': 'train operations parallel plot',
-    AT_WORK: 'train input size likely', OF_LANGUAGE: 'input size likely clip'}
+    AT_WORK: 'train input size', OF_LANGUAGE: 'input size clip'}
 
 
 def options_in(args, names: str) -> list[str]:
@@ -393,7 +394,8 @@ def answer_of(result) -> dict:
         matmul_flops=known('matmul_flops'), bytes_moved=known('bytes_moved'),
         params=result.params or None,
         span_s=result.about.get('span_s'), busy_s=result.about.get('busy_s'),
-        memory_bytes=result.memory.peak if result.memory else None, fits=result.fits)
+        memory_bytes=result.memory.peak if result.memory else None, fits=result.fits,
+        tight=result.is_tight if result.fits else None)
 
 # %% ../nbs/analysis/options.ipynb #a7ab5e80
 def show_comparison(args, comparison, a: str | None = None, b: str | None = None) -> int:

@@ -39,6 +39,14 @@ def test_no_published_run_is_below_its_bound(tmp_path):
     assert sorted(claims)[-3] < 0.5 and len(claims) == 13   # one is rounded down, one has other heads
 
 
+def test_language_models_are_forecast_by_others(tmp_path):
+    result = run('forecasts', tmp_path)
+    errors = {(row['runs'], row['left out']): row['mean error %'] for row in result['tables']['accuracy']}
+    assert errors['training', 'model'] < 15 and errors['training', 'device'] < 20
+    assert errors['compiled decoding', 'model'] < 10 and errors['compiled decoding', 'device'] < 10
+    assert len(result['tables']['language models']) == 21
+
+
 def test_the_script_for_a_gpu_runs_without_one(tmp_path):
     result = run('on_gpu', tmp_path, '--device', 'cpu', '--only', 'clock,rows,attention')
     assert [row['status'] for row in result['tables']['checks']] == ['ok']*3

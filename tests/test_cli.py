@@ -240,6 +240,23 @@ def test_training_a_language_model(run):
     assert rows[0]['cost'] == pytest.approx(4*3/3600*1e6/rows[0]['throughput'])
 
 
+def test_likely_times_and_prices_of_a_language_model(run):
+    command = 'estimate llama --decode --peaks L4,A100-SXM-80GB --price 0.8,1.8'
+    least = json.loads(run(f'{command} --json'))['rows']
+    likely = json.loads(run(f'{command} --likely --json'))['rows']
+    for before, row, price in zip(least, likely, (0.8, 1.8)):
+        assert before['likely_s'] is None and row['roof_time_s'] == before['roof_time_s']
+        assert row['cost'] > before['cost']
+        assert row['cost'] == pytest.approx(price/3600*row['likely_s']*1e6)
+    assert 'cheapest  ' in run(command) and 'at likely times, of 2 devices' in run(f'{command} --likely')
+    step = 'estimate llama --train --batch 8 --tokens 64 --mesh fsdp=8 --peaks H100-SXM --likely'
+    answer = json.loads(run(f'{step} --json'))['answer']
+    assert answer['least_s'] <= answer['likely_interval'][0] < answer['likely_s']
+    assert 'runs of training in bfloat16: 7 on the H100-SXM' in ' '.join(run(step).split())
+    text = ' '.join(run('estimate llama --prompt 64 --peaks H100-SXM --likely').split())
+    assert 'not known: no run of prefill in bfloat16 was published' in text
+
+
 def test_likely_time_of_one_device(run):
     answer = json.loads(run('estimate resnet18 --batch 64 --peaks T4 --likely --json'))['answer']
     low, high = answer['likely_interval']

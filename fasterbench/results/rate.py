@@ -49,6 +49,8 @@ def rate_of(result: Roofline, tokens_per_s: float) -> Rate:
     dense = dense_flops*tokens_per_s/n/ceiling if dense_flops else causal
     hfu = causal*(4/3 if result.about.get('recompute') == 'full' else 1)
     near = NEAR_WORDS[result.bound if used >= 100*NEAR else 'neither']
+    digits = next((n for n in range(3, 13) if plain(used, n) != '100'), 3)   # that tell it from 100
+    share = plain(used, digits) if percent(used) == '100' else percent(used)
     if used > 100: near = 'above the roof: a rate, a format or a peak is wrong'
     devices = f'{n} × '*(n > 1) + (peaks.device_name or peaks.device)
     of_peak = f'of {si(ceiling, "FLOP/s")} in {dtype}'
@@ -61,7 +63,8 @@ def rate_of(result: Roofline, tokens_per_s: float) -> Rate:
                   'activations), '
                   f'MFU {percent(100*causal)} % {of_peak} (products, attention causal)')
     return Rate(tokens_per_s, result.tokens_per_s, time_s, used, mbu, dense, causal, hfu, text=(
-        f'{plain(tokens_per_s)} tokens/s are {percent(used)} % of the {plain(result.tokens_per_s)} '
-        f'tokens/s that {devices} allow{"s"*(n == 1)} at most: {near}.\n{ratios}.'))
+        f'{plain(tokens_per_s, digits)} tokens/s are {share} % of the '
+        f'{plain(result.tokens_per_s, digits)} tokens/s that {devices} allow{"s"*(n == 1)} at most: '
+        f'{near}.\n{ratios}.'))
 
 

@@ -370,6 +370,11 @@ class Roofline(Result):
         available = self.peaks and self.peaks.memory_bytes
         return self.memory.peak <= available if self.memory and available else None
 
+    @property
+    def is_tight(self) -> bool:
+        """Does it fit, but leave less than a tenth of the memory that the vendor states?"""
+        return bool(self.fits) and self.memory.peak > 0.9*self.peaks.memory_bytes
+
     def by(self, key: str | int | Callable) -> 'Roofline':
         """Rows that belong together as one, in the order in which the groups begin.
 

@@ -138,7 +138,7 @@ POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what var
     Column('memory_bytes', 'has', 'B', 'memory of the device',
            value=lambda p: p.result.peaks.memory_bytes),
     Column('fits', 'fits', help='has the device as much memory as is needed at the peak?',
-           show=lambda p: {True: 'yes', False: 'no', None: '–'}[p.fits]))}
+           show=lambda p: 'tight' if p.result.is_tight else {True: 'yes', False: 'no', None: '–'}[p.fits]))}
 LIKELY = 'likely_s', 'low_s', 'high_s', 'likely_device_s'
 POINTS_SHOWN = ('value', 'time_s', *LIKELY, 'throughput', 'flops', 'intensity', 'bound',
                 'memory_bound_pct', 'roof_time_s', 'utilization_pct')
@@ -243,9 +243,24 @@ class Sweep(Result):
         if not self.is_numeric or len(bounds) != 1 or bounds == {'undefined'}: return ''
         return f'The model is {bounds.pop()}-bound at every {self.name}.'
 
+    def price_text(self) -> str:
+        """Which device has the least price of each kind of pass, of those that it fits into."""
+        runs, said = {}, []
+        for point in self.points:
+            if point.cost is None or point.fits is False: continue
+            runs.setdefault((point.result.about.get('run'), point.is_least), []).append(point)
+        for (run, is_least), points in runs.items():
+            if is_least and (run, False) in runs: continue   # they are no match for likely times
+            best, n = min(points, key=lambda point: point.cost), len(points)
+            said.append(f'{best.value}, {plain(best.cost)} per 1M {self.item} at '
+                        f"{'least' if is_least else 'likely'} times, of {n} {self.name}{'s'*(n > 1)}"
+                        + ' with enough memory'*any(p.fits is False for p in self.points))
+        return '; '.join(said)
+
     def lines(self) -> list[tuple[str, str]]:
         """By what the whole is bound, what was disturbed, what likely times rest on."""
         said = [('bound', self.bound_text())]*bool(self.bound_text())
+        if self.price_text(): said.append(('cheapest', self.price_text()))
         likely = {}   # words → devices, in their order
         for point in self.points:
             result, where = point.result, f'{self.name} {point.value}'

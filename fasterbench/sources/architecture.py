@@ -68,6 +68,12 @@ class Layer:
     others: int = 0                                # elements of norms and biases
     first: int = field(default=0, compare=False)   # index of the first layer of this kind
 
+    def __post_init__(self):
+        if not any(p.closes for p in self.products):
+            names = ', '.join(p.name for p in self.products)
+            raise ValueError(f'no product of the layer ({names}) has closes=True, as those have that '
+                             'end its attention and its MLP')
+
     @property
     def dense(self) -> int:
         """Elements, without experts."""

@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'ABOVE', 'OVERHEAD_PCT', 'LINES', 'percentages', 'doubts',
            'trace_text', 'division', 'work_text', 'percent_text', 'is_count', 'answer', 'above_roof', 'least_time_text',
-           'peaks_text', 'rows_text', 'sample_line', 'work_line', 'time_line', 'threads_line', 'phases_line',
-           'memory_line', 'mfu_line', 'tokens_line', 'ranks_line', 'graphs_line', 'noise_line', 'likely_line',
-           'unknown_line', 'trace_line', 'ceiling_line', 'link_line', 'above_line', 'error_line', 'lines', 'broken']
+           'fit_text', 'peaks_text', 'rows_text', 'sample_line', 'work_line', 'time_line', 'threads_line',
+           'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'ranks_line', 'graphs_line', 'noise_line',
+           'likely_line', 'unknown_line', 'trace_line', 'ceiling_line', 'link_line', 'above_line', 'error_line',
+           'lines', 'broken']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
@@ -154,11 +155,18 @@ def least_time_text(result) -> str:
         said += f'; likely {si(result.likely_s, "s")}'
         ends = result.likely_interval
         if ends: said += f' ({si(ends[0], "s")} to {si(ends[1], "s")})'
-    if result.fits is not None:
-        fits = 'fits into' if result.fits else 'does not fit into'
-        said += f'.\nIt holds {si(result.memory.peak, "B")} at its peak, which {fits} '
-        said += si(result.peaks.memory_bytes, 'B')
-    return said
+    return said if result.fits is None else f'{said}.\n{fit_text(result)}'
+
+
+def fit_text(result) -> str:
+    """Whether the memory is large enough, which a vendor states and a driver leaves less of."""
+    serves, needs = result.about.get('run') in RUNS, si(result.memory.peak, 'B')
+    said = f'Weights and cache take {needs}' if serves else f'It holds {needs} at its peak'
+    fits = 'is tight in' if result.is_tight else 'fits into' if result.fits else 'does not fit into'
+    said += f', which {fits} {si(result.peaks.memory_bytes, "B")}'
+    if serves or result.is_tight: said += ' (nominal)'
+    if not result.is_tight: return said
+    return said + f": a driver keeps part of it{', and activations come on top'*serves}"
 
 # %% ../../nbs/views/report.ipynb #19c0ea2b
 def peaks_text(result) -> str:
@@ -247,7 +255,8 @@ def mfu_line(result) -> str:
 def tokens_line(result) -> str:
     if result.tokens_per_s is None: return ''
     at_most = 'at most ' if result.time_s is None else ''
-    return f'{at_most}{result.tokens_per_s:,.0f} per second'
+    likely = f", likely {result.about['tokens']/result.likely_s:,.0f}" if result.likely_s else ''
+    return f'{at_most}{result.tokens_per_s:,.0f} per second{likely}'
 
 
 def ranks_line(result) -> str:
