@@ -170,10 +170,11 @@ DEVICES = 'machines', [
     arg('--peaks', required=True, metavar='A,B',
         help='devices such as H100-SXM or H100-SXM*0.8, or files of `fasterbench peaks`'),
     arg('--likely', action='store_true',
-        help='likely times, too, by published runs; of a language model trained or decoding'),
+        help='likely times, too, by what published runs reached; of language models those of '
+             'training and decoding'),
     arg('--price', type=several(number), metavar='X,Y',
-        help='of an hour of each device: what a million samples or tokens cost at likely times, '
-             'of a language model without --likely at least times')]
+        help='of an hour of each device: what a million samples or tokens cost at likely times; '
+             'of language models without --likely at least times')]
 LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/Qwen3-8B', [
     arg('--decode', action='store_true', help='a step of decoding: a token for each sequence'),
     arg('--prompt', type=whole, metavar='N', help='prefill of prompts with N tokens'),
