@@ -6,11 +6,11 @@
 __all__ = ['LINEAR_ALGEBRA', 'BILINEAR', 'NEAREST', 'BICUBIC', 'MEAN', 'count_of', 'rank_of', 'per_dimension', 'addcmul',
            'batch_norm', 'unneeded', 'layer_norm_limits', 'layer_norm_backward', 'rms_norm_backward', 'is_trained',
            'batch_norm_limits', 'batch_norm_backward', 'strided_limits', 'convolution_flops', 'convolution',
-           'convolution_backward_limits', 'bias_gradient', 'convolution_backward', 'attention_flops',
-           'attention_backward_flops', 'efficient_attention_flops', 'sequence_lengths', 'multi_head_flops',
-           'encoder_layer', 'recomputed_scores', 'attended', 'causal_share', 'recurrent_flops', 'factorization',
-           'fourier_transform', 'window', 'adaptive_pool_flops', 'pixels', 'grid_sample', 'grid_sample_backward',
-           'label_limits', 'bag_limits', 'indexed_limits', 'fused_optimizer', 'shared_options', 'decay', 'momentum']
+           'convolution_backward', 'attention_flops', 'attention_backward_flops', 'efficient_attention_flops',
+           'sequence_lengths', 'multi_head_flops', 'encoder_layer', 'recomputed_scores', 'attended', 'causal_share',
+           'recurrent_flops', 'factorization', 'fourier_transform', 'window', 'adaptive_pool_flops', 'pixels',
+           'grid_sample', 'grid_sample_backward', 'label_limits', 'indexed_limits', 'fused_optimizer', 'shared_options',
+           'decay', 'momentum']
 
 # %% ../../nbs/counting/formulas.ipynb #265394d9
 import re
@@ -144,14 +144,9 @@ def convolution(c):
     return convolution_flops(c.first, c.weight, c.result, getattr(c, 'transposed', False))
 
 
-def convolution_backward_limits(c):
-    return {**strided_limits(c, 'input'), **unneeded(c, input='w', weight='i')}
-
-
-def bias_gradient(c): return c.output_mask[2]*c.grad_output.numel()
-
-
-@rule('convolution_backward', convolution_backward_limits, bias_gradient, is_product=True)
+@rule('convolution_backward',
+      lambda c: {**strided_limits(c, 'input'), **unneeded(c, input='w', weight='i')},
+      extra_flops=lambda c: c.output_mask[2]*c.grad_output.numel(), is_product=True)   # of the bias
 def convolution_backward(c):
     """A convolution for the gradient of the input, and one for that of the weight."""
     products = sum(c.output_mask[:2])
@@ -379,11 +374,8 @@ rule('binary_cross_entropy_backward')(
 rule('embedding_dense_backward')(lambda c: (1 + c.scale_grad_by_freq)*c.grad_output.numel())
 
 
-def bag_limits(c):
-    return dict(weight=c.indices.numel()*c.weight.shape[-1]*c.weight.element_size())
-
-
-rule('_embedding_bag _embedding_bag_forward_only', bag_limits)(
+rule('_embedding_bag _embedding_bag_forward_only', lambda c: dict(
+    weight=c.indices.numel()*c.weight.shape[-1]*c.weight.element_size()))(
     lambda c: (1 + count_of(c, 'per_sample_weights'))*c.indices.numel()*c.weight.shape[-1])
 rule('_embedding_bag_backward _embedding_bag_dense_backward')(
     lambda c: c.indices.numel()*c.grad.shape[-1])

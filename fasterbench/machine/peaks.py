@@ -297,30 +297,24 @@ def measure_peaks(device=None, *, dtype=torch.float32, matmul_size: int | None =
     _check_request(device, names, matmul_size, bandwidth_mb, warmup, steps)
     key = (device, *names, matmul_size, bandwidth_mb, warmup, steps, allow_tf32, hierarchy,
            torch.get_num_threads(), torch.backends.cudnn.benchmark)
-    if not (cache and key in peaks_cache):
-        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
-            nbytes = int(bandwidth_mb*1e6) if bandwidth_mb else None
-            peaks_cache[key] = _measure(
-                device, names, matmul_size, nbytes, warmup, steps, allow_tf32, hierarchy)
-    return peaks_cache[key]
-
-
-def _measure(device, names, matmul_size, nbytes, warmup, steps, allow_tf32,
-             hierarchy) -> HardwarePeaks:
-    with OtherProcesses() as others:
+    if cache and key in peaks_cache: return peaks_cache[key]
+    with torch.inference_mode(), torch.autocast(device.type, enabled=False), OtherProcesses() as others:
         arithmetic = {name: arithmetic_peak(device, name, matmul_size, warmup, steps)
                       for name in dict.fromkeys(names)}
+        nbytes = int(bandwidth_mb*1e6) if bandwidth_mb else None
         bandwidth, memory_kernel = memory_bandwidth(device, nbytes, warmup, steps)
         levels = cache_levels(device, bandwidth, warmup, steps) if hierarchy else ()
     rates, kernels = ({name: pair[i] for name, pair in arithmetic.items()} for i in range(2))
-    return HardwarePeaks(
+    on_cpu = device.type == 'cpu'
+    peaks_cache[key] = HardwarePeaks(
         peak_flops=rates[names[0]], peak_bandwidth=bandwidth, device=device.type, dtype=names[0],
-        tf32_enabled=allow_tf32, cudnn_benchmark=torch.backends.cudnn.benchmark, compute_peaks=rates,
-        memory_levels=levels,
-        memory_bytes=memory_bytes(device), device_name=device_name(device),
-        threads=torch.get_num_threads() if device.type == 'cpu' else None, kernels=kernels | {'memory': memory_kernel},
-        source='measured', date=datetime.now(timezone.utc).isoformat(timespec='seconds'),
-        others_pct=others.used_pct if device.type == 'cpu' else None)
+        tf32_enabled=allow_tf32, cudnn_benchmark=torch.backends.cudnn.benchmark,
+        compute_peaks=rates, memory_levels=levels, memory_bytes=memory_bytes(device),
+        device_name=device_name(device), threads=torch.get_num_threads() if on_cpu else None,
+        kernels=kernels | {'memory': memory_kernel}, source='measured',
+        date=datetime.now(timezone.utc).isoformat(timespec='seconds'),
+        others_pct=others.used_pct if on_cpu else None)
+    return peaks_cache[key]
 
 
 def _check_request(device, names, matmul_size, bandwidth_mb, warmup, steps):

@@ -125,7 +125,8 @@ class TrainingStep(ForwardPass):
 
     def backward(self, args, kwargs, part) -> torch.Tensor:
         """Forward pass, loss and backward pass of one micro-batch; returns the loss."""
-        with self.autocasting():
+        kind, dtype = self.device.type, self.autocast
+        with torch.autocast(kind, dtype) if dtype else nullcontext():
             with part('forward'): output = self.forward(args, kwargs)
             with part('loss'):
                 loss = self.loss_of(output)
@@ -143,10 +144,6 @@ class TrainingStep(ForwardPass):
         if not loss.requires_grad:
             raise ValueError('the loss does not depend on a parameter that requires a gradient')
         return loss
-
-    def autocasting(self):
-        """The context of the forward pass and the loss."""
-        return torch.autocast(self.device.type, self.autocast) if self.autocast else nullcontext()
 
     def update(self, part):
         """Clip the gradients and update the parameters, as far as that is asked for."""
@@ -196,9 +193,7 @@ def make_optimizer(name: str, model: nn.Module, loss=None, fused: bool = False) 
 def check_model(model, sample):
     """Refuse what is no module or has parameters without a shape, and what can be no sample."""
     if not isinstance(model, nn.Module):
-        is_class = isinstance(model, type)
-        kind = f'the class {model.__name__}' if is_class else f'a {type(model).__name__}'
-        raise TypeError(f'the model is {kind}, not a torch.nn.Module')
+        raise TypeError(f'the model is {model!r:.80}, not a torch.nn.Module')
     call_args(sample)
     lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
     if lazy:

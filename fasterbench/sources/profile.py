@@ -158,7 +158,7 @@ def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, pe
     """What was counted and timed of a run, under the roof; `peaks=None`: measured."""
     run, rows = profiler.run, profiler.rows(costs, timings)
     peaks = peaks or measured_peaks(run.device, run.model, rows)
-    if timings.has_collectives: peaks = add_collectives(rows, timings, peaks)
+    if any(timings.collectives): peaks = add_collectives(rows, timings, peaks)
     rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
     result = Roofline(
@@ -168,7 +168,7 @@ def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, pe
         params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,
         memory=footprint(run) if run.kind == 'step' else None,
         about=about_of(run) | dict(device=device_name(run.device), threads=torch.get_num_threads()) | notes)
-    if timings.has_collectives: result.by_rank = gathered(result)
+    if any(timings.collectives): result.by_rank = gathered(result)
     return result
 
 

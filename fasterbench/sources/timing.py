@@ -199,11 +199,6 @@ class Timings:
         self.collectives.append(collectives)
 
     @property
-    def has_collectives(self) -> bool:
-        """Has this rank exchanged anything with others?"""
-        return any(self.collectives)
-
-    @property
     def middle(self) -> list[int]:
         """The positions of the passes that means are of."""
         return middle_half(self.totals)

@@ -32,7 +32,7 @@ from ..results.rows import KernelTime, RooflinePoint, place
 from ..running.modules import PHASES, Place
 from ..running.state import uncollected
 from .profile import row_of
-from .traces import Activity, Inputs, Span, Trace, class_of
+from .traces import HOST_COPY, Activity, Inputs, Span, Trace, class_of
 
 # %% ../../nbs/sources/traced.ipynb #1c7aa94b
 CPP_DTYPES = {   # as C++ writes them
@@ -225,11 +225,10 @@ class TracedPlaces:
 
     def uncounted(self, kernel: Activity) -> tuple | None:
         """Name and perhaps type of the row of a kernel that is no operation's; `None`: it may be."""
-        if kernel.is_host_copy: return COPIES,
+        if kernel.kind == 'copy' and HOST_COPY.search(kernel.name): return COPIES,
         if kernel.collective: return exchange_name(*kernel.collective), kernel.collective[0]
-        is_earlier = kernel.launch is None and (kernel.args.correlation or 0) < self.first_launch
-        if is_earlier: return BEFORE,
-        return (GRAPHS, 'replayed') if kernel.is_replayed else None
+        if kernel.launch: return (GRAPHS, 'replayed') if 'GraphLaunch' in kernel.launch.name else None
+        return (BEFORE,) if (kernel.args.correlation or 0) < self.first_launch else None
 
     def counted_operation(self, kernel: Activity) -> Span | None:
         """The outermost operation around a launch whose cost is known."""

@@ -250,16 +250,6 @@ class Activity:
         """The operations that launched it, the innermost first."""
         return self.launch.operations if self.launch else []
 
-    @property
-    def is_replayed(self) -> bool:
-        """Is it of a CUDA graph?"""
-        return self.launch is not None and 'GraphLaunch' in self.launch.name
-
-    @property
-    def is_host_copy(self) -> bool:
-        """Is it a copy between the host and the device?"""
-        return self.kind == 'copy' and bool(HOST_COPY.search(self.name))
-
 
 def collective_of(activity: Activity, all_ranks: int | None = None) -> tuple[str, str] | None:
     """The kind of a collective, and what its group of `all_ranks` is called; `None`: it is none."""
