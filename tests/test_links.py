@@ -21,4 +21,4 @@ def test_two_processes(tmp_path):
     mp.spawn(measure, (tmp_path,), nprocs=2)
     links, others = (load_json(tmp_path/f'{rank}.json', HardwarePeaks).links for rank in range(2))
     assert links == others   # every rank has the times of the slowest
-    assert {'all_reduce', 'broadcast', 'send', 'recv'} <= {*links} <= {*MEASURED, 'recv'}
+    assert {'all_reduce', 'broadcast'} <= {*links} <= {*MEASURED}

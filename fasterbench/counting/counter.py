@@ -16,10 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from ..base.tensors import dtype_name, tensors
 from ..base.text import si
 from .boundary import Moves
-from .collectives import process_group
 from .formulas import attended, recomputed_scores
 from .rules import Cost, Rule, cost_of, rule_for, run_in_parts
-from .traffic import Call
+from .traffic import Call, process_group
 from ..running.modules import ModuleStack, Place
 from ..running.state import uncollected
 

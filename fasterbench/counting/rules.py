@@ -19,8 +19,9 @@ from numbers import Real
 from typing import NamedTuple
 import torch
 from torch._C import DispatchKey, _dispatch_has_kernel as has_kernel
-from .collectives import NAMESPACES, call_links, collective_kind
-from .traffic import Access, Call, accesses, argument_tensors, total_bytes
+from .traffic import NAMESPACES, Access, Call, accesses, argument_tensors
+from .traffic import call_links, total_bytes
+from ..machine.links import collective_kind
 
 # %% ../../nbs/counting/rules.ipynb #651e6519
 def no_flops(call: Call) -> int: return 0

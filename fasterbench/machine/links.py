@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LINK_SHARES', 'MEASURED', 'SAMPLES', 'BUDGET_S', 'collective_kind', 'link_bytes', 'group_name', 'exchange_name',
-           'waits', 'run_collective', 'send_around', 'collective_seconds', 'measure_links']
+           'waits', 'run_collective', 'collective_seconds', 'measure_links']
 
 # %% ../../nbs/machine/links.ipynb #a4f6a30d
 import time
@@ -68,7 +68,7 @@ def waits(seconds: dict[int, float]) -> tuple[int, dict[int, float]]:
     return last, {rank: s - seconds[last] for rank, s in seconds.items()}
 
 # %% ../../nbs/machine/links.ipynb #39485879
-MEASURED = 'all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast', 'send'
+MEASURED = 'all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast'
 
 
 def run_collective(kind: str, whole: torch.Tensor, part: torch.Tensor, group):
@@ -77,21 +77,7 @@ def run_collective(kind: str, whole: torch.Tensor, part: torch.Tensor, group):
     elif kind == 'all_gather': dist.all_gather_into_tensor(whole, part, group=group)
     elif kind == 'reduce_scatter': dist.reduce_scatter_tensor(part, whole, group=group)
     elif kind == 'all_to_all': dist.all_to_all_single(torch.empty_like(whole), whole, group=group)
-    elif kind == 'broadcast': dist.broadcast(whole, dist.get_global_rank(group, 0), group=group)
-    else: send_around(whole, group)
-
-
-def send_around(message: torch.Tensor, group):
-    """Each rank sends to the next one and receives from the one before."""
-    rank, n = group.rank(), group.size()
-    before, after = (dist.get_global_rank(group, (rank + step) % n) for step in (-1, 1))
-    received = torch.empty_like(message)
-    if message.device.type == 'cpu':
-        works = [dist.irecv(received, before, group), dist.isend(message, after, group)]
-    else:   # NCCL wants both in one launch, or each waits for the other
-        works = dist.batch_isend_irecv([dist.P2POp(dist.irecv, received, before, group),
-                                        dist.P2POp(dist.isend, message, after, group)])
-    for work in works: work.wait()
+    else: dist.broadcast(whole, dist.get_global_rank(group, 0), group=group)
 
 
 SAMPLES, BUDGET_S = 20, 0.1   # of a message: so many at most, or so many seconds of them
@@ -124,11 +110,8 @@ def measure_links(kinds=MEASURED, group=None, sizes=(2**20, 2**24, 2**26)) -> di
     All ranks of the process group (`None`: all there are) have to call it. Messages have some sizes
     in bytes. A kind that the backend lacks has no rate.
     """
-    if not (dist.is_available() and dist.is_initialized()):
-        raise RuntimeError('no link without processes: init_process_group was not called')
     group = group or dist.group.WORLD
     ranks, rates = group.size(), {}
-    if ranks < 2: raise ValueError('a group of one rank has no link')
     device = resolve_device('cpu' if dist.get_backend(group) == 'gloo' else None)
     for kind in kinds:
         parts = ranks if kind in ('all_gather', 'reduce_scatter') else 1   # a rank has one of them
@@ -136,5 +119,4 @@ def measure_links(kinds=MEASURED, group=None, sizes=(2**20, 2**24, 2**26)) -> di
                                / collective_seconds(kind, size, group, device) for size in sizes)
         except RuntimeError as e:   # on all ranks alike: the backend has no such collective
             if 'not support' not in str(e): raise
-    if 'send' in rates: rates['recv'] = rates['send']
     return rates

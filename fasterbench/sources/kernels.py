@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PASSED', 'PATH', 'reporter', 'VIEWS', 'OPTIONS', 'OLDEST', 'size_of', 'meta_like', 'call_of', 'path_of',
-           'inductor_graph', 'moved_bytes', 'CompiledKernel', 'Reporter', 'library_node', 'library_nodes',
+           'inductor_graph', 'moved_bytes', 'CompiledKernel', 'ignore', 'library_node', 'library_nodes',
            'KernelRecorder', 'graph_number', 'OutsideMode', 'KernelProfiler', 'compiled', 'profile_kernels',
            'kernel_profilers']
 
@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from math import prod
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
@@ -107,13 +108,10 @@ class CompiledKernel:
     work: Work       # of one launch
 
 
-class Reporter:
-    """What compiled code calls before and after kernels."""
-    def start(self, number: int): pass
-    def stop(self, number: int): pass
+def ignore(number: int): pass
 
 
-reporter = Reporter()
+reporter = SimpleNamespace(start=ignore, stop=ignore)   # called by compiled code around kernels
 VIEWS = 'reshape', '_unsafe_view'   # beside those that torch knows as views: copies are `clone`s
 OPTIONS = {'fx_graph_cache': False, 'cpp_wrapper': False, 'triton.cudagraphs': False}
 
