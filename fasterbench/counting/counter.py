@@ -200,18 +200,13 @@ class ResultStack(ModuleStack):
         self.moves = moves
         super().__init__(model)
 
-    @property
-    def visit(self) -> tuple[Place, int]:
-        """The call that runs: its place, and which call of it this is."""
-        return self.place, self.calls[self.place]
-
     def wrap_call(self, name: str, call):
         follow = super().wrap_call(name, call)
         def returning(*args, **kwargs):
             out = follow(*args, **kwargs)
-            place = Place(self.phase, name)
             found = [out] if isinstance(out, torch.Tensor) else tensors(out)
-            self.moves.returns(found, (place, self.calls[place]), caller=self.visit)
+            visit, caller = ((at, self.calls[at]) for at in (Place(self.phase, name), self.place))
+            self.moves.returns(found, visit, caller)
             return out
         return returning
 

@@ -7,7 +7,6 @@ __all__ = ['break_text', 'noted_graphs', 'dynamo_value', 'graphs_made']
 
 # %% ../../nbs/sources/graphs.ipynb #48590853
 import sys
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +23,8 @@ def break_text(reason) -> str:
 def noted_graphs():
     """A dict that has, after the block, what Dynamo did in it; empty where it made no graph.
 
-    `graphs`: how many it made. `graph_breaks`: why and where it ended them, a line each, and how
-    often if more than once. An error of the compiler is raised as a `RuntimeError` in one line.
+    `graphs`: how many it made. `graph_breaks`: why and where it ended them, a line each. An error
+    of the compiler is raised as a `RuntimeError` in one line.
     """
     found, before = {}, graphs_made()
     seen = len(dynamo_value('graph_break_reasons', ()))
@@ -40,9 +39,7 @@ def noted_graphs():
     made = graphs_made() - before
     if made: found['graphs'] = made
     ends = [o for o in dynamo_value('graph_break_reasons', ())[seen:] if o.graph_break]
-    breaks = Counter(map(break_text, ends))
-    if breaks: found['graph_breaks'] = '\n'.join(f'{n} × {text}' if n > 1 else text
-                                                 for text, n in breaks.items())
+    if ends: found['graph_breaks'] = '\n'.join(dict.fromkeys(map(break_text, ends)))
 
 
 def dynamo_value(name: str, otherwise):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PASSED', 'PATH', 'reporter', 'VIEWS', 'OPTIONS', 'OLDEST', 'size_of', 'meta_like', 'call_of', 'path_of',
-           'inductor_graph', 'moved_bytes', 'CompiledKernel', 'ignore', 'library_node', 'library_nodes',
+           'inductor_graph', 'moved_bytes', 'CompiledKernel', 'ignore', 'library_node', 'library_nodes', 'instead_of',
            'KernelRecorder', 'graph_number', 'OutsideMode', 'KernelProfiler', 'compiled', 'profile_kernels',
            'kernel_profilers']
 
@@ -132,6 +132,12 @@ def library_nodes() -> set[torch.fx.Node]:
 OLDEST = 2, 9   # torch, whose Dynamo makes graphs that can be read
 
 
+def instead_of(original, replacement):
+    """A method that calls `replacement` with what it replaces, and its own arguments."""
+    def method(*args, **kwargs): return replacement(original, *args, **kwargs)
+    return method
+
+
 class KernelRecorder:
     """Notes the kernels that Inductor makes, in `kernels`, and makes its code report their calls.
 
@@ -168,50 +174,41 @@ class KernelRecorder:
                     (PythonWrapperCodegen, 'generate_kernel_call', self.calling),
                     (Scheduler, 'codegen_extern_call', self.calling_library)):
                 original = getattr(owner, method)
-                stack.enter_context(patch.object(owner, method, replacement(original)))
+                stack.enter_context(patch.object(owner, method, instead_of(original, replacement)))
             yield self.kernels
 
-    def compiling(self, compile):
+    def compiling(self, compile, backend, graph, inputs, **options):
         """Inductor's compiler, with our options; the variables of the traced function are noted."""
-        def compile_graph(backend, graph, inputs, **options):
-            traced = torch._dynamo.symbolic_convert.InstructionTranslator.current_tx()
-            while getattr(traced, 'parent', None) is not None: traced = traced.parent
-            self.variables[graph_number()] = {   # a module, or a method of it
-                name: getattr(o, '__self__', o) for name, o in traced.f_locals.items()}
-            with patch.dict(backend.config, OPTIONS):
-                return compile(backend, graph, inputs, **options)
-        return compile_graph
+        traced = torch._dynamo.symbolic_convert.InstructionTranslator.current_tx()
+        while getattr(traced, 'parent', None) is not None: traced = traced.parent
+        self.variables[graph_number()] = {   # a module, or a method of it
+            name: getattr(o, '__self__', o) for name, o in traced.f_locals.items()}
+        with patch.dict(backend.config, OPTIONS): return compile(backend, graph, inputs, **options)
 
-    def defining(self, define):
-        """What defines a kernel of several nodes, which are noted for its call: that comes next."""
-        def define_kernel(scheduling, source, nodes, *args, **kwargs):
-            name = define(scheduling, source, nodes, *args, **kwargs)
-            type = 'Triton' if 'Triton' in define.__qualname__ else 'C++'
-            groups = [node for node in nodes if hasattr(node, 'get_nodes')]
-            self.defined[name] = type, [node for group in groups for node in group.get_nodes()]
-            return name
-        return define_kernel
+    def defining(self, define, scheduling, source, nodes, *args, **kwargs):
+        """Defines a kernel of several nodes, which are noted for its call: that comes next."""
+        name = define(scheduling, source, nodes, *args, **kwargs)
+        type = 'Triton' if 'Triton' in define.__qualname__ else 'C++'
+        groups = [node for node in nodes if hasattr(node, 'get_nodes')]
+        self.defined[name] = type, [node for group in groups for node in group.get_nodes()]
+        return name
 
-    def calling(self, write_call):
-        """What writes the call of a kernel, with reports around it."""
-        def generate_kernel_call(wrapper, name, *args, **kwargs):
-            if name not in self.defined: return write_call(wrapper, name, *args, **kwargs)
-            type, nodes = self.defined[name]
-            found = {o for node in nodes if node.node is not None for o in node.node.origins}
-            done = [o for o in sorted(found) if isinstance(o.target, torch._ops.OperatorBase)]
-            with self.reported(wrapper, name, type, done, moved_bytes(nodes), library_nodes()):
-                return write_call(wrapper, name, *args, **kwargs)
-        return generate_kernel_call
+    def calling(self, write_call, wrapper, name, *args, **kwargs):
+        """Writes the call of a kernel, with reports around it."""
+        if name not in self.defined: return write_call(wrapper, name, *args, **kwargs)
+        type, nodes = self.defined[name]
+        found = {o for node in nodes if node.node is not None for o in node.node.origins}
+        done = [o for o in sorted(found) if isinstance(o.target, torch._ops.OperatorBase)]
+        with self.reported(wrapper, name, type, done, moved_bytes(nodes), library_nodes()):
+            return write_call(wrapper, name, *args, **kwargs)
 
-    def calling_library(self, write_call):
-        """What writes a call of a library, with reports around it."""
-        def codegen_extern_call(scheduler, node):
-            origin = library_node(node.node)
-            if origin is None: return write_call(scheduler, node)
-            call, wrapper = call_of(origin), inductor_graph().wrapper_code
-            with self.reported(wrapper, origin.name, call.name, [origin], cost_of(call).nbytes):
-                return write_call(scheduler, node)
-        return codegen_extern_call
+    def calling_library(self, write_call, scheduler, node):
+        """Writes a call of a library, with reports around it."""
+        origin = library_node(node.node)
+        if origin is None: return write_call(scheduler, node)
+        call, wrapper = call_of(origin), inductor_graph().wrapper_code
+        with self.reported(wrapper, origin.name, call.name, [origin], cost_of(call).nbytes):
+            return write_call(scheduler, node)
 
     @contextmanager
     def reported(self, wrapper, name: str, type: str, nodes: list, nbytes: int, others=()):
