@@ -168,12 +168,10 @@ def all_parameters(*modules) -> list[nn.Parameter]:
 
 # %% ../../nbs/running/run.ipynb #42e98812
 def make_optimizer(name: str, model: nn.Module, loss=None, fused: bool = False) -> Optimizer:
-    """The optimizer of `torch.optim` with this name ('adamw', 'sgd', …) and its defaults, for the
-    parameters of the model and of a loss that has some.
+    """The optimizer of `torch.optim` with this name and its defaults, for a model and its loss.
 
-    `fused`: one kernel updates everything, where the optimizer has one. That is the
-    fastest on a GPU, whose default, several tensors at a time, needs memory for temporaries as
-    large as the parameters.
+    `fused`: one kernel updates everything, where there is one. It is the fastest on a GPU, whose
+    default, several tensors at a time, needs temporaries as large as the parameters.
     """
     kinds = {k.lower(): v for k, v in vars(torch.optim).items()
              if isinstance(v, type) and issubclass(v, Optimizer) and v not in (Optimizer, LBFGS)}

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['KINDS', 'ON_DEVICE', 'MODULE', 'NODE', 'OPTIMIZER', 'COLLECTIVE', 'HOST_COPY', 'TICK_US', 'Arguments', 'Event',
            'TraceFile', 'decode', 'repaired', 'read_file', 'Inputs', 'Span', 'nest', 'link_backward', 'class_of',
-           'name_modules', 'Activity', 'collective_of', 'cut_at_next', 'covered_us', 'busy', 'Trace']
+           'name_modules', 'Activity', 'collective_of', 'cut_at_next', 'covered_us', 'Trace']
 
 # %% ../../nbs/sources/traces.ipynb #bc15a8a1
 import re
@@ -283,18 +283,6 @@ def covered_us(intervals: list[tuple[float, float]]) -> float:
         until = max(until, end)
     return fsum(parts)
 
-
-def busy(intervals: list[tuple]) -> tuple[float, float, int]:
-    """Seconds from the first begin to the last end, those with work, and the number of devices.
-
-    `intervals`: device, begin and end (µs). Of several devices the time with work is the mean.
-    """
-    devices = defaultdict(list)
-    for device, start, end in intervals: devices[device].append((start, end))
-    span_us = max(end for *_, end in intervals) - min(start for _, start, _ in intervals)
-    busy_us = fsum(map(covered_us, devices.values()))/len(devices)
-    return 1e-6*span_us, 1e-6*busy_us, len(devices)
-
 # %% ../../nbs/sources/traces.ipynb #09076ac4
 class Trace:
     """The kernels of a file and what launched them; `notes`: which of its times are impossible."""
@@ -392,8 +380,13 @@ class Trace:
         return found
 
     def use(self, kernels: list[Activity]) -> tuple[float, float, str]:
-        """The seconds that these kernels span, those in which one ran, and this in words."""
-        timed = [k.launch for k in kernels] if self.on_host else kernels
-        span_s, busy_s, n = busy([(k.stream[0], t.start, t.end) for k, t in zip(kernels, timed)])
+        """The seconds that these kernels span, those in which one ran, and this in words.
+
+        Of several devices the time in which one ran is the mean.
+        """
+        timed, devices = [k.launch for k in kernels] if self.on_host else kernels, defaultdict(list)
+        for k, t in zip(kernels, timed): devices[k.stream[0]].append((t.start, t.end))
+        span_s = 1e-6*(max(t.end for t in timed) - min(t.start for t in timed))
+        busy_s, n = 1e-6*fsum(map(covered_us, devices.values()))/len(devices), len(devices)
         who = f'{n} devices were' if n > 1 else f"the {'host' if self.on_host else 'device'} was"
         return span_s, busy_s, f'{who} busy {100*busy_s/span_s:.0f} % of {si(span_s, "s")}'
