@@ -108,8 +108,6 @@ def test_an_error_on_one_rank_ends_all(folder):
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ, FAIL='1'))
     assert run.returncode != 0
     assert 'fasterbench: rank 1: error: no more data' in run.stderr
-    cause = run.stderr.partition('Root Cause')[2]   # of torchrun
-    assert 'rank      : 1' in cause and 'no more data' in cause
 
 
 def test_one_process_is_not_enough(folder, monkeypatch, capsys):
