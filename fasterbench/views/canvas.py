@@ -168,15 +168,14 @@ def bandwidths(peaks) -> dict[str, float]:
     return {'memory': peaks.peak_bandwidth} | levels
 
 
-def plane_of(points: list[tuple[float, float]], roofs: list[tuple], sheet: Sheet) -> Plane:
-    """Axes that show all points and, of each pair of peaks and rates, ridges and ceilings."""
-    xs, ys, tops = [x for x, _ in points], [y for _, y in points], []
-    for peaks, rates in roofs:
-        ridges = [rate/peaks.peak_bandwidth for rate in rates.values()]
-        start = min(rates.values())/max(bandwidths(peaks).values())/3
-        xs += [*ridges, min(ridges)/10, 3.2*max(ridges), start]
-        tops += rates.values()
-    ys += [*tops, min(tops)/10]
+def plane_of(points: list[tuple[float, float]], peaks, rates: dict[str, float],
+             sheet: Sheet) -> Plane:
+    """Axes that show all points, and ridges and ceilings of peaks with these FLOP/s."""
+    tops = [*rates.values()]
+    ridges = [rate/peaks.peak_bandwidth for rate in tops]
+    start = min(tops)/max(bandwidths(peaks).values())/3
+    xs = [x for x, _ in points] + [*ridges, min(ridges)/10, 3.2*max(ridges), start]
+    ys = [y for _, y in points] + [*tops, min(tops)/10]
     low, high, top = log10(min(ys)/1.8), log10(max(ys)), 34   # pixels above for names of lines
     return Plane((log10(min(xs)/2.5), log10(max(xs)*2.5)),
                  (low, (high*sheet.plane - low*top)/(sheet.plane - top)), sheet.widths, sheet.plane)
@@ -233,7 +232,7 @@ def plot_peaks(peaks, title: str | None = None,
     """Every ceiling, cache and ridge of a machine."""
     title = peaks.device_name or peaks.device if title is None else title
     sheet, figure = Sheet(title, [repr(peaks)], size=size), go.Figure()
-    plane = plane_of([], [(peaks, peaks.compute_peaks)], sheet)
+    plane = plane_of([], peaks, peaks.compute_peaks, sheet)
     lines = roof_lines(peaks, peaks.compute_peaks, plane)
     draw_plane(figure, sheet, plane, lines)
     name_lines(figure, plane, lines)

@@ -116,7 +116,7 @@ def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10,
     bars, total_s = min(bars, sum(bool(row.seconds) for row in rows)), total(rows) or 1
     sheet = Sheet(title, head_lines(result, rows), dict(found.values()), bars, size)
     drawn, rates = [row for row in rows if is_drawn(row)], roofs_of(rows, result.peaks)
-    plane = plane_of([at(row) for row in drawn], [(result.peaks, rates)], sheet)
+    plane = plane_of([at(row) for row in drawn], result.peaks, rates, sheet)
     lines, columns = roof_lines(result.peaks, rates, plane), [*result.table().columns.values()]
     figure = go.Figure()
     draw_plane(figure, sheet, plane, lines)

@@ -37,28 +37,20 @@ def plot_comparison(comparison, top: int = 12, title: str | None = None,
     pairs = [pair for pair in table.sorted() if pair.time_a or pair.time_b]
     drawn = [pair for pair in pairs if all(row and is_drawn(row) for row in (pair.a, pair.b))][:top]
     if not drawn: raise NothingToDraw('no pair has FLOPs, bytes and a time on both sides')
-    results = {'a': comparison.a, 'b': comparison.b}
-    if None in (comparison.a.peaks, comparison.b.peaks): raise NothingToDraw('a count has no peaks')
-    roofs = {side: (replace(result.peaks, memory_levels=()), roofs_of(result.rows, result.peaks))
-             for side, result in results.items()}
-    (peaks_a, rates_a), (peaks_b, rates_b) = roofs.values()
-    if rates_a == rates_b and peaks_a.peak_bandwidth == peaks_b.peak_bandwidth: del roofs['b']
+    b = comparison.b
+    if b.peaks is None: raise NothingToDraw('a count has no peaks')
+    roof = replace(b.peaks, memory_levels=()), roofs_of([*comparison.a, *b], b.peaks)
 
     title = f'{si(whole.time_a, "s")} → {si(whole.time_b, "s")}' if title is None else title
-    said = [f'{side}: {peaks_text(results[side])}' for side in roofs]
-    said.append(f'arrows: from a to b, {len(drawn)} of {len(pairs)} pairs of rows, those with the '
-                'largest differences')
+    said = [f'roof of b: {peaks_text(b)}', f'arrows: from a to b, {len(drawn)} of {len(pairs)} pairs '
+            'of rows, those with the largest differences']
     found = {pair.change for pair in drawn}
     changes = [change for change in CHANGE_STYLES if change in found]
     sheet = Sheet(title, said, [change or 'not known' for change in changes], min(top, len(pairs)),
                   size)
     points = [at(row) for pair in drawn for row in (pair.a, pair.b)]
-    figure, plane, lines = go.Figure(), plane_of(points, [*roofs.values()], sheet), []
-    for side, roof in roofs.items():
-        for line in roof_lines(*roof, plane):
-            if len(roofs) > 1: line = line._replace(text=f'{side}: {line.text}')
-            if side == 'b': line = line._replace(style=line.style | dict(dash='dash'))
-            lines.append(line)
+    figure, plane = go.Figure(), plane_of(points, *roof, sheet)
+    lines = roof_lines(*roof, plane)
     draw_plane(figure, sheet, plane, lines)
     columns = [*table.columns.values()]
     for change in changes:
