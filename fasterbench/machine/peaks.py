@@ -59,8 +59,11 @@ def search(rates: dict[TimedCall, float], least_s: Callable, budget_s: float):
 
 def in_new_thread(run: Callable, *args):
     """What `run` returns in a new thread, for which torch makes new threads of work, too."""
-    def infer():
-        with torch.inference_mode(): return run(*args)   # a mode of the thread
+    threads = torch.get_num_threads()
+
+    def infer():   # the mode and the number are those of a thread
+        torch.set_num_threads(threads)
+        with torch.inference_mode(): return run(*args)
 
     with ThreadPoolExecutor(1) as pool: return pool.submit(infer).result()
 
@@ -79,7 +82,7 @@ def best_rate(kernels: list[TimedCall], device: torch.device, warmup: int,
     rates = dict.fromkeys(kernels, 0.)
     least_s = partial(least_seconds, clock=clock, budget_s=CALL_TURN_S)
     with OtherProcesses() as others: search(rates, least_s, budget_s)
-    if others.disturbance and device.type == 'cpu':
+    if others.disturbance and device.type == 'cpu' and torch.get_num_threads() > 1:
         search(rates, partial(in_new_thread, least_s), budget_s)
     fastest = max(rates, key=rates.get)
     return rates[fastest], fastest.name
