@@ -78,8 +78,7 @@ INPUT = arg('--input', action='append', default=[], metavar='SHAPE',
             help="a tensor of the model's own input: 1,3,224,224 or ids=1,128:int64; repeatable")
 MODEL = 'model', [
     NAME,
-    arg('--batch', type=whole, metavar='N', help='samples, with --mesh on all '
-        'devices together (default: 1, or as in your own sample)'),
+    arg('--batch', type=whole, metavar='N', help='samples (default: 1, or as in your own sample)'),
     arg('--size', type=whole, metavar='N', help='pixels a side'),
     arg('--tokens', type=whole, metavar='N', help='of each sequence; 4k is 4096'),
     INPUT,
@@ -182,8 +181,9 @@ LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/
         help='tokens in the cache of each sequence (default: --tokens, or 4096)'),
     arg('--at', type=number, metavar='RATE',
         help='tokens/s that were measured, on all devices together'),
-    arg('--mesh', metavar='SIZES', help='devices that share the work, as tp=8,dp=4; also fsdp, pp, '
-        'ep, and with --train cp, zero (1, 2, or 3 as usual) and chunks (of a stage)'),
+    arg('--mesh', metavar='SIZES', help='devices that share the work and the samples of --batch, as '
+        'tp=8,dp=4; also fsdp, pp, ep, and with --train cp, zero (1, 2, or 3 as usual) and '
+        'chunks (of a stage)'),
     arg('--recompute', choices=('none', 'selective', 'full'), help='what the backward pass of '
         '--train does again: nothing (default), all but products and attention, or all'),
     arg('--weights', metavar='FORMAT',

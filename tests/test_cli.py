@@ -81,6 +81,14 @@ assert 'torch' not in sys.modules'''
     assert 'fasterbench roofline resnet18' in done.stdout
 
 
+@pytest.mark.parametrize('command', ['count', 'compare', 'show', 'sweep', 'estimate'])
+def test_help_names_options_that_the_command_has(capsys, command):
+    with pytest.raises(SystemExit): cli.main([command, '--help'])
+    shown = capsys.readouterr().out
+    own = {*re.findall(r'--[a-z]\w*(?:-\w+)*', shown.partition('\n\n')[0])} | {'--help'}
+    assert {*re.findall(r'--[a-z]\w*(?:-\w+)*', shown)} <= own
+
+
 def test_module_runs_as_a_command(folder):
     command = [sys.executable, '-m', 'fasterbench.cli', 'count', 'net.py:build']
     path = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
