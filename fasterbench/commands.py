@@ -29,11 +29,16 @@ def count(args):
 def roofline(args):
     """How close is each layer of a model to the roof of this machine?"""
     import torch.distributed as dist
+    from fasterbench.results.compare import fewest_samples
+    from fasterbench.results.gate import GATE_CONFIDENCE
     from fasterbench.results.roofline import Roofline
     from fasterbench.running.parallel import gathered
     if args.beside == 'eager' and not args.compile:
         raise ValueError('--beside eager: what is compared with it needs --compile')
     device, mesh = share(args)
+    if args.fail_slower is not None:
+        steps, needed = args.steps or 20, fewest_samples(GATE_CONFIDENCE, bool(args.beside))
+        if steps < needed: raise ValueError(f'--steps {steps}: --fail-slower takes {needed} or more')
     if args.beside: return in_turns(args)
     before = args.against and Roofline.load(args.against)
     check_view(args, before.compare(before).table() if before else None)

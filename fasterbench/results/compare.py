@@ -185,7 +185,7 @@ class Pair:
 
     @property
     def change(self) -> str | None:
-        """'faster', 'slower', 'same' (within noise), 'undecided', 'only in a' or 'only in b'.
+        """'faster', 'slower', 'within noise', 'undecided', 'only in a' or 'only in b'.
 
         `None`: there are no two times to compare.
         """
@@ -195,7 +195,7 @@ class Pair:
         interval = self.interval()
         if interval is None: return 'undecided'
         low, high = interval
-        if low <= 1 <= high: return 'same'
+        if low <= 1 <= high: return 'within noise'
         # of very noisy runs the mean of the middle half may lie where the median does not
         if not self.significant or not low <= self.ratio <= high: return 'undecided'
         return 'faster' if high < 1 else 'slower'
@@ -203,7 +203,7 @@ class Pair:
     @property
     def beyond_noise_s(self) -> float | None:
         """The difference without its sign; `None`: it is within noise."""
-        if self.change == 'same' or self.difference_s is None: return None
+        if self.change == 'within noise' or self.difference_s is None: return None
         return abs(self.difference_s)
 
     def part(self, key: str) -> float | None:
@@ -272,13 +272,13 @@ PAIR_COLUMNS = {column.key: column for column in (
     Column('time_a', 'time a', 's', 'measured, of turns the median; or the least one'),
     Column('time_b', 'time b', 's', 'measured, of turns the median; or the least one'),
     Column('difference_s', 'difference', 's', 'time b less time a',
-           show=lambda pair: '=' if pair.change == 'same' else signed(pair.difference_s)),
+           show=lambda pair: '=' if pair.change == 'within noise' else signed(pair.difference_s)),
     Column('ratio', 'ratio', '×', 'time b / time a, and where it lies at 95 %', show=ratio_text),
     Column('ratio_low', 'from', '×', 'the ratio is at least this',
            lambda pair: (pair.interval() or [None])[0]),
     Column('ratio_high', 'to', '×', 'the ratio is at most this',
            lambda pair: (pair.interval() or [None])[-1]),
-    Column('change', 'change', help='faster, slower, same (within noise) or undecided',
+    Column('change', 'change', help='faster, slower, within noise or undecided',
            show=lambda pair: pair.change or '–'),
     Column('beyond_noise_s', 'beyond noise', 's', 'the difference without its sign'),
     *_both('flops', 'FLOPs', 'FLOP', 'a multiply-add is two'),
@@ -292,7 +292,7 @@ PAIRS_SHOWN = ('name', 'phase', 'type', 'time_a', 'time_b', 'difference_s', 'rat
 PAIRS_SPARE = ('bytes_moved_ratio', 'flops_ratio', 'type', 'change')
 
 # %% ../../nbs/results/compare.ipynb #cf261e0d
-CHANGES = 'faster', 'slower', 'same', 'undecided', 'only in a', 'only in b'
+CHANGES = 'faster', 'slower', 'within noise', 'undecided', 'only in a', 'only in b'
 
 
 @dataclass(kw_only=True, repr=False)
@@ -402,13 +402,12 @@ def changes_text(comparison: Comparison) -> str:
              for measured, time_s in zip(whole.measured, (whole.time_a, whole.time_b))]
     head += ' → '.join(times)
     if whole.ratio is not None:
-        head += f', {ratio_text(whole)}'
-    if whole.change == 'same': head += ': no difference beyond noise'
+        head += f"{'; in the same turn' if comparison.turns else ','} {ratio_text(whole)}"
+    if whole.change == 'within noise': head += ': no difference beyond noise'
     elif whole.change == 'undecided':
         head += f": too {'noisy' if whole.interval() else 'few samples'} to decide"
     counts = Counter(pair.change for pair in comparison if pair.change)
-    said = ', '.join(f'{counts[change]} {"within noise" if change == "same" else change}'
-                     for change in CHANGES if counts[change])
+    said = ', '.join(f'{counts[change]} {change}' for change in CHANGES if counts[change])
     return f'{head}.' + (f'\nRows: {said}.' if said else '')
 
 # %% ../../nbs/results/compare.ipynb #8d54bf4d

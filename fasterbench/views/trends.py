@@ -26,7 +26,7 @@ from .report import peaks_text
 # %% ../../nbs/views/trends.ipynb #76c13d23
 CHANGE_STYLES = {   # `Pair.change` → colour, symbol where an arrow ends
     'slower': ('#d55e00', 'arrow'), 'faster': ('#0072b2', 'arrow'),
-    'undecided': ('#a0509a', 'diamond'), 'same': (OTHERS, 'circle'), None: (OTHERS, 'circle')}
+    'undecided': ('#a0509a', 'diamond'), 'within noise': (OTHERS, 'circle'), None: (OTHERS, 'circle')}
 HEAD = 7   # pixels from the middle of an arrow's head to its edge
 
 
@@ -66,7 +66,7 @@ def plot_comparison(comparison, top: int = 12, title: str | None = None,
 def pair_bar(pair, columns: list) -> Bar:
     """Both times of a pair, and how it changed."""
     times = f'{si(pair.time_a, "s")} → {si(pair.time_b, "s")}'
-    if pair.change not in ('same', None): times += f' ({pair.change})'
+    if pair.change not in ('within noise', None): times += f' ({pair.change})'
     return Bar(partial(mark_name, pair), times, pair.time_a, pair.time_b,
                pair.a and time_ends(pair.a), CHANGE_STYLES.get(pair.change, (INK,))[0],
                hover_text(mark_name(pair, 80), pair, columns))
