@@ -127,7 +127,7 @@ class RooflineAnalyzer:
         self._last().summary(**options)
 
     def plot(self, **options):
-        """The last result as a plotly figure; `options` are those of `plot_roofline`."""
+        """The last result as a plotly figure; `options` are those of `Roofline.plot`."""
         return self._last().plot(**options)
 
     @property

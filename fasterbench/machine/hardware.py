@@ -114,7 +114,7 @@ class HardwarePeaks:
         return [self.device_name or self.device], []
 
     def plot(self, **options):
-        """All ceilings as a plotly figure; `options` are those of `plot_peaks`."""
+        """All ceilings as a plotly figure; options: `title`, `size`."""
         from fasterbench.views.canvas import plot_peaks   # which imports this module
         return plot_peaks(self, **options)
 

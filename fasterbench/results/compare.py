@@ -376,7 +376,7 @@ class Comparison(Result):
         return [f'{self.model}: a comparison', *above], below
 
     def plot(self, **options):
-        """Pairs under the roof as a plotly figure; `options` are those of `plot_comparison`."""
+        """Pairs under the roof as a plotly figure; options: `top`, `title`, `size`."""
         from fasterbench.views.trends import plot_comparison
         return plot_comparison(self, **options)
 

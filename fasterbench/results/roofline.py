@@ -456,7 +456,11 @@ class Roofline(Result):
         return [f'{name}{where}', *answer(self).splitlines()], broken([*self.lines(), *about])
 
     def plot(self, **options):
-        """The rows under the roof as a plotly figure; `options` are those of `plot_roofline`."""
+        """The rows under the roof as a plotly figure.
+
+        Options of `fasterbench.views.figure.plot_roofline`: `by`, `colour`, `bars`, `names`,
+        `title`, `size`.
+        """
         from fasterbench.views.figure import plot_roofline
         return plot_roofline(self, **options)
 

@@ -14,7 +14,7 @@ from torch import nn
 
 # %% ../../nbs/sources/functions.ipynb #85590704
 from ..base.clock import SAMPLE_S, device_clock, elapsed_s, mean_at, middle_half
-from ..base.tensors import model_device, tensors
+from ..base.tensors import call_words, model_device, tensors
 from ..counting.counter import Costs, count
 from ..results.rows import RooflinePoint, join
 from ..running.fake import without_data
@@ -36,8 +36,9 @@ class Function(nn.Module):
 
 def as_model(function) -> nn.Module:
     """A module as it is, another function as a module; `TypeError` for what can't be called."""
-    if not callable(function): raise TypeError(f'{function!r} is no function')
-    return function if isinstance(function, nn.Module) else Function(function)
+    if callable(function): return function if isinstance(function, nn.Module) else Function(function)
+    given = call_words([function], {}) if isinstance(function, torch.Tensor) else repr(function)
+    raise TypeError(f'{given} is no function')
 
 # %% ../../nbs/sources/functions.ipynb #a7df37ce
 def function_row(name: str, run, costs: Costs, tf32: bool | None = None) -> RooflinePoint:
