@@ -138,10 +138,11 @@ class Result:
     def summary(self, top: int | None = 12, sort: str | None = None,
                 by: str | int | Callable | None = None, columns: str | list[str] | None = None):
         """Print the answer, the `top` lines of the table (`None`: all), and the lines below it."""
-        table = (self if by is None else self.by(by)).table()
+        shown, said = self if by is None else self.by(by), self.lines()
+        if by == 'kernel': said += [line for line in shown.lines() if line[0] == 'kernels']
         print(*(fill(line, 120, break_long_words=False) for line in self.head()), '',
-              table.text(top, sort, columns, width=terminal_width()), sep='\n')
-        if self.lines(): print('', *broken(self.lines()), sep='\n')
+              shown.table().text(top, sort, columns, width=terminal_width()), sep='\n')
+        if said: print('', *broken(said), sep='\n')
 
     def words(self) -> tuple[list[str], list[str]]:
         """What stands on a page above the table, a title first, and in lines below it."""

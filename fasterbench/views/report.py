@@ -7,8 +7,8 @@ __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'ABOVE', 'OVERH
            'trace_text', 'division', 'work_text', 'percent_text', 'is_count', 'answer', 'above_roof', 'least_time_text',
            'fit_text', 'peaks_text', 'rows_text', 'sample_line', 'work_line', 'time_line', 'threads_line',
            'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'ranks_line', 'graphs_line', 'noise_line',
-           'likely_line', 'unknown_line', 'trace_line', 'ceiling_line', 'link_line', 'above_line', 'error_line',
-           'lines', 'broken']
+           'likely_line', 'unknown_line', 'kernels_line', 'trace_line', 'ceiling_line', 'link_line', 'above_line',
+           'error_line', 'lines', 'broken']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
@@ -302,6 +302,15 @@ def unknown_line(result) -> str:
             f'known in {some(row.label for row in rows)}')
 
 
+def kernels_line(result) -> str:
+    """How many kernels of a trace are without a cost of their own, and their share of the time."""
+    rows = [row for row in result if row.type == 'kernel' and row.flops is None]
+    if not rows or result.kind != 'traced': return ''
+    share = 100*sum(row.time_s for row in rows)/result.time_s
+    return (f"FLOPs and bytes are not known of {len(rows)} kernel{'s'*(len(rows) != 1)}, "
+            f'{percent(share)} % of the time: their operations are not counted, or launched others, too')
+
+
 def trace_line(result) -> str:
     """Which times of a trace are impossible, and why operations are not counted."""
     return '; '.join(filter(None, map(result.about.get, ('notes', 'not_counted'))))
@@ -355,7 +364,7 @@ LINES = {   # what a line begins with → its text
     'phases': phases_line, 'memory': memory_line, 'MFU': mfu_line, 'tokens': tokens_line,
     'ranks': ranks_line, 'graphs': graphs_line,
     'likely': likely_line, '~': noise_line, '≥': unknown_line, 'dtype': ceiling_line,
-    'links': link_line,
+    'links': link_line, 'kernels': kernels_line,
     '↑': above_line, 'error': error_line, 'trace': trace_line}
 
 
