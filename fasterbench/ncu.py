@@ -21,7 +21,7 @@ from types import SimpleNamespace
 
 # %% ../nbs/analysis/ncu.ipynb #2ce57fba
 from .base.files import read_text
-from .base.text import si, some
+from .base.text import si
 from .machine.datasheets import as_peaks
 from .results.roofline import Roofline, total_time
 from .results.rows import RooflinePoint, place
@@ -361,9 +361,8 @@ def rows_of_kernels(kernels: list[Kernel], peaks=None) -> Roofline:
     peaks = as_peaks(peaks)
     if peaks: rows = [place(row, peaks) for row in rows]
     for row in rows: row.cache_time_s = row.roof_time_s   # counted bytes did come from the DRAM
-    for key, what in (('flops', 'FLOPs'), ('bytes_moved', 'bytes of the DRAM')):
-        names = [row.name for row in rows if getattr(row, key) is None]
-        if peaks and names:
-            warnings.warn(f'no {what} were counted in {some(names, between="; ")}, which so have no '
-                          'roof; `ncu --set full` counts them', stacklevel=2)
+    n = sum(None in (row.flops, row.bytes_moved) for row in rows)
+    if peaks and n:
+        warnings.warn(f'without counters of FLOPs and bytes there is no roof for {n} of {len(rows)} '
+                      f"kernel{'s'*(len(rows) != 1)}; `ncu --set full` counts both", stacklevel=2)
     return Roofline(rows=rows, peaks=peaks, kind='kernels', totals=total_time(rows))

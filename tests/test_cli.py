@@ -343,6 +343,7 @@ def test_kernels_without_a_roof_have_their_speeds_of_light(run, folder):
     (folder/'uncounted.csv').write_text(uncounted)
     text = run('ncu uncounted.csv --peaks H100-SXM')
     assert 'compute %' in text and 'compute, at the roofline' in text
+    assert 'H100-SXM: memory 3.35 TB/s' in text
     assert 'compute %' not in run('ncu kernels.csv --peaks H100-SXM')
 
 

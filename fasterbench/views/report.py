@@ -175,6 +175,7 @@ def peaks_text(result) -> str:
     threads = f", {peaks.threads} thread{'s'*(peaks.threads > 1)}" if peaks.threads else ''
     rates = [f'{dtype} {si(rate, "FLOP/s")} (ridge {plain(rate/peaks.peak_bandwidth)} FLOP/B)'
              for dtype, rate in ceilings(result.ungrouped, peaks).items() if rate]
+    if result.rows and all(row.flops is None for row in result.ungrouped): rates = []
     rates.append(f'memory {si(peaks.peak_bandwidth, "B/s")}')
     used = {row.type for row in result.ungrouped if row.link_bytes}
     rates += [f'{kind} {si(rate, "B/s")}' for kind, rate in peaks.links.items() if kind in used]
