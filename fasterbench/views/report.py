@@ -304,9 +304,9 @@ def unknown_line(result) -> str:
 
 
 def kernels_line(result) -> str:
-    """How many kernels of a trace are without a cost of their own, and their share of the time."""
+    """How many kernels of a trace, if not all, have no cost of their own; their share of the time."""
     rows = [row for row in result if row.type == 'kernel' and row.flops is None]
-    if not rows or result.kind != 'traced': return ''
+    if result.kind != 'traced' or len(rows) in (0, len(result)): return ''
     share = 100*sum(row.time_s for row in rows)/result.time_s
     return (f"FLOPs and bytes are not known of {len(rows)} kernel{'s'*(len(rows) != 1)}, "
             f'{percent(share)} % of the time: their operations are not counted, or launched others, too')
