@@ -139,4 +139,6 @@ def network_of(peaks: HardwarePeaks, mesh: Mesh) -> Network:
                          'network=Network(near, far, joins) states it')
     found = [links[key] for key in own.split()]
     link = next((link for link in found if int(link['joins']) >= mesh.tp), found[-1])
-    return Network(float(link['one_way_gb_s'])*1e9, joins=int(link['joins']), name=link['name'])
+    near = float(link['one_way_gb_s'])*1e9
+    far = min(Network.far, near) if link['name'] == 'PCIe' else Network.far   # over the same bus
+    return Network(near, far, int(link['joins']), link['name'])
