@@ -256,7 +256,7 @@ def test_likely_times_and_prices_of_a_language_model(run):
         assert before['likely_s'] is None and row['roof_time_s'] == before['roof_time_s']
         assert row['cost'] > before['cost']
         assert row['cost'] == pytest.approx(price/3600*row['likely_s']*1e6)
-    assert 'cheapest  ' in run(command) and 'at likely times, of 2 devices' in run(f'{command} --likely')
+    assert 'cheapest  ' in run(command) and 'at likely times (no interval is known), of 2 devices' in run(f'{command} --likely')
     step = 'estimate llama --train --batch 8 --tokens 64 --mesh fsdp=8 --peaks H100-SXM --likely'
     answer = json.loads(run(f'{step} --json'))['answer']
     assert answer['least_s'] <= answer['likely_interval'][0] < answer['likely_s']

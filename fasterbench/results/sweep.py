@@ -52,6 +52,13 @@ class Point:
         return self.cost*device_s/self.seconds if self.cost and device_s else None
 
     @property
+    def cost_interval(self) -> tuple[float, float] | None:
+        """The same at both ends of the likely interval; `None`: not known."""
+        ends = self.result.likely_interval
+        if self.cost is None or ends is None: return None
+        return self.cost*ends[0]/self.seconds, self.cost*ends[1]/self.seconds
+
+    @property
     def minutes_per_billion(self) -> float | None:
         """Minutes in which training steps of those `seconds` use a billion tokens."""
         tokens = self.result.is_step and self.result.about.get('tokens')
@@ -244,17 +251,27 @@ class Sweep(Result):
         return f'The model is {bounds.pop()}-bound at every {self.name}.'
 
     def price_text(self) -> str:
-        """Which device has the least price of each kind of pass, of those that it fits into."""
+        """Which device has the least price of each kind of pass, of those that it fits into.
+
+        It is undecided between devices of which the costs at both ends of the likely intervals
+        overlap. '': there is one device alone.
+        """
         runs, said = {}, []
+        if len({p.result.about.get('run') for p in self.points}) == len(self.points): return ''
         for point in self.points:
             if point.cost is None or point.fits is False: continue
             runs.setdefault((point.result.about.get('run'), point.is_least), []).append(point)
         for (run, is_least), points in runs.items():
             if is_least and (run, False) in runs: continue   # they are no match for likely times
             best, n = min(points, key=lambda point: point.cost), len(points)
-            said.append(f'{best.value}, {plain(best.cost)} per 1M {self.item} at '
-                        f"{'least' if is_least else 'likely'} times, of {n} {self.name}{'s'*(n > 1)}"
-                        + ' with enough memory'*any(p.fits is False for p in self.points))
+            ends, others = best.cost_interval, [p for p in points if p is not best]
+            times = 'least times' if is_least else 'likely times (no interval is known)'
+            if ends: times = f'likely times ({plain(ends[0])} to {plain(ends[1])})'
+            near = [p.value for p in others if ends and (p.cost_interval or ends)[0] <= ends[1]]
+            said.append(f'{best.value}, {plain(best.cost)} per 1M {self.item} at {times}, '
+                        f"of {n} {self.name}{'s'*(n > 1)}"
+                        + ' with enough memory'*any(p.fits is False for p in self.points)
+                        + f", undecided between it and {', '.join(near)}"*bool(near))
         return '; '.join(said)
 
     def lines(self) -> list[tuple[str, str]]:
