@@ -175,8 +175,8 @@ def estimate_language_model(args):
             hour = price and price*about['devices']
             sweep.points.append(Point(name, result, about['tokens'], hour))
         if args.at is not None: rates[name] = result.at(args.at)   # of training or decoding
-    numbers = {name: {key: value for key, value in vars(rate).items() if key != 'text'}
-               for name, rate in rates.items()}
+    numbers = {name: {key: value for key, value in vars(rate).items()
+                      if key != 'text' and value is not None} for name, rate in rates.items()}
     if several:
         return show_sweep(args, sweep, args.model, rates.values(), measured=numbers or None)
     show_rows(args, result, args.model, rates.values(), **numbers.get(name, {}))

@@ -27,6 +27,7 @@ class Rate:
     mfu_dense: float           # FLOPs of products, attention dense / time / ceiling
     mfu_causal: float          # the same, of attention those that its mask lets through
     hfu: float                 # the same with what is recomputed
+    of_likely_pct: float | None   # likely time in percent of that of a pass; `None`: not known
     text: str                  # in two lines
 
     def __repr__(self):
@@ -62,7 +63,11 @@ def rate_of(result: Roofline, tokens_per_s: float) -> Rate:
         ratios = (f'MBU {percent(100*mbu)} % of {si(peaks.peak_bandwidth, "B/s")} (weights, cache, '
                   'activations), '
                   f'MFU {percent(100*causal)} % {of_peak} (products, attention causal)')
-    return Rate(tokens_per_s, result.tokens_per_s, time_s, used, mbu, dense, causal, hfu, text=(
+    of_likely = 100*result.likely_s/time_s if result.likely_s else None
+    if of_likely:
+        near += (f'; {percent(of_likely)} % of the likely '
+                 f'{plain(result.about["tokens"]/result.likely_s)} tokens/s')
+    return Rate(tokens_per_s, result.tokens_per_s, time_s, used, mbu, dense, causal, hfu, of_likely, (
         f'{plain(tokens_per_s, digits)} tokens/s are {share} % of the '
         f'{plain(result.tokens_per_s, digits)} tokens/s that {devices} allow{"s"*(n == 1)} at most: '
         f'{near}.\n{ratios}.'))
