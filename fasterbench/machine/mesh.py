@@ -77,8 +77,10 @@ def as_mesh(mesh: 'Mesh | dict | str | None') -> Mesh:
     try:
         sizes = mesh or {}
         if isinstance(mesh, str):
-            pairs = [part.split('=') for part in mesh.split(',')]
-            sizes = {name.strip(): int(n) for name, n in pairs}
+            parts = [part.partition('=') for part in mesh.split(',')]
+            odd = [''.join(part) for part in parts if not part[2].strip().isdecimal()]
+            if odd: raise ValueError(f'{odd[0]!r} is no name and number with = between')
+            sizes = {name.strip(): int(n) for name, _, n in parts}
         return Mesh(**sizes)
     except (TypeError, ValueError) as e:
         groups = ', '.join(field.name for field in fields(Mesh))
