@@ -167,7 +167,9 @@ TRACE = 'trace', [
                                                 '(default: all)')]
 DEVICES = 'machines', [
     arg('--peaks', required=True, metavar='A,B',
-        help='devices such as H100-SXM or H100-SXM*0.8, or files of `fasterbench peaks`'),
+        help='devices such as H100-SXM or H100-SXM*0.8, or files of `fasterbench peaks`; of several '
+             'a line each: `needs` is memory at the peak (≥: the weights alone), `fits` whether the '
+             'device has it, `tight` with less than a tenth to spare'),
     arg('--likely', action='store_true',
         help='likely times, too, by what published runs reached; of language models those of '
              'training and decoding'),

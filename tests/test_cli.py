@@ -198,6 +198,9 @@ def test_language_model_at_work(run):
     assert 'llama, prefill: 8 sequences' in text and 'llama, step of decoding: 8 sequences' in text
     assert [line.partition('  ')[0] for line in text.splitlines()[-4:]] == lines
     assert 'tp=2, dp=2 (4 devices), rows of one of them' in ' '.join(text.split())
+    likely = json.loads(run(f'{llama} --at 1000 --tokens 99 --likely --json'))['answer']
+    assert 'of_likely_pct' not in answer and likely['of_likely_pct'] > answer['utilization_pct']
+    assert ' % of the likely ' in ' '.join(run(f'{llama} --at 1000 --tokens 99 --likely').split())
     rates = json.loads(run(f'{llama},H200-SXM --at 1000 --tokens 99 --json'))['answer']['measured']
     assert rates['H100-SXM'] == {key: answer[key] for key in rates['H100-SXM']}
     assert rates['H200-SXM']['mbu'] < rates['H100-SXM']['mbu']
@@ -408,6 +411,7 @@ def test_peaks(run):
     'estimate net.py:build --peaks H100-SXM --decode': 'is no config.json of a language model',
     'estimate llama --peaks H100-SXM --mesh tp=3': 'tp=3 does not divide 4 heads',
     'estimate llama --peaks H100-SXM --mesh tp': "mesh='tp' is no mesh such as",
+    'estimate llama --peaks H100-SXM --mesh 8': "'8' is no name and number with = between",
     'estimate llama --peaks H100-SXM --recompute full': '--recompute needs --train',
     'estimate llama --peaks H100-SXM --train --mesh dp=2 --clip 1': '--mesh does not go with --clip',
     'estimate llama --peaks H100-SXM --train --batch 3 --mesh dp=2': 'batch=3: dp=2 with accumulate=1',

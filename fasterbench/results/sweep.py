@@ -98,6 +98,10 @@ def _roof_text(point) -> str:
     return ('' if point.result.is_whole else '≥ ') + si(point.result.roof_time_s, 's')
 
 
+def _needs_text(point) -> str:
+    return ('' if point.result.memory else '≥ ') + si(point.needed_bytes, 'B')
+
+
 def _likely_end(end: int):
     return lambda p: p.result.likely_interval and p.result.likely_interval[end]
 
@@ -141,10 +145,12 @@ POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what var
     _of_result('flops', 'FLOPs', 'FLOP', 'of a pass'),
     _of_result('bytes_moved', 'bytes', 'B', 'of a pass'),
     Column('intensity', 'FLOP/B', 'FLOP/B', 'all FLOPs per all bytes'),
-    Column('needed_bytes', 'needs', 'B', 'at its peak; of a forward pass the weights alone'),
+    Column('needed_bytes', 'needs', 'B', 'memory at its peak; ≥: of a forward pass the weights alone',
+           show=_needs_text),
     Column('memory_bytes', 'has', 'B', 'memory of the device',
            value=lambda p: p.result.peaks.memory_bytes),
-    Column('fits', 'fits', help='has the device as much memory as is needed at the peak?',
+    Column('fits', 'fits', help='has the device as much memory as is needed at the peak? '
+           'tight: yes, with less than a tenth of it to spare',
            show=lambda p: 'tight' if p.result.is_tight else {True: 'yes', False: 'no', None: '–'}[p.fits]))}
 LIKELY = 'likely_s', 'low_s', 'high_s', 'likely_device_s'
 POINTS_SHOWN = ('value', 'time_s', *LIKELY, 'throughput', 'flops', 'intensity', 'bound',
@@ -209,6 +215,8 @@ class Sweep(Result):
         unit = 'count' if self.is_numeric else ''
         value = replace(columns.pop('value'), key=self.name, unit=unit)
         _, *shown = DEVICES_SHOWN if self.name == 'device' else POINTS_SHOWN
+        fused = [p.result.fused_time_s < p.result.one_by_one('roof_time_s') for p in self.points]
+        if fused and not any(fused): shown = [key for key in shown if key != 'fused_time_s']
         return Table(self.points, {self.name: value} | columns, (self.name, *shown), 'order',
                      POINTS_SPARE)
 
