@@ -1,4 +1,5 @@
 """Links are measured between two processes."""
+import os
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -14,7 +15,8 @@ def measure(rank, folder):
                             timeout=timedelta(seconds=60))   # an exchange that stands still is an error
     links = measure_links(group=dist.new_group([0, 1]), sizes=(8, 2**18))
     save_json(HardwarePeaks(1e11, 5e10, links=links), folder/f'{rank}.json')
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)   # in torch 2.6 leaving a group of gloo may never end
 
 
 def test_two_processes(tmp_path):
