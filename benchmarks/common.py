@@ -94,11 +94,12 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def code_state() -> str | None:
-    """The commit, with '-dirty' if files were changed since; `None` without a repository."""
-    command = ['git', 'describe', '--always', '--dirty', '--abbrev=12']
-    try: run = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True)
+    """The commit, with '-dirty' if files but results were changed since; `None` without a repository."""
+    def git(*args): return subprocess.run(['git', *args], cwd=RESULTS.parent, capture_output=True, text=True)
+    try: commit = git('rev-parse', '--short=12', 'HEAD').stdout.strip()
     except FileNotFoundError: return None
-    return run.stdout.strip() or None
+    changed = git('diff', '--quiet', 'HEAD', '--', ':/', ':!results').returncode
+    return commit and commit + '-dirty'*bool(changed) or None
 
 
 def cell(value) -> str:
