@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 class Late(nn.Module):
-    """Rank 1 comes 20 ms late; or it has no data."""
+    """Rank 1 comes 150 ms late, more than others on the machine delay a rank; or it has no data."""
     def forward(self, x):
         if os.environ['RANK'] == '1' and 'FAIL' in os.environ: raise ValueError('no more data')
-        if os.environ['RANK'] == '1': time.sleep(0.02)
+        if os.environ['RANK'] == '1': time.sleep(0.15)
         return x
 
 class Net(nn.Module):
@@ -80,7 +80,7 @@ def test_all_ranks_add_up_and_rank_0_waits_for_rank_1(results, plan, folder):
         assert all(row.waiting_s <= row.time_s for row in result if row.waiting_s is not None)
     assert first.rows == results[plan].rows
     late = sum(row.waits_for.get(1, 0) for row in first)
-    assert late > 0.004 and late > sum(row.waits_for.get(0, 0) for row in second)
+    assert late > 0.03 and late > sum(row.waits_for.get(0, 0) for row in second)
     assert {'rank 0', 'rank 1'} <= {*results[plan].ranks().columns}
 
 
