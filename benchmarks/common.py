@@ -20,6 +20,7 @@ from tabulate import tabulate
 
 from fasterbench.base.files import write_whole
 from fasterbench.base.system import device_name, own_processors
+from fasterbench.base.text import some
 
 RESULTS = Path(__file__).parent/'results'
 
@@ -164,7 +165,8 @@ def overview() -> str:
         found = [json.loads(path.read_text(encoding='utf-8'))
                  for path in sorted(RESULTS.glob(f'{script.stem}*.json'))]
         for r in found or [{}]:
-            said = '; '.join(f'{key} {cell(value)}' for key, value in r.get('figures', {}).items())
+            figures = [f'{key} {cell(value)}' for key, value in r.get('figures', {}).items()]
+            said = some(figures, 8, '; ')
             where = f"{r['device'] or r['machine']}, {r['date'][:10]}" if r else 'not run'
             rows.append((f'`{script.name}`', question, cell(r.get('minutes')), said or '–', where))
     return '\n'.join(f"| {' | '.join(row)} |" for row in rows)
