@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import inf
 
 from ..base.text import plain, si
-from .roofline import Roofline
 from .rows import NEAR
 from ..views.report import NEAR_WORDS
 from ..views.table import percent
@@ -34,7 +33,7 @@ class Rate:
         return self.text
 
 
-def rate_of(result: Roofline, tokens_per_s: float) -> Rate:
+def rate_of(result, tokens_per_s: float) -> Rate:
     """What a measured rate is of the roof; `ValueError` for one that is not above 0 and finite."""
     if not 0 < tokens_per_s < inf:
         raise ValueError(f'{tokens_per_s!r} tokens/s: a rate is a number above 0 and finite')
