@@ -36,9 +36,10 @@ def roofline(args):
     if args.beside == 'eager' and not args.compile:
         raise ValueError('--beside eager: what is compared with it needs --compile')
     device, mesh = share(args)
-    if args.fail_slower is not None:
-        steps, needed = args.steps or 20, fewest_samples(GATE_CONFIDENCE, bool(args.beside))
-        if steps < needed: raise ValueError(f'--steps {steps}: --fail-slower takes {needed} or more')
+    if args.fail_slower is not None and args.steps:
+        needed = fewest_samples(GATE_CONFIDENCE, bool(args.beside))
+        if args.steps < needed:
+            raise ValueError(f'--steps {args.steps}: --fail-slower takes {needed} or more')
     if args.beside: return in_turns(args)
     before = args.against and Roofline.load(args.against)
     check_view(args, before.compare(before).table() if before else None)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FORMATS', 'element_bytes', 'LanguageEstimate', 'estimate_language', 'estimate_training', 'check_counts', 'rank_of',
-           'devices_text', 'check_batch', 'check_sizes']
+           'name_of', 'devices_text', 'check_batch', 'check_sizes']
 
 # %% ../nbs/analysis/language.ipynb #8e1965d8
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
     exchanges = max(mesh.tp, mesh.fsdp, mesh.pp, mesh.ep) > 1
     if network is None and exchanges: network = network_of(peaks, mesh)
 
-    name = str(config) if isinstance(config, (str, Path)) else model.name
+    name = name_of(config, model)
     kept = ''.join(f', {kind} in {format}' for kind, format in
                    dict(weights=weights, cache=cache).items() if format is not None)
 
@@ -145,8 +145,7 @@ def estimate_training(config, peaks: HardwarePeaks | str, *, batch: int | None =
     if recompute != 'none': said.append(f'{recompute} recomputation')
     sample, bubble = ', '.join(said) + devices_text(mesh), plan.bubble(mesh)
     if bubble: sample += f'; stages wait {percent(100*bubble/(1 + bubble))} % of the time'
-    about = dict(model=str(config) if isinstance(config, (str, Path)) else rank.model.name,
-                 sample=sample, dtype=dtype)
+    about = dict(model=name_of(config, rank.model), sample=sample, dtype=dtype)
     if network: about['links'] = str(network)
     return training_pass(rank, peaks, network, plan, about)
 
@@ -167,6 +166,11 @@ def rank_of(config, peaks: HardwarePeaks, mesh, dtype, weights=None, cache=None)
             raise ValueError(f'{peaks.device_name or peaks.device} has no peak in {needed}, but in '
                              f"{', '.join(peaks.compute_peaks)}")
     return rank
+
+
+def name_of(config, model: LanguageModel) -> str:
+    """What a result calls a model: the file or name that was given, else the kind of its config."""
+    return str(config) if isinstance(config, (str, Path)) else model.name
 
 
 def devices_text(mesh: Mesh) -> str:

@@ -288,7 +288,7 @@ PAIR_COLUMNS = {column.key: column for column in (
     *_both('utilization_pct', 'util %', '%', 'least time / time'),
     *_both('roof_time_s', 'roof time', 's', 'least time that the machine allows'))}
 PAIRS_SHOWN = ('name', 'phase', 'type', 'time_a', 'time_b', 'difference_s', 'ratio', 'change',
-         'flops_ratio', 'bytes_moved_ratio')
+               'flops_ratio', 'bytes_moved_ratio')
 PAIRS_SPARE = ('bytes_moved_ratio', 'flops_ratio', 'type', 'change')
 
 # %% ../../nbs/results/compare.ipynb #cf261e0d
@@ -332,6 +332,11 @@ class Comparison(Result):
 
     def __repr__(self):
         return f'{len(self)} pairs of rows of {changes_text(self)}'
+
+    @property
+    def samples(self) -> int:
+        """How many samples of a pass there are of each side, at least."""
+        return min(len(row.samples) for row in (self.whole.a, self.whole.b))
 
     @property
     def model(self) -> str:
@@ -437,8 +442,7 @@ def turns_in_words(c: Comparison) -> str:
 
 
 def samples_in_words(c: Comparison) -> str:
-    n, needed = (min(len(row.samples) for row in (c.whole.a, c.whole.b)),
-                 fewest_samples(CONFIDENCE, c.turns))
+    n, needed = c.samples, fewest_samples(CONFIDENCE, c.turns)
     if not all(c.whole.measured) or n >= needed: return ''
     return f'{n} of each side: it takes {needed} or more to decide on a row'
 

@@ -46,8 +46,7 @@ def time_verdict(comparison: Comparison, percent: float) -> Verdict:
     if reason: return Verdict('open', f'time: {reason}')
     interval = whole.interval(GATE_CONFIDENCE)
     if interval is None:
-        n, needed = (min(len(row.samples) for row in (whole.a, whole.b)),
-                     fewest_samples(GATE_CONFIDENCE, comparison.turns))
+        n, needed = comparison.samples, fewest_samples(GATE_CONFIDENCE, comparison.turns)
         return Verdict('open', f'time: too few samples, {n}: it takes {needed} of each or more')
     low, high = interval
     decided = 'worse' if low > limit else 'within' if high <= limit else 'open'

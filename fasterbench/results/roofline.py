@@ -175,8 +175,9 @@ CIRCUMSTANCES = (   # keys of `Roofline.about` that times depend on, besides the
     'links',     # between them
     'graphs')    # that Dynamo made
 # The other keys are 'model', 'graph_breaks' and 'passes_in_turn'; of traces 'file', 'rank', 'step',
-# 'steps', 'span_s', 'busy_s', 'use', 'notes' and 'not_counted'; of forecasts 'likely', what they rest
-# on, and 'likely_device_s', without launches.
+# 'steps', 'span_s', 'busy_s', 'use', 'notes' and 'not_counted'; of language models that train
+# 'dense_flops_per_token', 'recompute' and 'bubble'; of forecasts 'likely', what they rest on, and
+# 'likely_device_s', without launches.
 
 
 @dataclass(kw_only=True, repr=False)

@@ -284,8 +284,8 @@ class Sweep(Result):
 
     def lines(self) -> list[tuple[str, str]]:
         """By what the whole is bound, what was disturbed, what likely times rest on."""
-        said = [('bound', self.bound_text())]*bool(self.bound_text())
-        if self.price_text(): said.append(('cheapest', self.price_text()))
+        whole = dict(bound=self.bound_text(), cheapest=self.price_text())
+        said = [(name, text) for name, text in whole.items() if text]
         likely = {}   # words → devices, in their order
         for point in self.points:
             result, where = point.result, f'{self.name} {point.value}'

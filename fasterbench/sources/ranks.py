@@ -334,11 +334,10 @@ def training_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, pla
     rows += [work.row(work.name, 1, peaks, phase, passes) for phase in ('forward', 'backward')
              for work in rank.around(tokens, tokens)]
     rows += rank.update(plan, peaks) + exchange_rows(rank.step_exchanges(plan, tokens), network)
-    flops = {f'{kind}_flops_per_token': model.training_flops(plan.tokens, kind)
-             for kind in ('dense', 'causal')}
     return Roofline(rows=rows, peaks=peaks, kind='estimated', params=model.elements,
                     memory=Footprint(after={}, at_peak=rank.step_memory(plan, tokens)),
-                    about=about | flops | dict(
-                        run='step', batch=plan.batch, tokens=plan.batch*plan.tokens,
-                        devices=mesh.ranks, recompute=plan.recompute,
-                        bubble=plan.bubble(mesh), device=peaks.device_name or peaks.device))
+                    about=about | dict(
+                        run='step', tokens=plan.batch*plan.tokens, devices=mesh.ranks,
+                        dense_flops_per_token=model.training_flops(plan.tokens, 'dense'),
+                        recompute=plan.recompute, bubble=plan.bubble(mesh),
+                        device=peaks.device_name or peaks.device))
