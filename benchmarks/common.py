@@ -1,6 +1,7 @@
-"""What the scripts share: options, turns, load, and how a result is printed and written."""
+"""What the scripts share: options, turns, load, forecasts held against the truth, results."""
 import argparse
 import ast
+import csv
 import json
 import os
 import platform
@@ -11,8 +12,9 @@ import time
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
+from math import floor
 from pathlib import Path
-from statistics import quantiles
+from statistics import fmean, median, quantiles
 from textwrap import shorten
 
 import torch
@@ -23,6 +25,14 @@ from fasterbench.base.system import device_name, own_processors
 from fasterbench.base.text import some
 
 RESULTS = Path(__file__).parent/'results'
+DATA = Path(__file__).parent/'data'
+NOISES = 0.1, 0.3, 1., 3., 10.   # of forecasts, that are tried
+ENOUGH = 9                       # ratios for an interval
+
+
+def read(name: str) -> list[dict[str, str]]:
+    """The lines of a table of `data`."""
+    with open(DATA/name, newline='', encoding='utf-8') as file: return [*csv.DictReader(file)]
 
 
 def option_parser(doc: str) -> argparse.ArgumentParser:
@@ -73,6 +83,53 @@ def spread(values: list[float]) -> tuple[float, float, float]:
     return tuple(quantiles(values, n=4, method='inclusive'))
 
 
+def left_out(runs: list, key: str):
+    """Each group of runs with the same model or device, in one dtype, and the others."""
+    for value in dict.fromkeys(getattr(run, key) for run in runs):
+        yield ([run for run in runs if getattr(run, key) == value],
+               [run for run in runs if getattr(run, key) != value])
+
+
+def interval(missed: list[float], share: float = 0.8) -> tuple[float, float]:
+    """Where the next ratio lies with this probability, whatever their distribution."""
+    missed, k = sorted(missed), floor((len(missed) + 1)*(1 - share)/2 + 1e-9)
+    if not k: raise ValueError(f'{len(missed)} ratios are too few for an interval of {share:.0%}')
+    return missed[k - 1], missed[-k]
+
+
+def interval_by_others(run, found: dict, key: str) -> tuple[float, float] | None:
+    """Where a run's ratio lies by those of other models or devices; `None`: they are too few."""
+    rest = [miss for other, miss in found.items()
+            if other.dtype == run.dtype and getattr(other, key) != getattr(run, key)]
+    return interval(rest) if len(rest) >= ENOUGH else None
+
+
+def accuracy(runs: list, misses) -> tuple[list[dict], dict[str, dict]]:
+    """A row for each group of runs and what was left out; and by that the misses of each run.
+
+    `misses(runs, key)`: pairs of a run in one dtype and its measured time over its forecast.
+    """
+    rows, all_found = [], {'model': {}, 'device': {}}
+    for key, found in all_found.items():
+        for dtype in dict.fromkeys(run.dtype for run in runs):
+            found.update(misses([run for run in runs if run.dtype == dtype], key))
+        for group in dict.fromkeys(group for run in found for group in run.groups):
+            some = {run: miss for run, miss in found.items() if group in run.groups}
+            errors = [abs(1/miss - 1) for miss in some.values()]
+            inside = [ends[0] <= miss <= ends[1] for run, miss in some.items()
+                      if (ends := interval_by_others(run, found, key))]
+            rows.append({'runs': group, 'left out': key, 'number': len(some),
+                         'mean error %': 100*fmean(errors), 'median error %': 100*median(errors),
+                         'inside the interval %': 100*fmean(inside) if inside else None})
+    return sorted(rows, key=lambda row: (row['runs'], row['left out'])), all_found
+
+
+def mean_errors(rows: list[dict]) -> dict[str, float]:
+    """The mean errors of `accuracy` as figures."""
+    return {f"{row['runs']}, {row['left out']} left out: mean error %": row['mean error %']
+            for row in rows}
+
+
 @contextmanager
 def busy_loops(n: int):
     """So many processes that keep processors busy meanwhile."""
@@ -107,6 +164,7 @@ def cell(value) -> str:
     """A value as a table shows it."""
     if value is None: return '–'
     if isinstance(value, bool): return 'yes' if value else 'no'
+    if isinstance(value, tuple): return ' to '.join(map(cell, value))
     return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
@@ -116,7 +174,8 @@ def show_table(rows: list[dict]):
     lines = [[cell(row.get(key)) for key in keys] for row in rows]
     numbers = ['right' if any(isinstance(row.get(key), (int, float)) for row in rows) else 'left'
                for key in keys]
-    print(tabulate(lines, keys, disable_numparse=True, colalign=numbers), flush=True)
+    heads = [key.replace(', ', ',\n') for key in keys]
+    print(tabulate(lines, heads, disable_numparse=True, colalign=numbers), flush=True)
 
 
 def question_of(doc: str) -> str:

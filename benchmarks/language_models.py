@@ -1,0 +1,209 @@
+"""How do bound, MFU and forecast of language models compare with published runs?
+
+Training steps of data/training_runs.csv, decoding of data/decode_runs.csv, and two models of images
+of data/vision_runs.csv. `least / published` above 1 says that the bound, a datasheet or the
+published figure is wrong. MFU is also given as the source claims it, with attention dense or causal
+and with or without tables that are only looked up; `other fits`: with the other attention it comes
+within half a point of the claim, too. A claim in TFLOP/s alone is divided by the ceiling.
+
+Language models are forecast by each other alone: once by runs of other models on the device, once
+by runs of other devices; an interval takes nine of them. Models of images are forecast by what the
+package has, of the same model, too, but not this run.
+
+    python benchmarks/language_models.py
+"""
+import json
+from collections import defaultdict
+from dataclasses import replace
+from itertools import product
+from math import exp, log
+from statistics import fmean
+
+import torch
+from common import (DATA, ENOUGH, NOISES, accuracy, finish, interval, interval_by_others, left_out,
+                    mean_errors, option_parser, read, read_options)
+from torchvision.models import get_model
+
+from fasterbench import HardwarePeaks, RooflineAnalyzer, estimate_language, estimate_training
+from fasterbench.machine.datasheets import find_datasheet
+from fasterbench.models import construct
+from fasterbench.results.forecast import Evidence, Miss, Pace, language_work, likely_pace
+from fasterbench.results.roofline import Roofline
+from fasterbench.sources.architecture import read_model
+
+EXPOSED = 0., 0.5, 1.   # parts of the exchange of tensor parallelism that are tried
+CLOSE = 0.5             # percentage points between a claim and what fits it
+
+
+def language_config(run: dict) -> dict:
+    return json.loads((DATA/'language_configs.json').read_text())[run['model']]
+
+
+def decoded(run: dict) -> Roofline:
+    """The estimate of a step of decoding."""
+    return estimate_language(
+        language_config(run), run['device'], mesh=run['mesh'] or None,
+        weights=float(run['weights']) if run['weights'] else None,
+        batch=int(run['batch']), context=int(run['context'])).decode
+
+
+def trained(run: dict) -> Roofline:
+    """The estimate of a training step."""
+    peaks = find_datasheet(run['device'])
+    if run['bandwidth_gb_s']:
+        peaks = replace(peaks, peak_bandwidth=1e9*float(run['bandwidth_gb_s']),
+                        memory_bytes=2**30*int(run['memory_gib']))
+    return estimate_training(
+        language_config(run), peaks, batch=int(run['batch']), tokens=int(run['tokens']),
+        mesh=run['mesh'], dtype=run['dtype'], masters=run['masters'] == '1',
+        optimizer=run['optimizer'] or None, recompute=run['recompute'],
+        accumulate=int(run['accumulate']), whole_logits=run['whole_logits'] == '1')
+
+
+class LanguageRun:
+    """A published run of a language model, its estimate, and what sets its time."""
+
+    def __init__(self, line: dict, result: Roofline, time_s: float):
+        self.line, self.result, self.time_s = line, result, time_s
+        self.model, self.device, self.sequences = line['model'], line['device'], int(line['batch'])
+        self.work = language_work(result)
+        self.dtype = self.work.phase   # of that are choices and intervals
+        self.groups = self.work.phase, self.work.kind
+
+
+def language_runs() -> list[LanguageRun]:
+    runs = [LanguageRun(line, trained(line), float(line['seconds']))
+            for line in read('training_runs.csv')]
+    return runs + [LanguageRun(line, decoded(line), int(line['batch'])/float(line['tokens_per_s']))
+                   for line in read('decode_runs.csv')]
+
+
+def paces(runs: list[LanguageRun], exposed: float) -> list[Pace]:
+    """What the runs of each kind of work have reached on each device."""
+    groups = defaultdict(list)
+    for run in runs: groups[run.work.kind, run.device, run.work.peaks].append(run)
+    return [Pace(*key, exp(fmean(log(run.work.reached(run.time_s, exposed)) for run in some)),
+                 len(some), len({run.model for run in some}), max(run.sequences for run in some))
+            for key, some in groups.items()]
+
+
+def language_misses(runs: list[LanguageRun], key: str, choice=None) -> list[tuple]:
+    """Each run in one phase that others can forecast: measured time over its forecast.
+
+    `choice`: of `best_choice`; `None`: that of the others, for each.
+    """
+    found = []
+    for out, rest in left_out(runs, key):
+        exposed, noise = choice or best_choice(rest)
+        evidence = Evidence([], {out[0].dtype: noise}, paces=paces(rest, exposed))
+        for run in out:
+            known = {pace.device for pace in evidence.paces if pace.work == run.work.kind}
+            if not known or (key == 'model' and run.device not in known): continue
+            likely_s = run.work.time_s(likely_pace(run.work, evidence), exposed)
+            found.append((run, run.time_s/likely_s))
+    return found
+
+
+def best_choice(runs: list[LanguageRun]) -> tuple[float, float]:
+    """The exposed part and the noise with which the runs of a phase forecast each other best."""
+    def error(choice):
+        errors = [[abs(1/miss - 1) for _, miss in language_misses(runs, key, choice)]
+                  for key in ('model', 'device')]
+        return sum(map(fmean, filter(None, errors)))
+    return min(product(EXPOSED, NOISES), key=error)
+
+
+def fit_language(runs: list[LanguageRun], evidence: Evidence):
+    """Add what is known of all runs of language models."""
+    for phase in dict.fromkeys(run.dtype for run in runs):
+        some = [run for run in runs if run.dtype == phase]
+        exposed, evidence.noise[phase] = best_choice(some)
+        if phase == 'training': evidence.exposed = exposed
+        evidence.paces += paces(some, exposed)
+        for key in ('model', 'device'):
+            missed = [miss for _, miss in language_misses(some, key)]
+            if len(missed) < ENOUGH: continue
+            evidence.misses.append(Miss(phase, key, len(missed), *interval(missed)))
+
+
+def bounds(result: Roofline, seconds: float) -> dict:
+    """The least time beside the published one; eager's own bound, `eager s`, goes here, too."""
+    return {'least s': result.roof_time_s, 'published s': seconds,
+            'least / published': result.roof_time_s/seconds}
+
+
+def forecasts(seconds: float, likely_s: float | None, ends: tuple | None, note: str = '') -> dict:
+    """A forecast, its interval, and is the published time inside? `None`: not known."""
+    inside = ends and ends[0] <= seconds <= ends[1]
+    return {f'forecast s{note}': likely_s, f'80 % interval{note}': ends, f'inside{note}': inside}
+
+
+def utilization(run: LanguageRun) -> dict:
+    """MFU of training in both forms, and in that of the claim; or MBU and rates of decoding."""
+    line, result = run.line, run.result
+    rate = result.at(result.about['tokens']/run.time_s)
+    if run.dtype != 'training':
+        return {'bytes of a weight': float(line['weights'] or 2), 'tokens/s': rate.tokens_per_s,
+                'at most': rate.most_tokens_per_s, 'MBU %': 100*rate.mbu}
+    model, ceiling = read_model(language_config(line)), result.peaks.ceiling(line['dtype'])
+    flops = {form: model.training_flops(int(line['tokens']), form, line['tables'] == '1')
+             for form in ('dense', 'causal')}
+    pace = rate.tokens_per_s/result.about['devices']
+    mfu = {form: 100*n*pace/ceiling for form, n in flops.items()}
+    own = mfu.pop(line['attention'])
+    other, = mfu.values()
+    claimed = float(line['mfu_pct'] or 0) or 1e14*float(line['tflops'] or 0)/ceiling or None
+    return {'MFU dense %': 100*rate.mfu_dense, 'causal %': 100*rate.mfu_causal,
+            'HFU as claimed %': own*rate.hfu/rate.mfu_causal, 'MFU as claimed %': own,
+            'claimed %': claimed, 'attention': line['attention'],
+            'other fits': abs(other - claimed) < CLOSE if claimed else None}
+
+
+def language_row(run: LanguageRun, all_found: dict[str, dict]) -> dict:
+    """All that is compared of a run of a language model."""
+    row = {'model': run.model, 'device': run.device, 'mesh': run.line['mesh'] or None,
+           'work': run.work.kind} | bounds(run.result, run.time_s) | utilization(run)
+    for key, found in all_found.items():
+        likely_s = run.time_s/found[run] if run in found else None
+        ends = interval_by_others(run, found, key) if likely_s else None
+        ends = ends and tuple(max(end*likely_s, run.work.least_s) for end in ends)
+        row |= forecasts(run.time_s, likely_s, ends, f', {key} left out')
+    return row | {'GiB': run.result.memory.peak/2**30, 'fits': run.result.fits,
+                  'source': run.line['source'].split(',')[0].split()[0]}
+
+
+def vision_row(run: dict) -> dict:
+    """What is compared of a run of a model of images; `tflops`: of a device without datasheet."""
+    size, peaks, seconds = int(run['size']), run['device'], float(run['seconds'])
+    if run['tflops']:
+        peaks = HardwarePeaks(1e12*float(run['tflops']), 1e9*float(run['bandwidth_gb_s']))
+    analyzer = RooflineAnalyzer(construct(lambda: get_model(run['model']).eval(), 'meta'),
+                                torch.empty(int(run['batch']), 3, size, size, device='meta'))
+    if run['mode'] == 'inference': result = analyzer.estimate(peaks, dtype=run['dtype'])
+    else: result = analyzer.estimate_step(peaks, torch.sum, 'sgd', autocast=run['dtype'])
+    likely = result.forecast()
+    row = {'model': run['model'], 'device': run['device'], 'batch': int(run['batch']),
+           'work': f"{run['mode']} in {run['dtype']}"} | bounds(result, seconds)
+    return row | forecasts(seconds, likely.likely_s, likely.likely_interval) | {
+        'why none': None if likely.likely_s else likely.about['likely'],
+        'source': run['source'].split(',')[0]}
+
+
+def main():
+    args = read_options(option_parser(__doc__))
+    runs = language_runs()
+    errors, all_found = accuracy(runs, language_misses)
+    tables = {'training': [], 'decoding': []}
+    for run in runs: tables[run.dtype.split()[-1]].append(language_row(run, all_found))
+    tables['vision'] = [*map(vision_row, read('vision_runs.csv'))]
+    ratios = [row['least / published'] for rows in tables.values() for row in rows]
+    misses = [abs(row['MFU as claimed %'] - row['claimed %'])
+              for row in tables['training'] if row['claimed %']]
+    figures = {'runs': len(ratios), 'below their bound': sum(ratio > 1 for ratio in ratios),
+               'nearest, least / published': max(ratios), 'claims': len(misses),
+               f'within {CLOSE} points': sum(miss < CLOSE for miss in misses)}
+    figures |= mean_errors([row for row in errors[::-1] if ' in ' not in row['runs']])
+    finish(args, __file__, __doc__, tables | {'accuracy': errors}, figures)
+
+
+if __name__ == '__main__': main()
