@@ -31,6 +31,7 @@ class Work:
     calls: int = 0
     recomputed: int = 0           # FLOPs of products that the backward pass does again
     masked: int = 0               # FLOPs of the others that a mask of attention leaves out
+    masked_again: int = 0         # FLOPs of `recomputed` that it leaves out
     largest_operation_bytes: int = 0
     boundary_bytes: float = 0     # that each call would move if it were one kernel, summed
     operators: Counter = field(default_factory=Counter)        # name (`aten::addmm`) → calls
@@ -62,7 +63,9 @@ class Work:
             again = cost.product_flops
             if not is_repeated: again = recomputed_scores(call, cost.product_flops)
             self.recomputed += again
-            self.masked += round((cost.product_flops - again)*(1 - attended(call)))
+            left_out = 1 - attended(call)
+            self.masked += round((cost.product_flops - again)*left_out)
+            self.masked_again += round(again*left_out)
 
     @property
     def product_flops(self) -> int:

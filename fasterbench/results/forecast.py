@@ -141,7 +141,7 @@ class Basis(NamedTuple):
 
     def of_row(self, row: RooflinePoint) -> tuple[float, tuple[float, float] | None]:
         """The likely seconds of a row and their interval, neither below its least time."""
-        seconds, least_s = self.time_s(row.flops, row.bytes_moved), row.roof_time_s or 0.
+        seconds, least_s = self.time_s(row.needed_flops, row.bytes_moved), row.roof_time_s or 0.
         ends = self.low and (max(seconds*self.low, least_s), max(seconds*self.high, least_s))
         return max(seconds, least_s), ends
 

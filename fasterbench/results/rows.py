@@ -85,6 +85,7 @@ class RooflinePoint(Sampled):
     matmul_flops: Count | None = None     # the part of `flops` in matrix products and convolutions
     recomputed: Count = 0                 # FLOPs of products that a backward pass does again
     masked: Count = 0                     # FLOPs of the others that a mask of attention leaves out
+    masked_again: Count = 0               # FLOPs of `recomputed` that it leaves out
     bytes_moved: Amount | None = None     # inputs and outputs of every operation
     boundary_bytes: Amount | None = None  # what one fused kernel would still have to move
     link_bytes: Amount | None = 0         # that collectives send over the link of this rank
@@ -120,10 +121,15 @@ class RooflinePoint(Sampled):
         return f'{name} ({self.phase})' if is_named else name
 
     @property
+    def needed_flops(self) -> int | None:
+        """FLOPs without those of attention that its mask leaves out: its place under a roof is theirs."""
+        return None if self.flops is None else self.flops - self.masked - self.masked_again
+
+    @property
     def arithmetic_intensity(self) -> float | None:
         """FLOPs per byte; `None` where an operation has no formula, or nothing is moved."""
         if self.unknown or self.flops is None or not self.bytes_moved: return None
-        return self.flops/self.bytes_moved
+        return self.needed_flops/self.bytes_moved
 
     @property
     def seconds(self) -> float | None:
@@ -134,7 +140,7 @@ class RooflinePoint(Sampled):
     def rate(self) -> float | None:
         """FLOP/s as measured, or those that the roof allows where nothing was run."""
         if not self.seconds or self.flops is None or self.unknown: return None
-        return self.flops/self.seconds
+        return self.needed_flops/self.seconds
 
     @property
     def achieved_gflops(self) -> float | None:
@@ -192,7 +198,7 @@ def least_times(row: RooflinePoint, peaks: HardwarePeaks) -> tuple[float, float]
         ceiling = peaks.peak_flops
     if row.unknown or None in (row.flops, row.bytes_moved, ceiling): return None
     if not (row.flops or row.bytes_moved): return None
-    return row.flops/ceiling, row.bytes_moved/peaks.peak_bandwidth
+    return row.needed_flops/ceiling, row.bytes_moved/peaks.peak_bandwidth
 
 
 def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
@@ -229,8 +235,8 @@ def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
     return row
 
 # %% ../../nbs/results/rows.ipynb #737d59a7
-ADDITIVE = ('calls', 'flops', 'matmul_flops', 'recomputed', 'masked', 'bytes_moved',
-            'boundary_bytes', 'link_bytes', 'launches', 'params', 'weight_bytes', 'time_s',
+ADDITIVE = ('calls', 'flops', 'matmul_flops', 'recomputed', 'masked', 'masked_again',
+            'bytes_moved', 'boundary_bytes', 'link_bytes', 'launches', 'params', 'weight_bytes', 'time_s',
             'roof_time_s', 'cache_time_s', 'fused_time_s', 'likely_s')
 
 

@@ -43,8 +43,8 @@ def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | N
     return RooflinePoint(
         name=at.module, type=type, phase=at.phase if is_step else None, calls=work.calls,
         flops=work.flops, matmul_flops=work.product_flops, recomputed=work.recomputed,
-        masked=work.masked, bytes_moved=work.bytes_moved, boundary_bytes=work.boundary_bytes,
-        working_set=work.largest_operation_bytes, dtype='tf32' if runs_tf32 else work.dtype,
+        masked=work.masked, masked_again=work.masked_again, bytes_moved=work.bytes_moved,
+        boundary_bytes=work.boundary_bytes, working_set=work.largest_operation_bytes, dtype='tf32' if runs_tf32 else work.dtype,
         link_bytes=sum(work.links.values()), launches=work.launches,
         unknown=dict(work.unknown), samples=timings.at(at) if timings else [],
         time_s=timings.mean_at(at) if timings else None)

@@ -63,7 +63,7 @@ def rate_ends(row) -> tuple[float, float] | None:
     """The rates of a measured row at the quartiles of its samples."""
     if row.time_s is None or not row.quartiles or not row.quartiles[0]: return None
     low_s, high_s = row.quartiles
-    return min(row.flops/high_s, row.rate), max(row.flops/low_s, row.rate)
+    return min(row.needed_flops/high_s, row.rate), max(row.needed_flops/low_s, row.rate)
 
 
 def mark_name(line, most: int = 34) -> str:
