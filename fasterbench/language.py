@@ -17,6 +17,7 @@ from .machine.mesh import Mesh, Network, as_mesh, network_of
 from .results.rate import Rate
 from .results.roofline import Roofline
 from .sources.architecture import LanguageModel, read_model
+from .sources.eager import eager_least_s
 from .sources.ranks import Rank, StepPlan, forward_pass, training_pass
 from .views.report import answer
 from .views.table import percent
@@ -145,7 +146,8 @@ def estimate_training(config, peaks: HardwarePeaks | str, *, batch: int | None =
     if recompute != 'none': said.append(f'{recompute} recomputation')
     sample, bubble = ', '.join(said) + devices_text(mesh), plan.bubble(mesh)
     if bubble: sample += f'; stages wait {percent(100*bubble/(1 + bubble))} % of the time'
-    about = dict(model=name_of(config, rank.model), sample=sample, dtype=dtype)
+    about = dict(model=name_of(config, rank.model), sample=sample, dtype=dtype,
+                 eager_least_s=eager_least_s(rank, plan, peaks))
     if network: about['links'] = str(network)
     return training_pass(rank, peaks, network, plan, about)
 

@@ -390,6 +390,7 @@ def answer_of(result) -> dict:
 
     return dict(
         time_s=result.time_s, least_s=least_s, fused_s=fused_s or None,
+        eager_least_s=result.about.get('eager_least_s'),
         likely_s=result.likely_s, likely_interval=result.likely_interval,
         utilization_pct=result.utilization_pct if least_s else None,
         mfu_dense=result.mfu, mfu_causal=result.mfu_causal, hfu=result.hfu,

@@ -176,8 +176,8 @@ CIRCUMSTANCES = (   # keys of `Roofline.about` that times depend on, besides the
     'graphs')    # that Dynamo made
 # The other keys are 'model', 'graph_breaks' and 'passes_in_turn'; of traces 'file', 'rank', 'step',
 # 'steps', 'span_s', 'busy_s', 'use', 'notes' and 'not_counted'; of language models that train
-# 'dense_flops_per_token', 'recompute' and 'bubble'; of forecasts 'likely', what they rest on, and
-# 'likely_device_s', without launches.
+# 'dense_flops_per_token', 'recompute', 'bubble' and 'eager_least_s'; of forecasts 'likely', what
+# they rest on, and 'likely_device_s', without launches.
 
 
 @dataclass(kw_only=True, repr=False)
@@ -404,7 +404,7 @@ class Roofline(Result):
         which is less than the sum of its rows'; the sums of the result are right either way.
         """
         peaks = as_peaks(peaks)
-        about = {k: value for k, value in self.about.items() if not k.startswith('likely')}
+        about = {k: value for k, value in self.about.items() if not k.startswith(('likely', 'eager'))}
         return self.with_rows(lambda row: place(row, peaks), peaks=peaks, about=about,
                               by_rank=[result.under(peaks) for result in self.by_rank])
 

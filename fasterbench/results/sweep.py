@@ -139,6 +139,8 @@ POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what var
            show=_least_text('minutes_per_billion')),
     Column('device_cost', 'alone, per 1M', 'price', 'without the launches of the host'),
     _of_result('fused_time_s', 'fused', 's', 'least time with each row as one kernel'),
+    Column('eager_least_s', 'eager least', 's', 'operation by operation, as transformers writes it',
+           lambda p: p.result.about.get('eager_least_s')),
     _of_result('utilization_pct', 'util %', '%', 'least time / time'),
     _of_result('bound', 'bound', help='what takes longest: all arithmetic, all bytes or a link'),
     _of_result('memory_bound_pct', 'memory-bound %', '%', 'of the least time, in memory-bound rows'),

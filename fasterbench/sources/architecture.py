@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['Product', 'Attention', 'Layer', 'LanguageModel', 'is_causal', 'load_config', 'is_on_hub', 'hub_config', 'read_model',
-           'read_layer', 'read_experts', 'read_attention']
+           'network_of', 'read_layer', 'read_experts', 'read_attention']
 
 # %% ../../nbs/sources/architecture.ipynb #d6a58ea4
 import json
 import re
 import warnings
 from collections import Counter
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -101,6 +102,7 @@ class LanguageModel:
     positions: int = 0          # elements of a table of positions
     others: int = 0             # elements of norms and biases around the layers
     longest: int | None = None  # tokens that a table of positions has room for
+    config: object = field(default=None, compare=False, repr=False)   # of transformers
 
     @cached_property
     def head(self) -> Product:
@@ -201,14 +203,8 @@ def read_model(config) -> LanguageModel:
     """The model that a config describes; `ValueError` names a layer that is not known."""
     if isinstance(config, LanguageModel): return config
     config = load_config(config)
-    from transformers import AutoModelForCausalLM
-    with torch.device('meta'):
-        network = AutoModelForCausalLM.from_config(config, attn_implementation='eager')
-    text = config.get_text_config(decoder=True)
-    lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
-    layers = next((found for found in lists if len(found) == text.num_hidden_layers), None)
-    if layers is None:
-        raise ValueError(f'{text.model_type} has no list of {text.num_hidden_layers} layers')
+    network, text, name = network_of(config, attn_implementation='eager')
+    layers = network.get_submodule(name)
     kinds = Counter(read_layer(layer, text, i) for i, layer in enumerate(layers))
     table, head = network.get_input_embeddings(), network.get_output_embeddings()
     known = {id(p) for p in layers.parameters()} | {id(table.weight), id(head.weight)}
@@ -218,7 +214,20 @@ def read_model(config) -> LanguageModel:
         text.model_type, tuple(kinds.items()), text.hidden_size, text.vocab_size,
         tied=table.weight is head.weight, positions=positions,
         others=sum(p.numel() for p in around if p.dim() < 2),
-        longest=text.max_position_embeddings if positions else None)
+        longest=text.max_position_embeddings if positions else None, config=config)
+
+
+def network_of(config, **options):
+    """A model of transformers without data, the config of its text's model, its layers' name."""
+    from transformers import AutoModelForCausalLM
+    with torch.device('meta'):
+        network = AutoModelForCausalLM.from_config(deepcopy(config), **options)   # which writes to it
+    text = network.config.get_text_config(decoder=True)
+    lists = {name: len(m) for name, m in network.named_modules() if isinstance(m, nn.ModuleList)}
+    name = next((name for name, n in lists.items() if n == text.num_hidden_layers), None)
+    if name is None:
+        raise ValueError(f'{text.model_type} has no list of {text.num_hidden_layers} layers')
+    return network, text, name
 
 
 def read_layer(layer: nn.Module, text, index: int) -> Layer:

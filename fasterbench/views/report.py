@@ -145,7 +145,8 @@ def least_time_text(result) -> str:
     """The least time, which part of it the memory sets, and whether the memory is large enough."""
     least_s = result.roof_time_s
     if not least_s: return 'the roof is not known'
-    said = f'at least {si(least_s, "s")}'
+    said, eager_s = f'at least {si(least_s, "s")}', result.about.get('eager_least_s')
+    if eager_s: said += f' (eager, operation by operation, {si(eager_s, "s")})'
     said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
     work_s, *links_s = result.roof_times.values()
     if links_s: said += f', beside {si(sum(links_s), "s")} of exchange between devices'
