@@ -101,7 +101,7 @@ def share(args) -> tuple:
 # %% ../nbs/analysis/commands.ipynb #69f57f46
 def estimate(args):
     """The least time that a model takes on machines that need not be here; the model is not run."""
-    if options_in(args, f'{AT_WORK} {OF_LANGUAGE}') or args.train and is_language_model(args):
+    if options_in(args, f'{AT_WORK} {OF_LANGUAGE}') or is_language_model(args):
         return estimate_language_model(args)
     from fasterbench.results.sweep import Sweep
     from fasterbench.sweeps import estimates
@@ -146,13 +146,15 @@ def language_passes(args, model, device: str) -> dict:
     if not args.train:
         found = estimate_language(
             model, device, dtype=args.dtype or 'bfloat16', weights=args.weights, cache=args.cache,
-            batch=args.batch, prompt=args.prompt, context=args.context or args.tokens, mesh=args.mesh)
+            batch=args.batch, prompt=args.prompt, context=args.context or args.tokens,
+            mesh=args.mesh, network=args.port and 1e9*args.port)
         return dict(prefill=found.prefill, decode=found.decode)
     given = {key: getattr(args, key) for key in ('optimizer', 'recompute', 'accumulate')}
     given = {key: value for key, value in given.items() if value is not None}
     is_small = args.dtype is not None and resolve_dtype(args.dtype).itemsize < 4   # of parameters
     return dict(step=estimate_training(
-        model, device, batch=args.batch, tokens=args.tokens, mesh=args.mesh, masters=not is_small,
+        model, device, batch=args.batch, tokens=args.tokens, mesh=args.mesh,
+        network=args.port and 1e9*args.port, masters=not is_small,
         dtype=args.autocast or args.dtype or 'bfloat16', **given))
 
 
@@ -160,8 +162,8 @@ def estimate_language_model(args):
     """Prefill, a step of decoding, both, or a training step, on each of the devices."""
     from fasterbench.results.sweep import Point, Sweep
     from fasterbench.sources.architecture import read_model
-    decodes = args.decode or args.at is not None or args.context or args.tokens or not args.prompt
-    runs = ['prefill']*bool(args.prompt) + ['decode']*bool(decodes)
+    decodes = args.decode or args.at is not None or args.context
+    runs = ['prefill']*bool(args.prompt or not decodes) + ['decode']*bool(decodes or not args.prompt)
     if args.train: runs = ['step']
     several = is_table(args, len(runs))
     sweep, rates = Sweep('device', [], 'tokens'), {}
@@ -170,9 +172,11 @@ def estimate_language_model(args):
     for device, price in zip(args.peaks.split(','), args.price or repeat(None)):
         found = language_passes(args, model, device)
         for run in runs:
-            result = found[run].forecast() if args.likely else found[run]
+            is_likely = args.likely or args.at is not None and run != 'prefill'
+            result = found[run].forecast() if is_likely else found[run]
             about = result.about
-            name = about['device'] + f', {run}'*(len(runs) > 1)
+            name = f"{about['devices']} × "*(about['devices'] > 1) + about['device']
+            name += f', {run}'*(len(runs) > 1)
             hour = price and price*about['devices']
             sweep.points.append(Point(name, result, about['tokens'], hour))
         if args.at is not None: rates[name] = result.at(args.at)   # of training or decoding

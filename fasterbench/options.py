@@ -184,8 +184,12 @@ LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/
     arg('--at', type=number, metavar='RATE',
         help='tokens/s that were measured, on all devices together'),
     arg('--mesh', metavar='SIZES', help='devices that share the work and the samples of --batch, as '
-        'tp=8,dp=4; also fsdp, pp, ep, and with --train cp, zero (1, 2, or 3 as usual) and '
-        'chunks (of a stage)'),
+        'fsdp=8 or tp=8,dp=4. They divide: dp samples; fsdp samples and weights; tp each product; '
+        'pp layers; ep experts; with --train also cp tokens, zero=1 or 2 what of weights stays '
+        'whole (3: nothing), and chunks the layers of a stage. fit: as few devices as have the '
+        'memory, by fsdp (--train, also micro-batches and recomputation) or tp'),
+    arg('--port', type=number, metavar='GB/S', help='of each device to other machines (default: 50, '
+        'which is 400 Gbit/s, or its bus)'),
     arg('--recompute', choices=('none', 'selective', 'full'), help='what the backward pass of '
         '--train does again: nothing (default), all but products and attention, or all'),
     arg('--weights', metavar='FORMAT',
@@ -202,7 +206,7 @@ NEEDS = {   # options → those of which they need one, in commands that have it
     'optimizer clip autocast accumulate recompute': 'train',
     'fail_slower fail_flops': 'against beside'}
 AT_WORK = 'decode prompt context weights cache'   # a language model as it is served
-OF_LANGUAGE = 'at mesh recompute'                  # or trained
+OF_LANGUAGE = 'at mesh port recompute'                # or trained
 EXCLUDES = {   # options → those that do not go with them
     'against': 'beside plot', 'beside': 'train operations parallel plot',
     AT_WORK: 'train input size', OF_LANGUAGE: 'input size clip'}

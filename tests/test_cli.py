@@ -194,17 +194,19 @@ def test_language_model_at_work(run):
     assert answer['tokens_per_s'] == 1000 < answer['most_tokens_per_s'] and answer['mbu'] < 1
     assert 'llama, prefill: at least ' in run(f'{llama} --prompt 2k')
     text = run(f'{llama},H200-SXM --prompt 2k --decode --mesh tp=2,dp=2 --batch 8')
-    lines = ['H100-SXM, prefill', 'H100-SXM, decode', 'H200-SXM, prefill', 'H200-SXM, decode']
+    lines = ['4 × H100-SXM, prefill', '4 × H100-SXM, decode', '4 × H200-SXM, prefill',
+             '4 × H200-SXM, decode']
     assert 'llama, prefill: 8 sequences' in text and 'llama, step of decoding: 8 sequences' in text
     assert [line.partition('  ')[0] for line in text.splitlines()[-4:]] == lines
-    assert 'tp=2, dp=2 (4 devices), rows of one of them' in ' '.join(text.split())
-    likely = json.loads(run(f'{llama} --at 1000 --tokens 99 --likely --json'))['answer']
-    assert 'of_likely_pct' not in answer and likely['of_likely_pct'] > answer['utilization_pct']
-    assert ' % of the likely ' in ' '.join(run(f'{llama} --at 1000 --tokens 99 --likely').split())
+    assert 'tp=2, dp=2; 4 devices, rows of one of them' in ' '.join(text.split())
+    assert answer['of_likely_pct'] > answer['utilization_pct']
+    assert ' % of the likely ' in ' '.join(run(f'{llama} --at 1000 --tokens 99').split())
+    both = run(llama)
+    assert [line.partition('  ')[0] for line in both.splitlines()[-2:]] == ['H100-SXM, prefill', 'H100-SXM, decode']
     rates = json.loads(run(f'{llama},H200-SXM --at 1000 --tokens 99 --json'))['answer']['measured']
     assert rates['H100-SXM'] == {key: answer[key] for key in rates['H100-SXM']}
     assert rates['H200-SXM']['mbu'] < rates['H100-SXM']['mbu']
-    whole = json.loads(run('estimate llama --tokens 9 --peaks peaks.json --json'))
+    whole = json.loads(run('estimate llama --input input_ids=1,9:int64 --peaks peaks.json --json'))
     assert 'model.layers.0.mlp.up_proj' in [row['name'] for row in whole['rows']]
 
 
@@ -245,7 +247,11 @@ def test_training_a_language_model(run):
     assert answer['mfu_causal'] < answer['mfu_dense'] and answer['hfu'] > answer['mfu_causal']
     assert answer['most_tokens_per_s'] == pytest.approx(8*64/answer['least_s'])
     text = ' '.join(run(command).split())
-    assert '8 sequences of 64 tokens, bfloat16 with float32 masters, sgd, 2 micro-batches' in text
+    assert ('8 sequences of 64 tokens, bfloat16 with float32 masters, sgd; tp=2, fsdp=2, '
+            '2 micro-batches, full recomputation; 4 devices') in text
+    assert answer['eager_least_s'] > answer['least_s']
+    fitting = json.loads(run('estimate llama --train --batch 8 --mesh fit --peaks L4 --json'))
+    assert fitting['answer']['fits'] and not fitting['answer']['tight']
     assert 'masters' not in run('estimate llama --train --batch 8 --dtype bf16 --peaks H100-SXM')
     rows = json.loads(run(f'{command},H200-SXM --price 3,4 --json'))['rows']
     assert rows[0]['cost'] == pytest.approx(4*3/3600*1e6/rows[0]['throughput'])
@@ -414,7 +420,7 @@ def test_peaks(run):
     'estimate llama --peaks H100-SXM --mesh 8': "'8' is no name and number with = between",
     'estimate llama --peaks H100-SXM --recompute full': '--recompute needs --train',
     'estimate llama --peaks H100-SXM --train --mesh dp=2 --clip 1': '--mesh does not go with --clip',
-    'estimate llama --peaks H100-SXM --train --batch 3 --mesh dp=2': 'batch=3: dp=2 with accumulate=1',
+    'estimate llama --peaks H100-SXM --train --batch 3 --mesh dp=2': 'batch=3 is not divisible by 2, the parts of dp=2 with',
     'estimate llama --peaks H100-SXM --train --optimizer lion': "optimizer='lion' is none of adamw",
     'estimate llama --peaks H100-SXM --decode --weights int3': "weights='int3'",
     'estimate net.py:build --peaks H100-SXM,T4 --price 3': '--price has 1 prices for 2 devices',

@@ -129,8 +129,11 @@ class Network:
                 f'{si(self.far, "B/s")} a device between machines')
 
 
-def network_of(peaks: HardwarePeaks, mesh: Mesh) -> Network:
-    """The links of a device by its name; `ValueError` where none is known."""
+def network_of(peaks: HardwarePeaks, mesh: Mesh, port: float | None = None) -> Network:
+    """The links of a device by its name; `ValueError` where none is known.
+
+    `port`: bytes/s of each device to other machines; `None`: 400 Gbit/s, or its bus if that is less.
+    """
     table = read_table(files('fasterbench')/'data'/'links.csv', dict[str, str | None])
     links = {row['key']: row for row in table}
     name = (peaks.device_name or peaks.device).partition('*')[0]   # its links are not scaled
@@ -142,5 +145,5 @@ def network_of(peaks: HardwarePeaks, mesh: Mesh) -> Network:
     found = [links[key] for key in own.split()]
     link = next((link for link in found if int(link['joins']) >= mesh.tp), found[-1])
     near = float(link['one_way_gb_s'])*1e9
-    far = min(Network.far, near) if link['name'] == 'PCIe' else Network.far   # over the same bus
+    far = port or (min(Network.far, near) if link['name'] == 'PCIe' else Network.far)
     return Network(near, far, int(link['joins']), link['name'])

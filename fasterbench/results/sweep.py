@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..base.files import Amount, Rate
 from ..base.text import plain, si
 from .roofline import Result, Roofline, side_by_side
-from ..views.report import RUNS, ceiling_line, peaks_text
+from ..views.report import RUNS, ceiling_line, peaks_text, sample_line
 from ..views.table import Column, Table
 
 # %% ../../nbs/results/sweep.ipynb #4d642e6e
@@ -102,6 +102,11 @@ def _needs_text(point) -> str:
     return ('' if point.result.memory else '≥ ') + si(point.needed_bytes, 'B')
 
 
+def _fits_text(point) -> str:
+    if point.fits is False: return f'no: {si(point.needed_bytes, "B")}'
+    return 'tight' if point.result.is_tight else 'yes' if point.fits else '–'
+
+
 def _likely_end(end: int):
     return lambda p: p.result.likely_interval and p.result.likely_interval[end]
 
@@ -153,7 +158,7 @@ POINT_COLUMNS = {column.key: column for column in (   # {name}, {item}: what var
            value=lambda p: p.result.peaks.memory_bytes),
     Column('fits', 'fits', help='has the device as much memory as is needed at the peak? '
            'tight: yes, with less than a tenth of it to spare',
-           show=lambda p: 'tight' if p.result.is_tight else {True: 'yes', False: 'no', None: '–'}[p.fits]))}
+           show=_fits_text))}
 LIKELY = 'likely_s', 'low_s', 'high_s', 'likely_device_s'
 POINTS_SHOWN = ('value', 'time_s', *LIKELY, 'throughput', 'flops', 'intensity', 'bound',
                 'memory_bound_pct', 'roof_time_s', 'utilization_pct')
@@ -240,10 +245,12 @@ class Sweep(Result):
         results = [point.result for point in self.points]
         if not results: return [f'{self!r}: no results']
         runs = {}   # kind of pass → samples
+        one_mesh = len({result.about.get('mesh') for result in results}) == 1
         for result in results:
             run = RUNS.get(result.about.get('run'), 'forward pass')
             run = 'training step' if result.is_step else run
-            runs.setdefault(run, set()).add(result.about.get('sample'))
+            sample = sample_line(result) if one_mesh else result.about.get('sample')
+            runs.setdefault(run, set()).add(sample)
         model = results[0].about.get('model', 'the model')
         *above, said = [f'{model}, {run}' + (f': {sample}' if sample and not others else '')
                         for run, (sample, *others) in runs.items()]
@@ -271,6 +278,8 @@ class Sweep(Result):
         for point in self.points:
             if point.cost is None or point.fits is False: continue
             runs.setdefault((point.result.about.get('run'), point.is_least), []).append(point)
+        if not runs and any(point.cost for point in self.points):
+            return f'none: no {self.name} has enough memory'
         for (run, is_least), points in runs.items():
             if is_least and (run, False) in runs: continue   # they are no match for likely times
             best, n = min(points, key=lambda point: point.cost), len(points)
@@ -288,6 +297,10 @@ class Sweep(Result):
         """By what the whole is bound, what was disturbed, what likely times rest on."""
         whole = dict(bound=self.bound_text(), cheapest=self.price_text())
         said = [(name, text) for name, text in whole.items() if text]
+        for key in 'mesh', 'links':   # where they differ; else they are above, or as in each result
+            texts = {p.value: p.result.about.get(key, 'one device') for p in self.points}
+            if len({*texts.values()}) > 1:
+                said.append((key, '; '.join(f'{value}: {text}' for value, text in texts.items())))
         likely = {}   # words → devices, in their order
         for point in self.points:
             result, where = point.result, f'{self.name} {point.value}'
