@@ -29,7 +29,7 @@ COMMANDS = {   # function → groups of its options, examples
         'estimate resnet50 --batch 64 --dtype bfloat16 --peaks H100-SXM',
         'estimate resnet18 --batch 64 --train --peaks A100-SXM-80GB,H100-SXM --likely --price 1.5,3',
         'estimate llama/config.json --peaks H100-SXM --at 48',
-        'estimate llama/config.json --train --batch 64 --tokens 4k --mesh fsdp=8 --peaks H100-SXM']),
+        'estimate llama/config.json --train --batch 64 --tokens 8k --mesh fit --peaks L4,H100-SXM']),
     sweep: ([VARYING, SWEEP, TRAIN, OUTPUT], [
         'sweep resnet18 --batch 1,8,64 --estimate --peaks H100-SXM',
         'sweep net.py:build --batch 1,8,64 --train --optimizer adamw']),

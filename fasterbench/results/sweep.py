@@ -297,10 +297,11 @@ class Sweep(Result):
         """By what the whole is bound, what was disturbed, what likely times rest on."""
         whole = dict(bound=self.bound_text(), cheapest=self.price_text())
         said = [(name, text) for name, text in whole.items() if text]
-        for key in 'mesh', 'links':   # where they differ; else they are above, or as in each result
-            texts = {p.value: p.result.about.get(key, 'one device') for p in self.points}
+        for key in 'mesh', 'links':   # where they differ
+            texts = {p.value: p.result.about.get(key) for p in self.points}
             if len({*texts.values()}) > 1:
-                said.append((key, '; '.join(f'{value}: {text}' for value, text in texts.items())))
+                found = [f'{value}: {text}' for value, text in texts.items() if text]
+                said.append((key, '; '.join(found)))
         likely = {}   # words → devices, in their order
         for point in self.points:
             result, where = point.result, f'{self.name} {point.value}'
