@@ -67,6 +67,7 @@ class Layer:
     products: tuple[Product, ...]
     attention: Attention
     others: int = 0                                # elements of norms and biases
+    blocks: int = 2                                # 1: attention and MLP are side by side
     first: int = field(default=0, compare=False)   # index of the first layer of this kind
 
     def __post_init__(self):
@@ -87,8 +88,8 @@ class Layer:
 
     @property
     def last(self) -> list[str]:
-        """Names of the products that close the MLP: no backward pass needs what they return."""
-        return [p.name for p in self.products if p.closes][1:]
+        """Names of the products that end the last block: no backward pass needs what they return."""
+        return [p.name for p in self.products if p.closes][self.blocks - 1:]
 
 
 @dataclass(frozen=True)
@@ -241,6 +242,10 @@ def read_layer(layer: nn.Module, text, index: int) -> Layer:
     kinds = [type(module).__name__ for module in layer.children()]
     if sum('Attention' in kind for kind in kinds) != 1:
         raise ValueError(f"{here} is no attention with an MLP, but {', '.join(kinds)}")
+    norms = sum('Attention' not in kind and ('Norm' in kind or kind == 'Identity')
+                for kind in kinds)   # of ModernBERT, the first one is left out
+    options = 'use_parallel_residual', 'new_decoder_architecture'   # side by side with two norms
+    is_parallel = norms == 1 or any(getattr(text, option, False) for option in options)
     products, others = [], 0
     for name, module in layer.named_modules():
         kind = type(module).__name__
@@ -256,7 +261,7 @@ def read_layer(layer: nn.Module, text, index: int) -> Layer:
             else: products.append(Product(label, *(p.shape if kind == 'Conv1D' else p.shape[::-1])))
     closing = {p.name.rpartition('.')[0]: p for p in products if p.outputs == text.hidden_size}
     products = [replace(p, closes=p in closing.values()) for p in products]
-    return Layer(tuple(products), read_attention(text, index), others, first=index)
+    return Layer(tuple(products), read_attention(text, index), others, 2 - is_parallel, index)
 
 
 def read_experts(label: str, weight: torch.Tensor, text, keys: list[str]) -> Product:

@@ -148,10 +148,11 @@ class Rank:
         """What a layer exchanges of so many tokens of the rank, in so many calls of such passes."""
         mesh, products = self.mesh, resolve_dtype(self.dtype).itemsize
         whole, passes = tokens*self.model.width, forwards + backwards
-        scattered = passes - (forwards - 1)/2   # done again, the last block need not end
+        gathered = layer.blocks*passes
+        scattered = gathered - (forwards - 1)   # done again, the last block need not end
         keys, apart = tokens*mesh.cp*self.cached(layer.attention)*self.size, mesh.apart('cp')
-        found = [Exchange('tp', 'all_gather', whole*products, 2*calls*passes, mesh.tp, 1),
-                 Exchange('tp', 'reduce_scatter', whole*self.size, 2*calls*scattered, mesh.tp, 1),
+        found = [Exchange('tp', 'all_gather', whole*products, calls*gathered, mesh.tp, 1),
+                 Exchange('tp', 'reduce_scatter', whole*self.size, calls*scattered, mesh.tp, 1),
                  Exchange('cp', 'all_gather', keys, calls*passes, mesh.cp, apart),
                  Exchange('cp', 'reduce_scatter', keys, calls*backwards, mesh.cp, apart)]
         if layer.experts:   # to the experts and back
@@ -233,10 +234,10 @@ class Rank:
         width = self.model.width
         if recompute == 'full': return width
         products = sum(p.outputs*p.per_token for p in layer.products)
-        found = width + products + layer.attention.heads*layer.attention.value_size
-        if recompute == 'selective': return found
-        inner = sum(p.inputs*p.per_token for p in layer.products if p.name in layer.last)
-        return found + inner + 2*width   # what the MLP multiplies, and what both norms return
+        if recompute == 'selective':
+            return width + products + layer.attention.heads*layer.attention.value_size
+        inner = sum(p.inputs*p.per_token for p in layer.products if p.closes)
+        return width + products + inner + layer.blocks*width   # what norms return
 
     def step_memory(self, plan: StepPlan, tokens: float) -> dict[str, int]:
         """Bytes that a rank keeps at least in a step; `tokens`: of a micro-batch of the rank."""
