@@ -150,16 +150,36 @@ class Rank:
         whole, passes = tokens*self.model.width, forwards + backwards
         gathered = layer.blocks*passes
         scattered = gathered - (forwards - 1)   # done again, the last block need not end
-        keys, apart = tokens*mesh.cp*self.cached(layer.attention)*self.size, mesh.apart('cp')
         found = [Exchange('tp', 'all_gather', whole*products, calls*gathered, mesh.tp, 1),
-                 Exchange('tp', 'reduce_scatter', whole*self.size, calls*scattered, mesh.tp, 1),
-                 Exchange('cp', 'all_gather', keys, calls*passes, mesh.cp, apart),
-                 Exchange('cp', 'reduce_scatter', keys, calls*backwards, mesh.cp, apart)]
+                 Exchange('tp', 'reduce_scatter', whole*self.size, calls*scattered, mesh.tp, 1)]
         if layer.experts:   # to the experts and back
             copies = max(min(p.per_token, p.groups or p.per_token) for p in layer.products)
             found += [Exchange('ep', 'all_to_all', whole/mesh.tp*size, calls*n, mesh.ep,
                                mesh.apart('ep'), copies)
                       for size, n in ((products, passes), (self.size, 1 + backwards))]
+        return found
+
+    def context_exchanges(self, a: Attention, tokens: float, calls: float, forwards: int,
+                          backwards: int) -> list[list[Exchange]]:
+        """Each way for so many tokens of the rank to attend to those of all ranks of `cp`.
+
+        `n` ranks divide the heads: they send queries, keys, values and outputs to each other, as in
+        DeepSpeed-Ulysses (Jacobs et al. 2023). Those with the same heads gather keys and values, at
+        once or in a ring, which are as many bytes (Liu et al. 2023, Ring Attention), and keep them.
+        The backward pass sends the gradients of all that the other way.
+        """
+        mesh, each, found = self.mesh, a.size + a.value_size, []
+        for n in range(1, mesh.cp + 1):
+            if mesh.cp % n or a.heads % (n*mesh.tp): continue
+            others, apart = mesh.cp//n, mesh.apart('cp')
+            keys = min(self.cached(a), max(a.kv_heads/mesh.tp/n, 1)*each)   # of a token, for a rank
+            sent = tokens*(a.heads/mesh.tp*each + n*keys)*self.size
+            gathered = tokens*mesh.cp*keys*self.size
+            for by_heads, by_tokens in ((apart, apart*n), (apart*others, apart)):
+                found.append([
+                    Exchange('cp', 'all_to_all', sent, calls*(forwards + backwards), n, by_heads),
+                    Exchange('cp', 'all_gather', gathered, calls*forwards, others, by_tokens),
+                    Exchange('cp', 'reduce_scatter', gathered, calls*backwards, others, by_tokens)])
         return found
 
     def weight_exchanges(self, layer: Layer, calls: int) -> list[Exchange]:
@@ -331,7 +351,9 @@ def training_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, pla
         for phase, done in dict(forward=works, recomputed=again, backward=works).items():
             rows += [work.row(named(work.name), n, peaks, phase, passes) for work in done]
         exchanges = rank.token_exchanges(layer, tokens, n*passes, 1 + is_full, 1)
-        rows += exchange_rows(exchanges, network, named)
+        ways = rank.context_exchanges(layer.attention, tokens, n*passes, 1 + is_full, 1)
+        ways = [exchange_rows(exchanges + way, network, named) for way in ways]
+        rows += min(ways, key=lambda way: Roofline(rows=way).roof_time_s)
     rows += [work.row(work.name, 1, peaks, phase, passes) for phase in ('forward', 'backward')
              for work in rank.around(tokens, tokens)]
     rows += rank.update(plan, peaks) + exchange_rows(rank.step_exchanges(plan, tokens), network)
