@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['LIKENESS_POWER', 'SERVES_FOR', 'PHASES', 'Reached', 'Miss', 'Launches', 'Pace', 'Evidence', 'published', 'likeness',
            'likely_share', 'Basis', 'basis_of', 'forecast', 'datasheet_of', 'product_dtypes', 'why_none', 'with_times',
-           'LanguageWork', 'group_of', 'language_work', 'likely_pace', 'language_forecast', 'why_no_pace', 'pace_words']
+           'LanguageWork', 'language_work', 'likely_pace', 'language_forecast', 'why_no_pace', 'pace_words']
 
 # %% ../../nbs/results/forecast.ipynb #f4b4125b
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -271,12 +270,6 @@ class LanguageWork(NamedTuple):
         return max(seconds, self.least_s)
 
 
-def group_of(row: RooflinePoint) -> str:
-    """The group of a mesh that a row of exchange belongs to, such as 'tp'; '': it is none."""
-    found = re.search(r'\(\w+ (\w+)', row.name) if row.bound == 'link' else None
-    return found[1] if found else ''
-
-
 def language_work(result) -> LanguageWork:
     """What sets the time of an estimate of a language model."""
     rows, dtype = result.ungrouped, result.about['dtype']
@@ -286,7 +279,7 @@ def language_work(result) -> LanguageWork:
         phase, f'{phase}{experts} in {dtype}',
         (result.peaks.ceiling(dtype), result.peaks.peak_bandwidth), result.roof_time_s,
         rows_s=result.one_by_one('roof_time_s'),
-        tp_s=sum(row.roof_time_s for row in rows if group_of(row) == 'tp'),
+        tp_s=sum(row.roof_time_s for row in rows if row.group == 'tp'),
         kernels=sum(row.calls for row in rows if row.bound != 'link'))
 
 
@@ -324,7 +317,7 @@ def why_no_pace(result, evidence: Evidence) -> str:
     if not result.is_whole: return 'the least time of a row is not known'
     kind = language_work(result).kind
     devices = {p.device for p in evidence.paces if p.work == kind}
-    groups = dict.fromkeys(map(group_of, result.ungrouped)).keys() - {'', 'tp'}
+    groups = {row.group for row in result.ungrouped} - {None, 'tp'}
     if not devices:
         kinds = dict.fromkeys(p.work for p in evidence.paces)
         return f"no run of {kind} was published, but of {', '.join(kinds)}"

@@ -89,6 +89,7 @@ class RooflinePoint(Sampled):
     bytes_moved: Amount | None = None     # inputs and outputs of every operation
     boundary_bytes: Amount | None = None  # what one fused kernel would still have to move
     link_bytes: Amount | None = 0         # that collectives send over the link of this rank
+    group: str | None = None              # of an estimated exchange: that of the mesh, as 'tp'
     working_set: Amount | None = None     # bytes that the largest operation moves
     dtype: str | None = None              # of most of the arithmetic; `None`: that of the peaks
     params: Count = 0                     # elements of its own parameters, each shown in one row
@@ -272,7 +273,7 @@ def join(name: str, rows: list[RooflinePoint]) -> RooflinePoint:
                            ('launches', 'time_s', 'flops', 'bytes_moved'))
     joined = RooflinePoint(
         name=name, type=shared('type', f'{len(rows)} rows'), phase=shared('phase'),
-        dtype=max(rows, key=lambda row: row.flops or 0).dtype,
+        group=shared('group'), dtype=max(rows, key=lambda row: row.flops or 0).dtype,
         unknown=dict(sum((Counter(row.unknown) for row in rows), Counter())),
         operations=[Operation(name, **sums) for name, sums in operations.items()],
         kernels={name: KernelTime(**sums) for name, sums in kernels.items()},

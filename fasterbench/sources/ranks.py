@@ -303,7 +303,8 @@ def exchange_rows(exchanges: list[Exchange], network: Network, named=str) -> lis
             if not nbytes: continue
             row = rows.setdefault((e.kind, e.group, link), RooflinePoint(
                 name=named(f'({e.kind} {e.group}{where})'), type=e.kind, calls=0, flops=0,
-                matmul_flops=0, bytes_moved=0, bound='link', roof=link, roof_time_s=0))
+                matmul_flops=0, bytes_moved=0, group=e.group, bound='link', roof=link,
+                roof_time_s=0))
             row.calls += round(e.calls)
             row.link_bytes += nbytes*e.calls
             row.roof_time_s += nbytes*e.calls/rate
