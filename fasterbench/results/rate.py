@@ -25,7 +25,7 @@ class Rate:
     mbu: float                 # bytes of weights, cache and activations / time / bandwidth
     mfu_dense: float           # FLOPs of products, attention dense / time / ceiling
     mfu_causal: float          # the same, of attention those that its mask lets through
-    hfu: float                 # the same with what is recomputed
+    hfu: float                 # the same with a second forward pass if all is recomputed
     of_likely_pct: float | None   # likely time in percent of that of a pass; `None`: not known
     text: str                  # in two lines
 
@@ -34,7 +34,11 @@ class Rate:
 
 
 def rate_of(result, tokens_per_s: float) -> Rate:
-    """What a measured rate is of the roof; `ValueError` for one that is not above 0 and finite."""
+    """What a measured rate is of the roof; `ValueError` for one that is not above 0 and finite.
+
+    HFU of full recomputation is 4/3 of MFU, as published. Rows of phase 'recomputed' sum up to
+    less: the head and the products that end a layer need not be done again.
+    """
     if not 0 < tokens_per_s < inf:
         raise ValueError(f'{tokens_per_s!r} tokens/s: a rate is a number above 0 and finite')
     if not (result.peaks and result.tokens_per_s):
