@@ -48,9 +48,10 @@ def rate_of(result, tokens_per_s: float) -> Rate:
     used = 100*result.roof_time_s/time_s
     dtype, ceiling = result.main_ceiling
     mbu = result.bytes_moved/time_s/peaks.peak_bandwidth
-    causal = (result.matmul_flops - result.total('recomputed'))/time_s/ceiling
+    once = result.matmul_flops - result.total('recomputed')
+    causal = (once - result.total('masked'))/time_s/ceiling
     dense_flops = result.about.get('dense_flops_per_token')   # one token sees all: no mask
-    dense = dense_flops*tokens_per_s/n/ceiling if dense_flops else causal
+    dense = (dense_flops*tokens_per_s/n if dense_flops else once/time_s)/ceiling
     hfu = causal*(4/3 if result.about.get('recompute') == 'full' else 1)
     near = NEAR_WORDS[result.bound if used >= 100*NEAR else 'neither']
     digits = next((n for n in range(3, 13) if plain(used, n) != '100'), 3)   # that tell it from 100
