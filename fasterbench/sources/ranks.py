@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['OPTIMIZERS', 'RECOMPUTE', 'RankWork', 'Update', 'StepPlan', 'Rank', 'exchange_rows', 'named_layers', 'forward_pass',
-           'training_pass']
+           'forward_rows', 'training_pass']
 
 # %% ../../nbs/sources/ranks.ipynb #d2d70e37
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..base.tensors import resolve_dtype
@@ -88,6 +88,7 @@ class Rank:
     dtype: str                    # of the products in layers
     weights: float | None = None  # bytes of an element; `None`: as it is multiplied
     cache: float | None = None    # bytes of an element; `None`: as it is multiplied
+    even: bool = True             # are tokens sent evenly among experts, or all to the same?
 
     @property
     def activations(self) -> str:
@@ -103,7 +104,8 @@ class Rank:
         """A product of tokens and a matrix, or of tokens and the experts that they are sent to."""
         tp, ep, reached, size = self.mesh.tp, 1, 1, resolve_dtype(dtype).itemsize
         if p.experts:
-            ep, reached = self.mesh.ep, share_reached(p.experts/p.per_token, tokens*self.mesh.ep)
+            ep, places = self.mesh.ep, p.experts/p.per_token
+            reached = share_reached(places, tokens*ep if self.even else 1)
             tokens *= p.per_token
         inputs, outputs = (p.inputs/tp, p.outputs) if p.closes else (p.inputs, p.outputs/tp)
         elements = p.elements/tp/ep
@@ -154,6 +156,7 @@ class Rank:
                  Exchange('tp', 'reduce_scatter', whole*self.size, calls*scattered, mesh.tp, 1)]
         if layer.experts:   # to the experts and back
             copies = max(min(p.per_token, p.groups or p.per_token) for p in layer.products)
+            if not self.even: copies = 1
             found += [Exchange('ep', 'all_to_all', whole/mesh.tp*size, calls*n, mesh.ep,
                                mesh.apart('ep'), copies)
                       for size, n in ((products, passes), (self.size, 1 + backwards))]
@@ -320,18 +323,21 @@ def named_layers(model: LanguageModel) -> Iterator[tuple[Layer, int, Callable[[s
 
 def forward_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, batch: int,
                  queries: int, keys: int, about: dict) -> Roofline:
-    """The rows of one rank: so many new tokens of each sequence, which see so many tokens."""
+    """The rows of one rank: so many new tokens of each sequence, which see so many tokens.
+
+    All tokens are sent to the same experts, which is least. If tokens that are sent evenly reach
+    more, `about` has the least time with these, 'even_least_s', and 'expert_bytes': how many times
+    as many bytes the rows of experts move then. 'weight_bytes': of an element, unless `None`.
+    """
     mesh = rank.mesh
     sequences = batch//mesh.data//mesh.pp   # at a time
-    tokens = sequences*queries
-    rows = []
-    for layer, n, named in named_layers(rank.model):
-        works = rank.layer(layer, sequences, queries, keys)
-        rows += [work.row(named(work.name), n, peaks) for work in works]
-        exchanges = rank.token_exchanges(layer, tokens, n) + rank.weight_exchanges(layer, n)
-        rows += exchange_rows(exchanges, network, named)
-    rows += [work.row(work.name, 1, peaks) for work in rank.around(tokens, sequences)]
-    rows += exchange_rows(rank.exchanges_around(tokens), network)
+    rows, even = (forward_rows(replace(rank, even=is_even), peaks, network, sequences, queries, keys)
+                  for is_even in (False, True))
+    if rows != even:
+        least, more = (sum(row.bytes_moved for row in some if row.type == 'experts')
+                       for some in (rows, even))
+        about = about | dict(even_least_s=Roofline(rows=even).roof_time_s, expert_bytes=more/least)
+    if rank.weights: about = about | dict(weight_bytes=rank.weights)
     kept = rank.memory(batch//mesh.data, keys)
     return Roofline(rows=rows, peaks=peaks, kind='estimated', params=rank.model.elements,
                     memory=Footprint(after={}, at_peak=kept),
@@ -339,9 +345,22 @@ def forward_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, batc
                                        device=peaks.device_name or peaks.device))
 
 
+def forward_rows(rank: Rank, peaks: HardwarePeaks, network: Network | None, sequences: int,
+                 queries: int, keys: int) -> list[RooflinePoint]:
+    """The rows of so many sequences at a time."""
+    tokens, rows = sequences*queries, []
+    for layer, n, named in named_layers(rank.model):
+        works = rank.layer(layer, sequences, queries, keys)
+        rows += [work.row(named(work.name), n, peaks) for work in works]
+        exchanges = rank.token_exchanges(layer, tokens, n) + rank.weight_exchanges(layer, n)
+        rows += exchange_rows(exchanges, network, named)
+    rows += [work.row(work.name, 1, peaks) for work in rank.around(tokens, sequences)]
+    return rows + exchange_rows(rank.exchanges_around(tokens), network)
+
+
 def training_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, plan: StepPlan,
                   about: dict) -> Roofline:
-    """The rows of one rank in a training step."""
+    """The rows of one rank in a training step, tokens evenly among experts: a loss has it so."""
     model, mesh, is_full = rank.model, rank.mesh, plan.recompute == 'full'
     sequences = plan.batch//mesh.data//plan.accumulate   # of a micro-batch
     tokens, passes = sequences*plan.tokens/mesh.cp, plan.accumulate/mesh.pp
