@@ -6,33 +6,37 @@ published figure is wrong. MFU is also given as the source claims it, with atten
 and with or without tables that are only looked up; `other fits`: with the other attention it comes
 within half a point of the claim, too. A claim in TFLOP/s alone is divided by the ceiling.
 
-Language models are forecast by each other alone: once by runs of other models on the device, once
-by runs of other devices; an interval takes nine of them. Models of images are forecast by what the
-package has, of the same model, too, but not this run.
+Language models are forecast by each other alone: once by runs of other models, once by runs of other
+devices; an interval takes nine of them. Runs whose layout or circumstances are not known, by their
+notes, are not `clean`: they are held against the bound, but forecast nothing. Models of images are
+forecast by what the package has, of the same model, too, but not this run.
 
     python benchmarks/language_models.py
 """
 import json
 from collections import defaultdict
 from dataclasses import replace
-from itertools import product
 from math import exp, log
 from statistics import fmean
 
+import numpy as np
 import torch
-from common import (DATA, ENOUGH, NOISES, accuracy, finish, interval, interval_by_others, left_out,
+from common import (DATA, ENOUGH, accuracy, finish, interval, interval_by_others, left_out,
                     mean_errors, option_parser, read, read_options)
 from torchvision.models import get_model
 
 from fasterbench import HardwarePeaks, RooflineAnalyzer, estimate_language, estimate_training
 from fasterbench.machine.datasheets import find_datasheet
 from fasterbench.models import construct
-from fasterbench.results.forecast import Evidence, Miss, Pace, language_work, likely_pace
+from fasterbench.results.forecast import (LIKENESS_POWER, Evidence, Miss, Pace, language_work,
+                                          likeness, likely_language_s)
 from fasterbench.results.roofline import Roofline
 from fasterbench.sources.architecture import read_model
 
-EXPOSED = 0., 0.5, 1.   # parts of the exchange of tensor parallelism that are tried
-CLOSE = 0.5             # percentage points between a claim and what fits it
+CLOSE = 0.5   # percentage points between a claim and what fits it
+STARTS = {    # part of the work → what a unit costs where no run tells
+    'products': 1.5, 'attention and experts': 3., 'bytes': 2., 'packed bytes': 2., 'calls': 6e-6}
+WEIGHT = 0.02   # of `STARTS`, where that of a run is about 1
 
 
 def language_config(run: dict) -> dict:
@@ -69,6 +73,7 @@ class LanguageRun:
         self.work = language_work(result)
         self.dtype = self.work.phase   # of that are choices and intervals
         self.groups = self.work.phase, self.work.kind
+        self.is_clean = line['clean'] == '1'
 
 
 def language_runs() -> list[LanguageRun]:
@@ -78,51 +83,57 @@ def language_runs() -> list[LanguageRun]:
                    for line in read('decode_runs.csv')]
 
 
-def paces(runs: list[LanguageRun], exposed: float) -> list[Pace]:
-    """What the runs of each kind of work have reached on each device."""
-    groups = defaultdict(list)
-    for run in runs: groups[run.work.kind, run.device, run.work.peaks].append(run)
-    return [Pace(*key, exp(fmean(log(run.work.reached(run.time_s, exposed)) for run in some)),
-                 len(some), len({run.model for run in some}), max(run.sequences for run in some))
-            for key, some in groups.items()]
+def costs_of(runs: list[LanguageRun]) -> dict[str, float]:
+    """Seconds of a unit of each part of the work with which runs of a phase are nearest to theirs.
 
-
-def language_misses(runs: list[LanguageRun], key: str, choice=None) -> list[tuple]:
-    """Each run in one phase that others can forecast: measured time over its forecast.
-
-    `choice`: of `best_choice`; `None`: that of the others, for each.
+    Generalized least squares of the logarithms of times, in steps of Gauss and Newton; runs on
+    devices that are alike have as much in common as in `likely_share`, and each its own half.
     """
+    amounts = np.array([[run.work.parts.get(part, 0.) for part in STARTS] for run in runs])
+    times, peaks = np.log([run.time_s for run in runs]), [run.work.peaks for run in runs]
+    between = np.array([[likeness(a, b)**LIKENESS_POWER for b in peaks] for a in peaks])
+    weights = np.linalg.inv(between + np.eye(len(runs)))
+    starts = logs = np.log([*STARTS.values()])
+    for _ in range(20):
+        parts = amounts*np.exp(logs)
+        sums = parts.sum(axis=1)
+        slopes = parts/sums[:, None]
+        curvature = slopes.T@weights@slopes + WEIGHT*np.eye(len(logs))
+        step = slopes.T@weights@(times - np.log(sums)) + WEIGHT*(starts - logs)
+        logs = logs + np.linalg.solve(curvature, step).clip(-1, 1)
+    return dict(zip(STARTS, np.exp(logs).tolist()))
+
+
+def evidence_of(runs: list[LanguageRun]) -> Evidence:
+    """What runs of a phase tell: the costs of parts, and how slow each device was beside these."""
+    costs, groups = costs_of(runs), defaultdict(list)
+    for run in runs: groups[run.work.phase, run.work.kind, run.device, run.work.peaks].append(run)
+    paces = [Pace(*key, exp(fmean(log(run.time_s/run.work.time_s(costs)) for run in some)),
+                  len(some), len({run.model for run in some}), max(run.sequences for run in some))
+             for key, some in groups.items()]
+    return Evidence([], {}, costs={runs[0].work.phase: costs}, paces=paces)
+
+
+def language_misses(runs: list[LanguageRun], key: str) -> list[tuple[LanguageRun, float]]:
+    """Each run in one phase that others can forecast: measured time over its forecast."""
     found = []
     for out, rest in left_out(runs, key):
-        exposed, noise = choice or best_choice(rest)
-        evidence = Evidence([], {out[0].dtype: noise}, paces=paces(rest, exposed))
-        for run in out:
-            known = {pace.device for pace in evidence.paces if pace.work == run.work.kind}
-            if not known or (key == 'model' and run.device not in known): continue
-            likely_s = run.work.time_s(likely_pace(run.work, evidence), exposed)
-            found.append((run, run.time_s/likely_s))
+        evidence = evidence_of(rest)
+        kinds, devices = ({getattr(p, name) for p in evidence.paces} for name in ('work', 'device'))
+        found += [(run, run.time_s/likely_language_s(run.work, evidence)) for run in out
+                  if run.work.kind in kinds and (key == 'device' or run.device in devices)]
     return found
 
 
-def best_choice(runs: list[LanguageRun]) -> tuple[float, float]:
-    """The exposed part and the noise with which the runs of a phase forecast each other best."""
-    def error(choice):
-        errors = [[abs(1/miss - 1) for _, miss in language_misses(runs, key, choice)]
-                  for key in ('model', 'device')]
-        return sum(map(fmean, filter(None, errors)))
-    return min(product(EXPOSED, NOISES), key=error)
-
-
 def fit_language(runs: list[LanguageRun], evidence: Evidence):
-    """Add what is known of all runs of language models."""
+    """Add what is known of all clean runs of language models."""
     for phase in dict.fromkeys(run.dtype for run in runs):
-        some = [run for run in runs if run.dtype == phase]
-        exposed, evidence.noise[phase] = best_choice(some)
-        if phase == 'training': evidence.exposed = exposed
-        evidence.paces += paces(some, exposed)
+        some = [run for run in runs if run.dtype == phase and run.is_clean]
+        known = evidence_of(some)
+        evidence.costs |= known.costs
+        evidence.paces += known.paces
         for key in ('model', 'device'):
             missed = [miss for _, miss in language_misses(some, key)]
-            if len(missed) < ENOUGH: continue
             evidence.misses.append(Miss(phase, key, len(missed), *interval(missed)))
 
 
@@ -192,7 +203,7 @@ def vision_row(run: dict) -> dict:
 def main():
     args = read_options(option_parser(__doc__))
     runs = language_runs()
-    errors, all_found = accuracy(runs, language_misses)
+    errors, all_found = accuracy([run for run in runs if run.is_clean], language_misses)
     tables = {'training': [], 'decoding': []}
     for run in runs: tables[run.dtype.split()[-1]].append(language_row(run, all_found))
     tables['vision'] = [*map(vision_row, read('vision_runs.csv'))]

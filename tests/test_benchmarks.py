@@ -46,28 +46,31 @@ def language_models(tmp_path_factory):
 
 def test_no_published_run_is_below_its_bound(language_models):
     tables = language_models['tables']
-    number = {'training': 17, 'decoding': 4, 'vision': 2}   # at least
+    number = {'training': 67, 'decoding': 35, 'vision': 2}   # at least
     assert all(len(tables[name]) >= n for name, n in number.items())
     ratios = [row['least / published'] for name in number for row in tables[name]]
     assert 0 < min(ratios) and max(ratios) < 1
-    assert all(0.2 < row['least / published'] < 0.6 for row in tables['training'])
+    assert all(0.1 < row['least / published'] < 0.75 for row in tables['training'])
     assert language_models['figures']['below their bound'] == 0
 
 
 def test_utilization_is_what_sources_claim(language_models):
     claims = [row for row in language_models['tables']['training'] if row['claimed %']]
     far = [row for row in claims if abs(row['MFU as claimed %'] - row['claimed %']) >= 0.5]
-    # one is rounded down, one has other heads
-    assert [(row['model'], row['claimed %']) for row in far] == [('Llama-3.1-8B', 33), ('GPT-OSS-20B', 28.2)]
-    assert len(claims) >= 16
+    # a rounded claim, other heads, other FLOPs of a token: the notes of these runs say which
+    assert [(row['model'], row['device'], round(row['claimed %'], 1)) for row in far] == [
+        ('Llama-3.1-8B', 'H100-SXM', 33), ('GPT-OSS-20B', 'H100-SXM', 28.2),
+        ('MPT-7B 64k', 'A100-SXM-80GB', 47), ('DeepSeek-V3', 'GB200', 25.8),
+        ('GPT-OSS-120B', 'GB300', 21), ('GPT-OSS-120B', 'H100-SXM', 16), ('GPT-OSS-120B', 'H100-SXM', 23.3)]
+    assert len(claims) >= 56
     assert all(row['attention'] in ('dense', 'causal') and row['other fits'] in (True, False) for row in claims)
 
 
 def test_language_models_are_forecast_by_others(language_models):
     tables = language_models['tables']
     errors = {(row['runs'], row['left out']): row['mean error %'] for row in tables['accuracy']}
-    assert errors['training', 'model'] < 15 and errors['training', 'device'] < 20
-    assert errors['compiled decoding', 'model'] < 10 and errors['compiled decoding', 'device'] < 10
+    assert errors['training', 'model'] < 20 and errors['training', 'device'] < 22
+    assert errors['compiled decoding', 'model'] < 13 and errors['compiled decoding', 'device'] < 13
     for row in tables['training'] + tables['decoding']:
         for key in ('model', 'device'):
             ends, inside = row[f'80 % interval, {key} left out'], row[f'inside, {key} left out']

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['LIKENESS_POWER', 'SERVES_FOR', 'PHASES', 'Reached', 'Miss', 'Launches', 'Pace', 'Evidence', 'published', 'likeness',
            'likely_share', 'Basis', 'basis_of', 'forecast', 'datasheet_of', 'product_dtypes', 'why_none', 'with_times',
-           'LanguageWork', 'language_work', 'likely_pace', 'language_forecast', 'why_no_pace', 'pace_words']
+           'LanguageWork', 'parts_of', 'language_work', 'likely_language_s', 'language_forecast', 'why_no_pace',
+           'pace_words']
 
 # %% ../../nbs/results/forecast.ipynb #f4b4125b
 from collections import Counter
@@ -22,7 +23,7 @@ from ..base.files import Count, Rate, load_json
 from ..base.text import si, some
 from ..machine.datasheets import find_datasheet
 from ..machine.hardware import HardwarePeaks
-from .rows import RooflinePoint, known_sum, place
+from .rows import RooflinePoint, known_sum, least_times, place
 
 # %% ../../nbs/results/forecast.ipynb #8a0f1c27
 @dataclass
@@ -68,12 +69,13 @@ class Launches:
 
 @dataclass
 class Pace:
-    """What runs of language models in one kind of work reached on a device, as a geometric mean."""
+    """How long runs of language models in one kind of work took on a device."""
+    phase: str                  # such as 'training'
     work: str                   # such as 'training in bfloat16'
     device: str
     peaks: tuple[Rate, Rate]    # FLOP/s, bytes/s
-    reached: Rate               # the roof's part of a training step's time; or in decoding the
-    runs: Count                 # seconds of each kernel beyond the roof
+    slowness: Rate              # their time over that by `Evidence.costs`, as a geometric mean
+    runs: Count
     models: Count
     sequences: Count            # of the largest step
 
@@ -82,11 +84,11 @@ class Pace:
 class Evidence:
     """What published runs reached."""
     reached: list[Reached]
-    noise: dict[str, Rate]   # dtype, or phase of language models → variance of shares between
-    misses: list[Miss] = field(default_factory=list)   # models over that between devices
+    noise: dict[str, Rate]   # dtype → variance of shares between models over that between devices
+    misses: list[Miss] = field(default_factory=list)
     launches: Launches | None = None
-    paces: list[Pace] = field(default_factory=list)
-    exposed: float = 0.   # part of the exchange of tensor parallelism that no work hides
+    costs: dict[str, dict[str, Rate]] = field(default_factory=dict)   # phase → `LanguageWork.parts`
+    paces: list[Pace] = field(default_factory=list)                   # → seconds of a unit
 
     def miss(self, dtype: str, is_known: bool) -> Miss | None:
         """How far off forecasts are in a dtype or phase, of a device with runs or without."""
@@ -251,61 +253,65 @@ PHASES = {'step': 'training', 'decode': 'compiled decoding', 'prefill': 'prefill
 class LanguageWork(NamedTuple):
     """What sets the time of a step of a language model."""
     phase: str                    # in the words of `PHASES`
-    kind: str                     # of work; runs of one kind tell of each other
+    kind: str                     # of work, such as 'training with experts in bfloat16'
     peaks: tuple[float, float]    # FLOP/s, bytes/s
     least_s: float                # seconds that the roof allows
-    rows_s: float                 # least seconds of its rows one after the other, without exchange
-    tp_s: float                   # least seconds of exchange by tensor parallelism
-    kernels: int                  # calls of those rows
+    parts: dict[str, float]       # of `parts_of` a row, summed
 
-    def reached(self, seconds: float, exposed: float) -> float:
-        """What a step of so many seconds has reached, as `Pace` has it."""
-        if self.phase == 'training': return (self.rows_s + exposed*self.tp_s)/seconds
-        return (seconds - self.rows_s)/self.kernels
+    def time_s(self, costs: dict[str, float]) -> float:
+        """The seconds of its parts one after the other, at so many seconds of a unit."""
+        return sum(costs[part]*amount for part, amount in self.parts.items())
 
-    def time_s(self, reached: float, exposed: float) -> float:
-        """The seconds in which a step reaches that, and no less than it takes at least."""
-        if self.phase == 'training': seconds = (self.rows_s + exposed*self.tp_s)/reached
-        else: seconds = self.rows_s + reached*self.kernels
-        return max(seconds, self.least_s)
+
+def parts_of(row: RooflinePoint, result) -> dict[str, float]:
+    """Seconds of a row's arithmetic and bytes at the peaks of an estimate, and its calls.
+
+    A stage waits in a pipeline, but for the optimizer; tokens are sent evenly among experts.
+    """
+    about, is_mixed = result.about, row.type in ('attention', 'experts')
+    arithmetic_s, memory_s = (0, 0) if row.bound == 'link' else least_times(row, result.peaks)
+    if row.type == 'experts': memory_s *= about.get('expert_bytes', 1)
+    is_packed = about.get('weight_bytes', 1) < 1
+    parts = {'attention and experts' if is_mixed else 'products': arithmetic_s,
+             'packed bytes' if is_packed else 'bytes': memory_s, 'calls': row.calls}
+    waits = 1 if row.phase == 'optimizer' else 1 + about.get('bubble', 0)
+    return {part: amount*waits for part, amount in parts.items()}
 
 
 def language_work(result) -> LanguageWork:
     """What sets the time of an estimate of a language model."""
-    rows, dtype = result.ungrouped, result.about['dtype']
+    rows, dtype, parts = result.ungrouped, result.about['dtype'], Counter()
+    for row in rows: parts.update(parts_of(row, result))
     phase = PHASES[result.about['run']]
     experts = ' with experts'*any(row.type == 'experts' for row in rows)
-    return LanguageWork(
-        phase, f'{phase}{experts} in {dtype}',
-        (result.peaks.ceiling(dtype), result.peaks.peak_bandwidth), result.roof_time_s,
-        rows_s=result.one_by_one('roof_time_s'),
-        tp_s=sum(row.roof_time_s for row in rows if row.group == 'tp'),
-        kernels=sum(row.calls for row in rows if row.bound != 'link'))
+    return LanguageWork(phase, f'{phase}{experts} in {dtype}',
+                        (result.peaks.ceiling(dtype), result.peaks.peak_bandwidth),
+                        result.roof_time_s, dict(parts))
 
 
-def likely_pace(work: LanguageWork, evidence: Evidence) -> float:
-    """What such work is likely to reach on its device, by the runs of its kind."""
-    known = [(p.peaks, p.reached, p.models) for p in evidence.paces if p.work == work.kind]
-    return likely_share(known, work.peaks, evidence.noise[work.phase])
+def likely_language_s(work: LanguageWork, evidence: Evidence) -> float:
+    """The likely seconds of such work, or the least ones: of its parts, and as slow as its device."""
+    known = [(p.peaks, p.slowness, p.models) for p in evidence.paces if p.phase == work.phase]
+    slowness = likely_share(known, work.peaks, noise=1.)   # models differ as devices do
+    return max(slowness*work.time_s(evidence.costs[work.phase]), work.least_s)
 
 
 def language_forecast(result, evidence: Evidence):
     """An estimate of a language model with its likely time, of which each row has its part."""
     is_measured = result.peaks.source == 'measured'   # runs tell of datasheets
     peaks = datasheet_of(result.peaks) if is_measured else result.peaks
-    sheet, exposed = result.under(peaks), evidence.exposed
+    sheet = result.under(peaks)
     reason = why_no_pace(sheet, evidence)
     if reason: return with_times(result, lambda row: (None, None), likely=f'not known: {reason}')
     work = language_work(sheet)._replace(least_s=result.roof_time_s)
-    reached = likely_pace(work, evidence)
-    seconds, alone = (work._replace(least_s=s).time_s(reached, exposed) for s in (work.least_s, 0))
-    known, words = pace_words(work, reached, sheet.peaks, evidence)
+    seconds, costs = likely_language_s(work, evidence), evidence.costs[work.phase]
+    known, words = pace_words(work, seconds, sheet.peaks, evidence)
     miss = evidence.miss(work.phase, known)
     ends = miss and [max(end*seconds, work.least_s) for end in (miss.low, miss.high)]
 
     def of_row(row):
-        one = language_work(replace(sheet, rows=[place(row, peaks)], parts=[]))._replace(least_s=0)
-        part = one.time_s(reached, exposed)/alone
+        one = work._replace(parts=parts_of(place(row, peaks), sheet))
+        part = one.time_s(costs)/work.time_s(costs)
         return part*seconds, ends and tuple(part*end for end in ends)
 
     return with_times(result, of_row, likely=f'{words}; {miss}' if miss else words)
@@ -328,19 +334,18 @@ def why_no_pace(result, evidence: Evidence) -> str:
     return ''
 
 
-def pace_words(work: LanguageWork, reached: float, peaks: HardwarePeaks,
+def pace_words(work: LanguageWork, seconds: float, peaks: HardwarePeaks,
                evidence: Evidence) -> tuple[bool, str]:
     """Are there runs on the device? And what a forecast rests on, in words."""
-    known = sorted((p for p in evidence.paces if p.work == work.kind),
+    known = sorted((p for p in evidence.paces if p.phase == work.phase),
                    key=lambda p: -likeness(p.peaks, work.peaks))
-    devices = Counter()
+    alike, devices = [p for p in known if p.work == work.kind], Counter()
     for p in known: devices[p.device] += p.runs
+    number, most = devices.total(), max(p.sequences for p in alike)
     own = devices.pop(peaks.device_name, 0)
     said = [f'{own} on the {peaks.device_name}' if own else 'none on this device']
     if devices: said.append(f'{devices.total()} on {some(devices, 2)}')
-    words = f"{100*reached:.0f} % of the time is the roof's"
-    if work.phase != 'training': words = f"the roof and {si(reached, 's')} for each kernel"
-    words += f", as in runs of {work.kind}: {', '.join(said)}"
-    if work.phase == 'training': return bool(own), words
-    most = max(p.sequences for p in known)
-    return bool(own), f"{words}, with {most} sequence{'s'*(most > 1)}"
+    many = f" with at most {most} sequence{'s'*(most > 1)}"*(work.phase != 'training')
+    words = (f"{100*work.least_s/seconds:.0f} % of the time is the roof's, by {number} runs of "
+             f"{work.phase}, {sum(p.runs for p in alike)} of them in this kind of work{many}: ")
+    return bool(own), words + ', '.join(said)
