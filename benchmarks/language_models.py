@@ -21,8 +21,8 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from common import (DATA, ENOUGH, accuracy, finish, interval, interval_by_others, left_out,
-                    mean_errors, option_parser, read, read_options)
+from common import (DATA, accuracy, finish, interval, interval_by_others, left_out, mean_errors,
+                    option_parser, read, read_options)
 from torchvision.models import get_model
 
 from fasterbench import HardwarePeaks, RooflineAnalyzer, estimate_language, estimate_training
