@@ -151,7 +151,7 @@ def language_passes(args, model, device: str) -> dict:
         return dict(prefill=found.prefill, decode=found.decode)
     given = {key: getattr(args, key) for key in ('optimizer', 'recompute', 'accumulate')}
     given = {key: value for key, value in given.items() if value is not None}
-    is_small = args.dtype is not None and resolve_dtype(args.dtype).itemsize < 4   # of parameters
+    is_small = args.dtype is not None and resolve_dtype(args.dtype).itemsize == 2   # of parameters
     return dict(step=estimate_training(
         model, device, batch=args.batch, tokens=args.tokens, mesh=args.mesh,
         network=args.port and 1e9*args.port, masters=not is_small,

@@ -139,11 +139,12 @@ def estimate_training(config, peaks: HardwarePeaks | str, *, batch: int | None =
     masters: weights in float32 beside those that are multiplied
     optimizer: 'adamw', 'adam', 'sgd', or `None`: updated elsewhere
     recompute: 'none'; 'selective': all but products and attention; 'full': the forward pass;
-        `None`: 'none', with 'fit' as little as fits on any number of devices
+        `None`: 'none', with 'fit' what fits, 'full' if nothing else does
     accumulate: micro-batches of one update; `None`: 1, with 'fit' as few as fit
     whole_logits: are the logits of a micro-batch there at the same time?
     """
     peaks = as_peaks(peaks)
+    if mesh == FIT and batch is None: raise ValueError("mesh='fit' needs a batch that devices share")
     rank = rank_of(config, peaks, None if mesh == FIT else mesh, dtype)
     batch = rank.mesh.data*(accumulate or 1) if batch is None else batch
     tokens = min(4096, rank.model.longest or 4096) if tokens is None else tokens
@@ -241,30 +242,26 @@ def powers_of_two(most: int) -> list[int]:
 
 
 def fitting_tp(rank: Rank, peaks: HardwarePeaks, batch: int, context: int) -> Rank:
-    """The rank of the least `tp` with which weights and cache fit; `ValueError`: with none."""
+    """The rank of the least `tp` with which weights and cache fit, or of the largest."""
     heads = gcd(*(layer.attention.heads for layer, _ in rank.model.layers))
-    sizes = [n for n in powers_of_two(heads) if heads % n == 0]
-    for tp in sizes:
+    for tp in [n for n in powers_of_two(heads) if heads % n == 0]:
         found = replace(rank, mesh=Mesh(tp=tp))
-        if fits_into(peaks, found.memory(batch, context + 1)): return found
-    raise ValueError(f"mesh='fit': {rank.model.name} does not fit into the memory of "
-                     f'{peaks.device_name} with tp of up to {sizes[-1]}')
+        if fits_into(peaks, found.memory(batch, context + 1)): break
+    return found
 
 
 def fitting_step(rank: Rank, peaks: HardwarePeaks, plan: StepPlan, accumulates: list[int] | None,
                  recomputes: Sequence[str]) -> tuple[Rank, StepPlan]:
-    """A rank and a plan that fit into the memory; `ValueError`: none does.
+    """The rank of the least `fsdp` with which a step fits, and its plan, or else the last tried.
 
-    Of several the one with the first of `recomputes`, then the fewest devices, then the fewest
-    micro-batches.
+    Full recomputation, which takes more products, comes after all others; of a size those with
+    less of it, then those with fewer micro-batches come first.
     """
     sizes = [n for n in powers_of_two(plan.batch) if plan.batch % n == 0]
-    for recompute, fsdp in product(recomputes, sizes):
+    for recompute, fsdp in sorted(product(recomputes, sizes), key=lambda c: (c[0] == 'full', c[1])):
         found, each = replace(rank, mesh=Mesh(fsdp=fsdp)), plan.batch//fsdp
         for n in accumulates or range(1, each + 1):
+            if each % n: continue
             tried = replace(plan, recompute=recompute, accumulate=n)
-            if each % n == 0 and fits_into(peaks, found.step_memory(tried, each//n*plan.tokens)):
-                return found, tried
-    raise ValueError(f"mesh='fit': a step of {rank.model.name} with batch={plan.batch} of "
-                     f'{plan.tokens} tokens does not fit into the memory of {peaks.device_name} '
-                     f'with fsdp of up to {sizes[-1]}')
+            if fits_into(peaks, found.step_memory(tried, each//n*plan.tokens)): return found, tried
+    return found, tried

@@ -174,8 +174,8 @@ DEVICES = 'machines', [
         help='likely times, too, by what published runs reached; of language models those of '
              'training and decoding'),
     arg('--price', type=several(number), metavar='X,Y',
-        help='of an hour of each device: what a million samples or tokens cost at likely times; '
-             'of language models without --likely at least times')]
+        help='of one device for an hour, for each of --peaks; gives the cost of a million samples or '
+             'tokens at likely times, of language models without --likely at least times')]
 LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/Qwen3-8B', [
     arg('--decode', action='store_true', help='a step of decoding: a token for each sequence'),
     arg('--prompt', type=whole, metavar='N', help='prefill of prompts with N tokens'),
@@ -187,7 +187,7 @@ LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/
         'fsdp=8 or tp=8,dp=4. They divide: dp samples; fsdp samples and weights; tp each product; '
         'pp layers; ep experts; with --train also cp tokens, zero=1 or 2 what of weights stays '
         'whole (3: nothing), and chunks the layers of a stage. fit: as few devices as have the '
-        'memory, by fsdp (--train, also micro-batches and recomputation) or tp'),
+        'memory, by tp, or for --train by fsdp, micro-batches and recomputation'),
     arg('--port', type=number, metavar='GB/S', help='of each device to other machines (default: 50, '
         'which is 400 Gbit/s, or its bus)'),
     arg('--recompute', choices=('none', 'selective', 'full'), help='what the backward pass of '

@@ -64,6 +64,7 @@ PICTURES = '.png', '.svg', '.pdf'   # endings of files with a figure
 def dtype_text(dtype) -> str:
     """The name of a dtype: 'bfloat16' of 'bf16', 'BFloat16' and 'torch.bfloat16'."""
     name = str(dtype).lower().removeprefix('torch.')
+    if name == 'fp8': return 'float8_e4m3fn'   # of products; OCP's other format has gradients
     return re.sub(r'^(b?)f(p|loat)?(?=\d)', r'\1float', name)
 
 # %% ../../nbs/base/text.ipynb #eb47672c

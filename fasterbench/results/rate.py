@@ -68,9 +68,10 @@ def rate_of(result, tokens_per_s: float) -> Rate:
                   'activations), '
                   f'MFU {percent(100*causal)} % {of_peak} (products, attention causal)')
     of_likely = 100*result.likely_s/time_s if result.likely_s else None
-    if of_likely:
-        near += (f'; {percent(of_likely)} % of the likely '
-                 f'{plain(result.about["tokens"]/result.likely_s)} tokens/s')
+    if of_likely:   # of the roof they are often under a third, though others reach no more
+        likely = (f'{percent(of_likely)} % of the likely '
+                  f'{plain(result.about["tokens"]/result.likely_s)} tokens/s')
+        near = f'{near}; {likely}' if used > 100 else likely
     return Rate(tokens_per_s, result.tokens_per_s, time_s, used, mbu, dense, causal, hfu, of_likely, (
         f'{plain(tokens_per_s, digits)} tokens/s are {share} % of the '
         f'{plain(result.tokens_per_s, digits)} tokens/s that {devices} allow{"s"*(n == 1)} at most: '
