@@ -122,7 +122,7 @@ def is_table(args, runs: int = 1) -> bool:
     """Is a line for each device and run printed, instead of rows? Else `--by` and `--plot` fit."""
     devices = args.peaks.split(',')
     if args.price and len(args.price) != len(devices):
-        raise ValueError(f'--price has {len(args.price)} prices for {len(devices)} devices')
+        raise ValueError(f'--price is given for {len(args.price)} of {len(devices)} devices')
     several = runs*len(devices) > 1 or bool(args.price)
     if several and (args.by or args.plot):
         raise ValueError('--by and --plot are of the rows of one device in one run, without --price')

@@ -96,7 +96,7 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
     check_counts(batch=batch, context=context, prompt=prompt)
     if (mesh.cp, mesh.zero, mesh.chunks) != (1, 3, 1):
         raise ValueError(f'mesh={str(mesh)!r}: cp, zero and chunks are of training')
-    check_sizes(model, mesh, prompt=prompt, context=context)
+    check_sizes(model, mesh, context=context, prompt=prompt)
     check_batch(batch, mesh.data*mesh.pp, mesh)
     exchanges = max(mesh.tp, mesh.fsdp, mesh.pp, mesh.ep) > 1
     network = joined_by(network, peaks, mesh) if exchanges else None
@@ -162,11 +162,13 @@ def estimate_training(config, peaks: HardwarePeaks | str, *, batch: int | None =
     sample = f'{batch:,} sequence{"s"*(batch > 1)} of {tokens:,} tokens, {dtype}'
     if masters and rank.size < 4: sample += ' with float32 masters'
     if optimizer: sample += f', {optimizer}'
-    about = dict(model=name_of(config, rank.model), sample=sample, dtype=dtype,
-                 eager_least_s=eager_least_s(rank, plan, peaks))
+    about = dict(model=name_of(config, rank.model), sample=sample, dtype=dtype)
     if division := division_of(plan, mesh): about['mesh'] = division
     if network: about['links'] = str(network)
-    return training_pass(rank, peaks, network, plan, about)
+    step = training_pass(rank, peaks, network, plan, about)
+    eager_s = eager_least_s(rank, plan, peaks)
+    if eager_s: step.about['eager_least_s'] = max(eager_s, step.roof_time_s)   # links are shared
+    return step
 
 
 def check_counts(**counts: int):

@@ -185,8 +185,8 @@ LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/
         help='tokens/s that were measured, on all devices together'),
     arg('--mesh', metavar='SIZES', help='devices that share the work and the samples of --batch, as '
         'fsdp=8 or tp=8,dp=4. They divide: dp samples; fsdp samples and weights; tp each product; '
-        'pp layers; ep experts; with --train also cp tokens, zero=1 or 2 what of weights stays '
-        'whole (3: nothing), and chunks the layers of a stage. fit: as few devices as have the '
+        'pp layers; ep experts; with --train also cp tokens. zero: how much fsdp divides (1, 2, 3 as '
+        'in ZeRO; default 3); chunks: of a stage of pp. fit: as few devices as have the '
         'memory, by tp, or for --train by fsdp, micro-batches and recomputation'),
     arg('--port', type=number, metavar='GB/S', help='of each device to other machines (default: 50, '
         'which is 400 Gbit/s, or its bus)'),

@@ -6,6 +6,7 @@
 __all__ = ['Mesh', 'as_mesh', 'share_reached', 'Exchange', 'Network', 'network_of']
 
 # %% ../../nbs/machine/mesh.ipynb #4d6c6614
+import re
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
 from math import prod
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from ..base.files import read_table
 from ..base.text import si
-from .datasheets import device_rows, find_datasheet
+from .datasheets import device_rows, table_name
 from .hardware import HardwarePeaks
 
 # %% ../../nbs/machine/mesh.ipynb #9c4bd619
@@ -41,6 +42,8 @@ class Mesh:
         if self.zero > 3: raise ValueError(f'zero={self.zero} is none of the stages 1, 2 and 3')
         if self.zero < 3 and self.fsdp == 1:
             raise ValueError(f'zero={self.zero} is of the ranks of fsdp, and here is none')
+        if self.chunks > 1 and self.pp == 1:
+            raise ValueError(f'chunks={self.chunks} is of the stages of pp, and here is one')
         if self.data % self.ep or self.fsdp % self.ep and self.ep % self.fsdp:
             raise ValueError(f'ep={self.ep} does not divide the ranks of fsdp={self.fsdp} '
                              f'and dp={self.dp}')
@@ -74,17 +77,20 @@ class Mesh:
 def as_mesh(mesh: 'Mesh | dict | str | None') -> Mesh:
     """A mesh as it is, or from `dict(tp=8, dp=4)` or 'tp=8,dp=4'; `None`: one device."""
     if isinstance(mesh, Mesh): return mesh
+    groups = [field.name for field in fields(Mesh)]
     try:
         sizes = mesh or {}
         if isinstance(mesh, str):
-            parts = [part.partition('=') for part in mesh.split(',')]
-            odd = [''.join(part) for part in parts if not part[2].strip().isdecimal()]
-            if odd: raise ValueError(f'{odd[0]!r} is no name and number with = between')
-            sizes = {name.strip(): int(n) for name, _, n in parts}
-        return Mesh(**sizes)
+            parts = [re.fullmatch(r'\s*(\w+)\s*=\s*(-?\d+)\s*', part) for part in mesh.split(',')]
+            if None in parts: raise ValueError('not all are a name, = and a number')
+            sizes = {part[1]: int(part[2]) for part in parts}
+            if len(sizes) < len(parts): raise ValueError('a name is given twice')
+        for name in sizes.keys() - set(groups): raise ValueError(f'{name!r} is none of these')
+        found = Mesh(**sizes)
+        if 'zero' in sizes and found.fsdp == 1: raise ValueError('zero is of fsdp, and here is none')
+        return found
     except (TypeError, ValueError) as e:
-        groups = ', '.join(field.name for field in fields(Mesh))
-        raise ValueError(f"mesh={mesh!r} is no mesh such as 'tp=8,dp=4' of {groups}: {e}") from e
+        raise ValueError(f"mesh={mesh!r} is no mesh such as 'tp=8,dp=4' of {', '.join(groups)}: {e}") from e
 
 # %% ../../nbs/machine/mesh.ipynb #316baf2f
 def share_reached(places: float, copies: int) -> float:
@@ -112,8 +118,7 @@ class Exchange(NamedTuple):
             return (self.nbytes*(local - 1)*share_reached(self.ranks, self.copies),
                     self.nbytes*(machines - 1)*share_reached(machines, self.copies))
         nbytes = self.nbytes*(2 if self.kind == 'all_reduce' else 1)   # scattered, gathered again
-        near = 0 if local == 1 else nbytes*(self.ranks - 1)/self.ranks
-        return near, nbytes*(1 - 1/machines)/local
+        return nbytes*(1 - 1/local), nbytes*(1 - 1/machines)/local   # ports of a machine share
 
 # %% ../../nbs/machine/mesh.ipynb #11b46e31
 @dataclass(frozen=True)
@@ -137,13 +142,13 @@ def network_of(peaks: HardwarePeaks, mesh: Mesh, port: float | None = None) -> N
     table = read_table(files('fasterbench')/'data'/'links.csv', dict[str, str | None])
     links = {row['key']: row for row in table}
     name = (peaks.device_name or peaks.device).partition('*')[0]   # its links are not scaled
-    name = find_datasheet(name).device_name
-    own = next(row['links'] for row in device_rows() if row['name'] == name)
+    own = {row['name']: row['links'] for row in device_rows()}.get(table_name(name))
     if not own:
         raise ValueError(f'{name}: no link to other devices is known; '
                          'network=Network(near, far, joins) states it')
     found = [links[key] for key in own.split()]
-    link = next((link for link in found if int(link['joins']) >= mesh.tp), found[-1])
+    most = max(int(link['joins']) for link in found)   # beyond these tp goes between machines, too
+    link = next(link for link in found if int(link['joins']) >= min(mesh.tp, most))
     near = float(link['one_way_gb_s'])*1e9
     far = port or (min(Network.far, near) if link['name'] == 'PCIe' else Network.far)
     return Network(near, far, int(link['joins']), link['name'])

@@ -181,6 +181,10 @@ def load_config(config):
     if text is not config and is_causal(text):
         warnings.warn(f"{config.model_type}: its text's model alone, {text.model_type}")
         config = text
+    if kept := getattr(config, 'quantization_config', None):
+        method = kept.get('quant_method') if isinstance(kept, dict) else kept.quant_method
+        warnings.warn(f'{config.model_type}: counted without its quantization ({method}); '
+                      'weights=... states the format in which weights are kept')
     if not is_causal(config): raise ValueError(f'{config.model_type} is no causal language model')
     return config
 

@@ -43,6 +43,7 @@ def eager_rows(model: LanguageModel, sequences: int, tokens: int, dtype: str,
     The number is `None` around the layers. `NeedsData` for a model whose own code asks for values.
     """
     network, name = one_of_each(model, resolve_dtype(dtype))
+    if hasattr(network.config, 'max_seq_len'): network.config.max_seq_len = tokens   # of MPT's biases
     ids = torch.zeros(sequences, tokens, dtype=torch.long, device='meta')
     sample = dict(input_ids=ids, labels=ids, use_cache=False)
     with step_without_data(network.train(), sample, on_gpu=on_gpu) as run, data_free(run.model):

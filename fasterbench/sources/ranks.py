@@ -205,7 +205,7 @@ class Rank:
         `tokens`: of a micro-batch of the rank.
         """
         mesh, n, products = self.mesh, plan.accumulate, resolve_dtype(self.dtype).itemsize
-        gathers, reductions = (2*n, n) if mesh.zero == 3 else (1, 1)
+        gathers, reductions = 2*n if mesh.zero == 3 else 1, n if mesh.zero > 1 else 1
         sent = tokens*self.model.width*self.size/mesh.tp
         times = 2*n*mesh.chunks*(mesh.pp - 1)/mesh.pp
         found = [Exchange('pp', 'send', sent, times, mesh.pp, mesh.apart('pp'))]
@@ -256,11 +256,11 @@ class Rank:
         """Elements of a token that a layer keeps for its backward pass."""
         width = self.model.width
         if recompute == 'full': return width
-        products = sum(p.outputs*p.per_token for p in layer.products)
+        found = layer.blocks*width + sum(p.outputs*p.per_token for p in layer.products if not p.closes)
         if recompute == 'selective':
-            return width + products + layer.attention.heads*layer.attention.value_size
+            return found + layer.attention.heads*layer.attention.value_size
         inner = sum(p.inputs*p.per_token for p in layer.products if p.closes)
-        return width + products + inner + layer.blocks*width   # what norms return
+        return found + inner + layer.blocks*width   # what norms return
 
     def step_memory(self, plan: StepPlan, tokens: float) -> dict[str, int]:
         """Bytes that a rank keeps at least in a step; `tokens`: of a micro-batch of the rank."""
@@ -289,7 +289,7 @@ class Rank:
         if plan.optimizer is None: return []
         moments, flops = OPTIMIZERS[plan.optimizer]
         each, elements = 4 if plan.masters else self.size, self.kept(1)
-        nbytes = elements*(self.size + 2*(1 + moments)*each)
+        nbytes = elements*each*(1 + 2*(1 + moments))
         return [place(RooflinePoint(
             name='(optimizer)', type=plan.optimizer, phase='optimizer', flops=round(flops*elements),
             matmul_flops=0, bytes_moved=nbytes, boundary_bytes=nbytes, dtype='float32'), peaks)]

@@ -153,9 +153,12 @@ def least_time_text(result) -> str:
     said = f'at least {si(least_s, "s")}'
     others = {words: result.about.get(key) for key, words in OTHER_LEAST.items()}
     said += ''.join(f' ({si(other_s, "s")} {words})' for words, other_s in others.items() if other_s)
-    said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
     work_s, *links_s = result.roof_times.values()
-    if links_s: said += f', beside {si(sum(links_s), "s")} of exchange between devices'
+    if max(links_s, default=0) > work_s:
+        said += f' of exchange between devices, beside {si(work_s, "s")} of work'
+    else:
+        said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
+        if links_s: said += f', beside {si(max(links_s), "s")} of exchange between devices'
     if 0 < result.fused_time_s < work_s:
         said += f'; {si(result.fused_time_s, "s")} if each row were one kernel'
     if result.likely_s is not None:
