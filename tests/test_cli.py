@@ -271,7 +271,7 @@ def test_likely_times_and_prices_of_a_language_model(run):
     answer = json.loads(run(f'{step} --json'))['answer']
     assert answer['least_s'] <= answer['likely_interval'][0] < answer['likely_s']
     text = ' '.join(run(step).split())
-    assert ' runs of training, ' in text and ' on the H100-SXM, ' in text
+    assert ' published runs of training, ' in text and ' on the H100-SXM, ' in text
     text = ' '.join(run('estimate llama --prompt 64 --peaks H100-SXM --likely').split())
     assert 'not known: no run of prefill in bfloat16 was published' in text
 
@@ -280,7 +280,7 @@ def test_likely_time_of_one_device(run):
     answer = json.loads(run('estimate resnet18 --batch 64 --peaks T4 --likely --json'))['answer']
     low, high = answer['likely_interval']
     assert answer['least_s'] < low < answer['likely_s'] < high
-    assert '4 of 5 took' in ' '.join(run('estimate resnet18 --batch 64 --peaks T4 --likely').split())
+    assert ', 4 of 5 of ' in ' '.join(run('estimate resnet18 --batch 64 --peaks T4 --likely').split())
     assert 'no run on a processor' in run('estimate net.py:build --peaks peaks.json --likely')
 
 
@@ -419,13 +419,13 @@ def test_peaks(run):
     'estimate net.py:build --peaks H100-SXM --decode': 'is no config.json of a language model',
     'estimate llama --peaks H100-SXM --mesh tp=3': 'tp=3 does not divide 4 heads',
     'estimate llama --peaks H100-SXM --mesh tp': "mesh='tp' is no mesh such as",
-    'estimate llama --peaks H100-SXM --mesh 8': "'8' is no name and number with = between",
+    'estimate llama --peaks H100-SXM --mesh 8': "not all are a name, = and a number",
     'estimate llama --peaks H100-SXM --recompute full': '--recompute needs --train',
     'estimate llama --peaks H100-SXM --train --mesh dp=2 --clip 1': '--mesh does not go with --clip',
     'estimate llama --peaks H100-SXM --train --batch 3 --mesh dp=2': 'batch=3 is not divisible by 2, the parts of dp=2 with',
     'estimate llama --peaks H100-SXM --train --optimizer lion': "optimizer='lion' is none of adamw",
     'estimate llama --peaks H100-SXM --decode --weights int3': "weights='int3'",
-    'estimate net.py:build --peaks H100-SXM,T4 --price 3': '--price has 1 prices for 2 devices',
+    'estimate net.py:build --peaks H100-SXM,T4 --price 3': '--price is given for 1 of 2 devices',
     'sweep net.py:build --dtype float16,half': "dtype=['float16', 'float16']: two of the values are equal",
     'sweep net.py:build --batch 2': 'here none has several',
     'sweep net.py:build --batch 1,2 --tokens 3,4': 'here --batch and --tokens has several',

@@ -53,8 +53,8 @@ class Miss:
     high: Rate   # and `high` times their forecast
 
     def __str__(self):
-        return (f'of {self.runs} runs left out with their {self.left_out}, 4 of 5 took '
-                f'{self.low:.2f} to {self.high:.2f} times their forecast')
+        return (f'forecast without those of their {self.left_out}, 4 of 5 of {self.runs} runs took '
+                f'{self.low:.2f} to {self.high:.2f} times as long')
 
 
 @dataclass
@@ -305,7 +305,7 @@ def language_forecast(result, evidence: Evidence):
     if reason: return with_times(result, lambda row: (None, None), likely=f'not known: {reason}')
     work = language_work(sheet)._replace(least_s=result.roof_time_s)
     seconds, costs = likely_language_s(work, evidence), evidence.costs[work.phase]
-    known, words = pace_words(work, seconds, sheet.peaks, evidence)
+    known, words = pace_words(work, sheet.peaks, evidence)
     miss = evidence.miss(work.phase, known)
     ends = miss and [max(end*seconds, work.least_s) for end in (miss.low, miss.high)]
 
@@ -334,8 +334,7 @@ def why_no_pace(result, evidence: Evidence) -> str:
     return ''
 
 
-def pace_words(work: LanguageWork, seconds: float, peaks: HardwarePeaks,
-               evidence: Evidence) -> tuple[bool, str]:
+def pace_words(work: LanguageWork, peaks: HardwarePeaks, evidence: Evidence) -> tuple[bool, str]:
     """Are there runs on the device? And what a forecast rests on, in words."""
     known = sorted((p for p in evidence.paces if p.phase == work.phase),
                    key=lambda p: -likeness(p.peaks, work.peaks))
@@ -346,6 +345,6 @@ def pace_words(work: LanguageWork, seconds: float, peaks: HardwarePeaks,
     said = [f'{own} on the {peaks.device_name}' if own else 'none on this device']
     if devices: said.append(f'{devices.total()} on {some(devices, 2)}')
     many = f" with at most {most} sequence{'s'*(most > 1)}"*(work.phase != 'training')
-    words = (f"{100*work.least_s/seconds:.0f} % of the time is the roof's, by {number} runs of "
-             f"{work.phase}, {sum(p.runs for p in alike)} of them in this kind of work{many}: ")
-    return bool(own), words + ', '.join(said)
+    kind = work.kind.removeprefix(f'{work.phase} ')
+    words = f'by {number} published runs of {work.phase}, {sum(p.runs for p in alike)} of them {kind}'
+    return bool(own), f"{words}{many} ({', '.join(said)})"

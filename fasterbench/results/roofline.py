@@ -178,8 +178,9 @@ CIRCUMSTANCES = (   # keys of `Roofline.about` that times depend on, besides the
     'graphs')    # that Dynamo made
 # The other keys are 'model', 'graph_breaks' and 'passes_in_turn'; of traces 'file', 'rank', 'step',
 # 'steps', 'span_s', 'busy_s', 'use', 'notes' and 'not_counted'; of language models that train
-# 'dense_flops_per_token', 'recompute', 'bubble' and 'eager_least_s', of those with experts at work
-# 'even_least_s'; of forecasts 'likely', what they rest on, and 'likely_device_s', without launches.
+# 'dense_flops_per_token', 'recompute', 'bubble' and 'eager_least_s', of those at work 'weight_bytes',
+# with experts 'even_least_s' and 'expert_bytes'; of forecasts 'likely', what they rest on, and
+# 'likely_device_s', without launches.
 
 
 @dataclass(kw_only=True, repr=False)
