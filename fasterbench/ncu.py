@@ -13,7 +13,7 @@ __all__ = ['COMPUTE', 'MEMORY', 'DRAM', 'TENSOR', 'DURATION', 'DETAILS', 'UNIT',
 import csv
 import re
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from numbers import Real
@@ -278,26 +278,23 @@ def counted_work(kernel: Kernel) -> dict:
     Products are known in tensor cores alone; what other units multiply may be some, too.
     """
     names = {found[1] for key in kernel.metrics if (found := COUNTER.fullmatch(key))}
-    by_dtype, tensor_parts = Counter(), Counter()
-    for name in names:
+    totals = {name: kernel.total(name) for name in names
+              if name.partition('__')[2] in PER_THREAD or TENSOR_OPS.fullmatch(name)}
+    if not totals or None in totals.values(): return {}
+    by_dtype, tensor_parts = Counter(), defaultdict(Counter)
+    for name, count in totals.items():
         unit, _, instruction = name.partition('__')
-        tensor, count = TENSOR_OPS.fullmatch(name), kernel.total(name)
-        if tensor:
-            kind, output, sparsity = tensor.groups()
-            if count is None: return {}
-            tensor_parts[kind, bool(output), bool(sparsity)] += count
-        elif instruction in PER_THREAD and not (unit == 'sm' and f'smsp__{instruction}' in names):
+        if instruction not in PER_THREAD:
+            kind, output, sparsity = TENSOR_OPS.fullmatch(name).groups()
+            tensor_parts[kind][bool(output), bool(sparsity)] += count
+        elif unit == 'smsp' or f'smsp__{instruction}' not in totals:
             dtype, flops = PER_THREAD[instruction]
-            if count is None: return {}
             by_dtype[dtype] += flops*count
-    kinds = {kind for kind, *_ in tensor_parts}
-    tensor_ops = {kind: max(n for (of, *_), n in tensor_parts.items() if of == kind)
-                  for kind in kinds}
-    for kind, n in tensor_ops.items(): by_dtype[DTYPES.get(kind, kind)] += n
-    if not by_dtype: return {}
-    flops, tensor_flops = sum(by_dtype.values()), sum(tensor_ops.values())
-    return dict(flops=round(flops), matmul_flops=round(tensor_flops) or None,
-                dtype=max(by_dtype, key=by_dtype.get) if flops else None)
+    tensor_ops = Counter({DTYPES.get(kind, kind): max(parts.values())
+                          for kind, parts in tensor_parts.items()})
+    by_dtype += tensor_ops
+    return dict(flops=round(by_dtype.total()), matmul_flops=round(tensor_ops.total()) or None,
+                dtype=max(by_dtype, key=by_dtype.get, default=None))
 
 # %% ../nbs/analysis/ncu.ipynb #04823745
 BYTES = (   # counters of the DRAM's bytes; the first of these sums that is known is taken

@@ -78,9 +78,8 @@ class StepCounter(CostMode):
     def count(self, call, rule):
         is_backward = torch._C._current_autograd_node() is not None
         self.was_backward = self.was_backward or is_backward
-        is_checkpoint = is_backward and torch.is_grad_enabled()
-        is_update = self.was_backward and not is_backward
-        is_beside = is_checkpoint or is_update
+        # what a checkpoint runs again, or the update
+        is_beside = torch.is_grad_enabled() if is_backward else self.was_backward
         cost = cost_of(call, rule)
         self.work[self.shapes].add(call, cost, is_repeated=is_beside)
         if not cost.product_flops: return
