@@ -20,7 +20,7 @@ from torch.nn.modules.module import (register_module_forward_hook,
 from torch.profiler import ProfilerActivity, profile
 
 from fasterbench.running.run import inference, training
-from fasterbench.sources.timing import ModuleTimer, time_plain
+from fasterbench.sources.timing import ModuleTimer
 
 MODELS = 'resnet50,vit_b_16,swin_t,mobilenet_v3_small'
 
@@ -46,19 +46,19 @@ def deepspeed_profiler(model):
 
 def ways(run) -> dict:
     """Name → a function that gives the seconds of one pass."""
-    timer = ModuleTimer(run.model, run.device)
+    timer = ModuleTimer(run)
     by_torch = partial(profile, activities=[ProfilerActivity.CPU])
     contexts = {'empty hooks': empty_hooks, 'torch.profiler': by_torch,
                 'torch.profiler, stack': partial(by_torch, with_stack=True, record_shapes=True)}
     if importlib.util.find_spec('deepspeed') and run.kind == 'forward':
         contexts['DeepSpeed'] = partial(deepspeed_profiler, run.model)
 
-    def plain(): return time_plain(run, timer.clock)
+    plain = timer.time_plain
 
     def watched(context):
         with context(): return plain()
 
-    found = dict(plain=plain, fasterbench=lambda: timer.time(run)[0])
+    found = dict(plain=plain, fasterbench=lambda: timer.time()[0])
     found |= {name: partial(watched, context) for name, context in contexts.items()}
 
     def after_another(way):   # what one leaves behind does not fall to the next

@@ -12,7 +12,7 @@ from .counting.rules import register_cost, unregister_cost
 from .results.roofline import Roofline
 from .running.fake import step_without_data, without_data
 from .running.run import inference, training
-from .sources.profile import about_of, count_parameters, rows_of
+from .sources.profile import result_of, rows_of
 
 # %% ../nbs/analysis/costs.ipynb #2f0c363b
 _all_ = ['register_cost', 'unregister_cost']
@@ -20,10 +20,9 @@ _all_ = ['register_cost', 'unregister_cost']
 # %% ../nbs/analysis/costs.ipynb #25681a2f
 def count_costs(model, sample) -> Costs:
     """Count one forward pass in evaluation mode, on the device that the model is on."""
-    device = model_device(model, sample)
-    on_meta = device.type == 'meta'
-    with without_data(model, sample) if on_meta else inference(model, sample, device) as run:
-        return count(run)
+    on_meta = model_device(model, sample).type == 'meta'
+    opened = without_data if on_meta else inference
+    with opened(model, sample) as run: return count(run)
 
 # %% ../nbs/analysis/costs.ipynb #f98df25b
 def count_step(model, sample, loss=None, optimizer=None, **options) -> Costs:
@@ -43,5 +42,4 @@ def counted(model, sample) -> Roofline:
     """
     with without_data(model, sample) as run:
         costs = count(run)
-        return Roofline(rows=rows_of(run, costs), kind='counted', params=count_parameters(model),
-                        boundary_bytes=costs.boundary_bytes, about=about_of(run))
+        return result_of(run, costs, rows_of(run, costs), None, 'counted')

@@ -10,9 +10,7 @@ from ..base.tensors import resolve_device
 from ..counting.counter import count
 from ..machine.datasheets import as_peaks
 from ..results.roofline import Roofline
-from ..results.rows import place
-from .memory import footprint
-from .profile import about_of, count_parameters, measured_peaks, rows_of
+from .profile import measured_peaks, result_of, rows_of
 
 # %% ../../nbs/sources/estimate.ipynb #e7b08156
 def estimate(run, peaks=None, tf32: bool = False) -> Roofline:
@@ -23,8 +21,4 @@ def estimate(run, peaks=None, tf32: bool = False) -> Roofline:
     peaks, costs = as_peaks(peaks), count(run)
     rows = rows_of(run, costs, tf32=tf32)
     peaks = peaks or measured_peaks(resolve_device(), run.model, rows)
-    return Roofline(
-        rows=[place(row, peaks) for row in rows], peaks=peaks, kind='estimated',
-        params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,
-        memory=footprint(run) if run.kind == 'step' else None,
-        about=about_of(run) | dict(device=peaks.device_name))
+    return result_of(run, costs, rows, peaks, 'estimated', device=peaks.device_name)

@@ -12,6 +12,7 @@ from collections import defaultdict
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
+from ..base.clock import HostClock
 from ..counting.counter import Costs, Work
 from ..results.rows import Operation, RooflinePoint
 from ..running.modules import Place
@@ -20,13 +21,13 @@ from .timing import ModuleTimer
 # %% ../../nbs/sources/operators.ipynb #7a49ea8e
 def profiled_pass(run) -> tuple[list, list]:
     """The profiler's events of one pass, and the spans of its modules in the same microseconds."""
-    timer = ModuleTimer(run.model, torch.device('cpu'))   # the profiler has times of the host
+    timer = ModuleTimer(run, HostClock())   # the profiler has times of the host
     activities = [ProfilerActivity.CPU]
     if run.device.type == 'cuda': activities.append(ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         with record_function('clocks'): pass   # the first one takes longer
         with record_function('clocks'): now_ns = time.perf_counter_ns()
-        timer.time(run)
+        timer.time()
     events = profiler.events()
     now = [event.time_range.end for event in events if event.name == 'clocks'][-1]
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'PYTHON_S', 'COUNTED', 'row_of', 'may_run_tf32', 'type_of', 'moves_or_computes', 'rows_of', 'add_unseen',
-           'ModuleProfiler', 'profile', 'check_passes', 'measured_result', 'drop_unrepeated', 'add_collectives',
-           'count_parameters', 'measured_peaks', 'about_of', 'profile_in_turns']
+           'ModuleProfiler', 'profile', 'check_passes', 'measured_result', 'result_of', 'drop_unrepeated',
+           'add_collectives', 'measured_peaks', 'about_of', 'profile_in_turns']
 
 # %% ../../nbs/sources/profile.ipynb #9b9dd9ec
 from collections import Counter
@@ -44,10 +44,10 @@ def row_of(at: Place, work: Work, type: str, is_step: bool, timings: Timings | N
         name=at.module, type=type, phase=at.phase if is_step else None, calls=work.calls,
         flops=work.flops, matmul_flops=work.product_flops, recomputed=work.recomputed,
         masked=work.masked, masked_again=work.masked_again, bytes_moved=work.bytes_moved,
-        boundary_bytes=work.boundary_bytes, working_set=work.largest_operation_bytes, dtype='tf32' if runs_tf32 else work.dtype,
-        link_bytes=sum(work.links.values()), launches=work.launches,
-        unknown=dict(work.unknown), samples=timings.at(at) if timings else [],
-        time_s=timings.mean_at(at) if timings else None)
+        boundary_bytes=work.boundary_bytes, working_set=work.largest_operation_bytes,
+        dtype='tf32' if runs_tf32 else work.dtype, link_bytes=sum(work.links.values()),
+        launches=work.launches, unknown=dict(work.unknown),
+        samples=timings.at(at) if timings else [], time_s=timings.mean_at(at) if timings else None)
 
 # %% ../../nbs/sources/profile.ipynb #3aec1af9
 def may_run_tf32(operator: str, device: torch.device) -> bool:
@@ -111,8 +111,8 @@ class ModuleProfiler(ModuleTimer):
     kind = 'measured'   # of the result
 
     def __init__(self, run, operations: bool = False):
-        super().__init__(run.model, run.device)
-        self.run, self.operations = run, operations
+        super().__init__(run)
+        self.operations = operations
 
     def count(self) -> Costs:
         """Count one pass."""
@@ -141,7 +141,7 @@ def profile(profiler: ModuleProfiler, peaks=None, warmup: int = 5, steps: int = 
     with noted_graphs() as graphs:
         costs = profiler.count()
         with OtherProcesses() as others:
-            timings = measure(profiler.run, max(warmup - COUNTED, 0), steps, profiler)
+            timings = measure(profiler, max(warmup - COUNTED, 0), steps)
     return measured_result(profiler, costs, timings, peaks, others.disturbance, graphs)
 
 
@@ -158,17 +158,23 @@ def measured_result(profiler: ModuleProfiler, costs: Costs, timings: Timings, pe
     run, rows = profiler.run, profiler.rows(costs, timings)
     peaks = peaks or measured_peaks(run.device, run.model, rows)
     if any(timings.collectives): peaks = add_collectives(rows, timings, peaks)
-    rows = [place(row, peaks) for row in rows]
     remainder_s = timings.mean_s - sum(row.time_s or 0 for row in rows)
-    result = Roofline(
-        rows=rows, peaks=peaks, kind=profiler.kind,
-        totals=Totals(timings.totals, timings.plain, timings.mean_s, remainder_s, disturbance,
-                      timings.idle_s),
-        params=count_parameters(run.model), boundary_bytes=costs.boundary_bytes,
-        memory=footprint(run) if run.kind == 'step' else None,
-        about=about_of(run) | dict(device=device_name(run.device), threads=torch.get_num_threads()) | notes)
+    totals = Totals(timings.totals, timings.plain, timings.mean_s, remainder_s, disturbance,
+                    timings.idle_s)
+    about = dict(device=device_name(run.device), threads=torch.get_num_threads())
+    result = result_of(run, costs, rows, peaks, profiler.kind, totals, **about, **notes)
     if any(timings.collectives): result.by_rank = gathered(result)
     return result
+
+
+def result_of(run, costs: Costs, rows: list[RooflinePoint], peaks, kind: str,
+              totals: Totals | None = None, **about) -> Roofline:
+    """The rows of a run, under the roof if there are peaks, and what else is known of it."""
+    return Roofline(
+        rows=[place(row, peaks) for row in rows] if peaks else rows, peaks=peaks, kind=kind,
+        totals=totals, params=sum(p.numel() for p in run.model.parameters()),   # each once
+        boundary_bytes=costs.boundary_bytes,
+        memory=footprint(run) if run.kind == 'step' else None, about=about_of(run) | about)
 
 
 def drop_unrepeated(costs: Costs, timings: Timings):
@@ -195,11 +201,6 @@ def add_collectives(rows: list[RooflinePoint], timings: Timings, peaks):
     if peaks.links or len(ranks) == 1: return peaks
     kinds = {one.kind for passes in ranks for of_pass in passes for one in of_pass}
     return replace(peaks, links=measure_links([kind for kind in MEASURED if kind in kinds]))
-
-# %% ../../nbs/sources/profile.ipynb #7db0f7ca
-def count_parameters(model: nn.Module) -> int:
-    """The elements of all parameters, each once."""
-    return sum(p.numel() for p in model.parameters())
 
 # %% ../../nbs/sources/profile.ipynb #8ca5902e
 def measured_peaks(device: torch.device, model: nn.Module, rows: list[RooflinePoint]):
@@ -234,8 +235,7 @@ def profile_in_turns(profilers: list[ModuleProfiler], peaks: list, warmup: int =
         with noted_graphs() as of_run: counts.append(profiler.count())
         graphs.append(of_run)
     with noted_graphs(), OtherProcesses() as others:
-        runs = [profiler.run for profiler in profilers]
-        timings, passes = measure_in_turns(runs, max(warmup - COUNTED, 0), steps, profilers)
+        timings, passes = measure_in_turns(profilers, max(warmup - COUNTED, 0), steps)
     return [measured_result(*of_run, as_peaks(given), others.disturbance,
                             of_dynamo | dict(passes_in_turn=passes))
             for *of_run, given, of_dynamo in zip(profilers, counts, timings, peaks, graphs)]
