@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PASSED', 'PATH', 'reporter', 'VIEWS', 'OPTIONS', 'OLDEST', 'size_of', 'meta_like', 'call_of', 'path_of',
            'inductor_graph', 'moved_bytes', 'CompiledKernel', 'ignore', 'library_node', 'library_nodes', 'instead_of',
-           'KernelRecorder', 'graph_number', 'OutsideMode', 'KernelProfiler', 'compiled', 'profile_kernels',
+           'KernelRecorder', 'graph_number', 'OutsideMode', 'KernelProfiler', 'has_compiled', 'profile_kernels',
            'kernel_profilers']
 
 # %% ../../nbs/sources/kernels.ipynb #821cfec3
@@ -281,7 +281,7 @@ class KernelProfiler(ModuleProfiler):
 
     def count(self) -> Costs:
         """Compile the model, and count what runs outside of kernels."""
-        self.time(self.run)
+        self.time()
         if not self.launches:
             raise ValueError(f'kernels=True: {type(self.run.model).__name__} runs no kernel of '
                              'Inductor; another backend compiles it, or Dynamo could not')
@@ -358,27 +358,21 @@ class KernelProfiler(ModuleProfiler):
         return row
 
 # %% ../../nbs/sources/kernels.ipynb #64e9216b
-@contextmanager
-def compiled(model: nn.Module):
-    """A model of which nothing is compiled is compiled as a whole while the block lasts."""
-    if any(map(is_torch_compiled, model.modules())):
-        yield
-        return
-    model.compile()
-    try: yield
-    finally: vars(model).pop('_compiled_call_impl')
+def has_compiled(model: nn.Module) -> bool:
+    """Is any of its modules compiled?"""
+    return any(map(is_torch_compiled, model.modules()))
 
 
 def profile_kernels(run, peaks=None, warmup: int = 5, steps: int = 20) -> Roofline:
     """As `profile`, by the kernels of compiled modules; without any, the model is compiled."""
-    with compiled(run.model), KernelRecorder().recording() as kernels:
-        return profile(KernelProfiler(run, kernels), peaks, warmup, steps)
+    if not has_compiled(run.model): run.model.compile()   # which is restored with the run
+    with kernel_profilers([run]) as [profiler]: return profile(profiler, peaks, warmup, steps)
 
 
 @contextmanager
 def kernel_profilers(runs: list):
     """A profiler for each run: by kernels where it has compiled modules, else by modules."""
-    have_some = [any(map(is_torch_compiled, run.model.modules())) for run in runs]
+    have_some = [has_compiled(run.model) for run in runs]
     if not any(have_some):
         names = ' and '.join(type(run.model).__name__ for run in runs)
         raise ValueError(f'kernels=True: nothing is compiled in {names}')
