@@ -57,9 +57,9 @@ def counted_row(name: str, function, args, on_gpu: bool = False) -> RooflinePoin
 # %% ../../nbs/sources/functions.ipynb #f3c850b8
 def device_of(function, args) -> torch.device:
     """The device of a module or of the arguments, or else of what a first call returns."""
-    model = function if isinstance(function, nn.Module) else nn.Module()
+    model = as_model(function)
     if not tensors(args) and not [*model.parameters()]:
-        with torch.no_grad(): args = as_model(function)(*args)
+        with torch.no_grad(): args = model(*args)
     return model_device(model, args)
 
 

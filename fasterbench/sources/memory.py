@@ -7,7 +7,7 @@ __all__ = ['KINDS', 'footprint', 'by_kind']
 
 # %% ../../nbs/sources/memory.ipynb #abc2d4d9
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from contextlib import contextmanager
 
 from torch.utils.hooks import RemovableHandle
@@ -30,11 +30,8 @@ def footprint(run) -> Footprint | None:
 
     def snapshot(which):
         found = by_kind(tracker.get_tracker_snapshot(which), run.device)
-        made = found.get('optimizer', 0) - state_bytes
-        if made > 0:   # by the update, on its way
-            found['optimizer'] -= made
-            found['temporaries'] = found.get('temporaries', 0) + made
-        return {kind: n for kind, n in found.items() if n}
+        made = max(found['optimizer'] - state_bytes, 0)   # by the update, on its way
+        return dict(found + Counter(optimizer=-made, temporaries=made))   # without zeros
 
     after, tracker = {}, MemTracker()
     tracker.supports_higher_order_operators = True   # what they return is followed like any result
@@ -61,11 +58,10 @@ def footprint(run) -> Footprint | None:
     return Footprint(after, snapshot('peak'))
 
 
-def by_kind(snapshot: dict, device) -> dict[str, int]:
+def by_kind(snapshot: dict, device) -> Counter:
     """Kind → bytes on the devices of this type."""
-    found = {}
+    found = Counter()
     for where, sizes in snapshot.items():
         if where.type != device.type: continue
-        for kind, n in sizes.items():
-            if n and kind != 'Total': found[KINDS[kind.name]] = found.get(KINDS[kind.name], 0) + n
+        found.update({KINDS[kind.name]: n for kind, n in sizes.items() if kind != 'Total'})
     return found
