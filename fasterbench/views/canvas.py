@@ -126,8 +126,8 @@ class Line(NamedTuple):
     ys: tuple[float, float]     # FLOP/s
     style: dict                 # of plotly
 
-    def spots(self, far: bool = False) -> list[Spot]:
-        """Places for its name beside it, the best first, or further away with a line to it.
+    def spots(self) -> list[Spot]:
+        """Places for its name, the best first: beside it, else further away with a line to it.
 
         A ceiling's name is above it, a ridge's on its right, that of a memory on the upper left;
         on the other side only where there is no such place.
@@ -138,9 +138,8 @@ class Line(NamedTuple):
         else: best, offsets = 0.6, [(side*(width/2 + 8), side*(height/2 + 2)) for side in (-1, 1)]
         parts = sorted((0.02 + 0.048*i for i in range(21)), key=lambda t: abs(t - best))
         points = [(x0**(1 - t)*x1**t, y0**(1 - t)*y1**t) for t in parts]
-        if not far: return [Spot(*point, *offset) for offset in offsets for point in points]
-        around = [spot for point in points for spot in spots_around(*point, FAR, self.text)]
-        return sorted(around, key=lambda spot: max(spot.dx, spot.dy) > 0)   # on the upper left first
+        beside = [Spot(*point, *offset) for offset in offsets for point in points]
+        return beside + [o for point in points for o in spots_around(*point, FAR, self.text)]
 
 
 def roof_lines(peaks, rates: dict[str, float], plane: Plane) -> list[Line]:
@@ -207,22 +206,16 @@ def write_name(figure: go.Figure, text: str, spot: Spot, colour: str = INK, grou
 
 
 def name_lines(figure: go.Figure, plane: Plane, lines: list[Line]):
-    """The names of all lines: first of those that have room beside them."""
-    clear = 'name', 'leader', 'mark'
-    beside = [plane.name(line.text, line.spots()) for line in lines]
-    for line, spot in zip(lines, beside):
-        for uncrossed in ((*clear, 'line'), clear):
-            spot = spot or plane.name(line.text, line.spots(far=True), uncrossed)
+    """The names of all lines."""
+    for line in lines:
+        spot = plane.name(line.text, line.spots())
         if spot: write_name(figure, line.text, spot, line.style['color'])
 
 
 def name_point(figure: go.Figure, plane: Plane, text: str, at: tuple[float, float], radius: float,
-               must: bool = False, group: str = '') -> bool:
-    """Write a name near a mark, if there is room; where it `must`, a line to it may cross others."""
+               group: str = '') -> bool:
+    """Write a name near a mark, if there is room."""
     spot = plane.name(text, spots_around(*at, radius, text))
-    for uncrossed in (('name', 'leader', 'mark'), ('name',), ()):
-        if spot or not must: break
-        spot = plane.name(text, spots_around(*at, radius, text, range(10, 400, 15)), uncrossed)
     if spot: write_name(figure, text, spot, group=group)
     return bool(spot)
 

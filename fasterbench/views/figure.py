@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SHAPES', 'LARGEST', 'shape', 'is_drawn', 'at', 'radius', 'time_ends', 'rate_ends', 'mark_name', 'styles', 'total',
-           'rows_count', 'plot_roofline', 'roofs_of', 'head_lines', 'draw_marks', 'mark_names', 'draw_times',
-           'time_bar', 'time_heading']
+           'rows_count', 'plot_roofline', 'head_lines', 'draw_marks', 'mark_names', 'draw_times', 'time_bar',
+           'time_heading']
 
 # %% ../../nbs/views/figure.ipynb #cb5f0542
 import re
@@ -20,7 +20,7 @@ from ..base.text import si
 from .canvas import (COLOURS, HOVER, OTHERS, Bar, NothingToDraw, Sheet,
                                       draw_bars, draw_plane, error_bars, hover_text,
                                       name_lines, name_point, plane_of, roof_lines, rounded)
-from .chart import ceilings
+from .chart import roofs_of
 from .labels import Plane, short_name
 from .report import answer, peaks_text, rows_text
 from .table import percent
@@ -123,24 +123,16 @@ def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10,
     draw_marks(figure, plane, rows, style, columns, total_s)
     texts = mark_names(plane, drawn, total_s)
 
-    def name(text, row, must=False):
-        return name_point(figure, plane, text, at(row), radius(row, total_s), must, style(row)[0])
+    def name(text, row):
+        return name_point(figure, plane, text, at(row), radius(row, total_s), style(row)[0])
 
-    for text in texts[:LARGEST]: names -= name(*text, must=True)
+    for text in texts[:LARGEST]: names -= name(*text)
     name_lines(figure, plane, lines)
     for text in texts[LARGEST:]:
         if names <= 0: break
         names -= name(*text)
     if sheet.bars: draw_times(figure, sheet, rows, style, columns)
     return sheet.layout(figure)
-
-
-def roofs_of(rows: list, peaks) -> dict[str, float]:
-    """Dtype → FLOP/s of the ceilings that rows are compared with."""
-    rates = {dtype: rate for dtype, rate in ceilings(rows, peaks).items() if rate}
-    roofs = {row.roof for row in rows}
-    rates |= {dtype: rate for dtype, rate in peaks.compute_peaks.items() if dtype in roofs}
-    return rates or {peaks.arithmetic(None): peaks.peak_flops}
 
 
 def head_lines(result, rows: list) -> list[str]:
@@ -185,7 +177,7 @@ def draw_marks(figure: go.Figure, plane: Plane, rows: list, style: Callable, col
             text=[hover_text(row.label, row, columns) for row in own], **HOVER))
 
 
-LARGEST = 6   # marks that have a name in any case
+LARGEST = 6   # marks that get their names before the lines
 
 
 def mark_names(plane: Plane, rows: list, total_s: float) -> list[tuple]:

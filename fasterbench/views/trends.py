@@ -18,8 +18,8 @@ from .canvas import (AXES, COLOURS, HOVER, INK, OTHERS, RIDGE, TICKS, Bar,
                                       NothingToDraw, Sheet, draw_bars, draw_plane, error_bars,
                                       hover_text, name_lines, name_point, plane_of, roof_lines,
                                       write)
-from .figure import (LARGEST, at, is_drawn, mark_name, roofs_of,
-                                      time_bar, time_ends, time_heading)
+from .chart import roofs_of
+from .figure import at, is_drawn, mark_name, time_bar, time_ends, time_heading
 from .labels import Plane, short_name
 from .report import peaks_text
 
@@ -56,8 +56,7 @@ def plot_comparison(comparison, top: int = 12, title: str | None = None,
     for change in changes:
         draw_arrows(figure, plane, [pair for pair in drawn if pair.change == change], columns)
     name_lines(figure, plane, lines)
-    for i, pair in enumerate(drawn):
-        name_point(figure, plane, mark_name(pair), at(pair.b), HEAD, must=i < LARGEST)
+    for pair in drawn: name_point(figure, plane, mark_name(pair), at(pair.b), HEAD)
     draw_bars(figure, sheet, [pair_bar(pair, columns) for pair in pairs[:sheet.bars]],
               '<b>time a</b> (pale), <b>time b</b> (solid)', 'time in a pass')
     return sheet.layout(figure).update_layout(legend_itemsizing='trace')
