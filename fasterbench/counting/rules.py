@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['FREE', 'UNKNOWN', 'table', 'FREE_NAMESPACES', 'user_rules', 'GPU_KERNELS', 'LIMITS', 'PER', 'MOVES', 'COSTS',
-           'no_flops', 'no_limits', 'no_links', 'Rule', 'rule', 'Cost', 'cost_of', 'rule_for', 'known_rule',
-           'torch_rule', 'rule_by_tags', 'table_name', 'twin', 'rule_of_each', 'calls_of_each', 'is_composite',
-           'plain_definition', 'run_in_parts', 'per_output', 'per_input', 'unread', 'lookup', 'register_table',
-           'register_cost', 'unregister_cost']
+           'no_flops', 'no_bytes', 'Rule', 'rule', 'Cost', 'cost_of', 'rule_for', 'known_rule', 'torch_rule',
+           'rule_by_tags', 'table_name', 'twin', 'rule_of_each', 'calls_of_each', 'is_composite', 'plain_definition',
+           'run_in_parts', 'per_output', 'per_input', 'unread', 'lookup', 'register_table', 'register_cost',
+           'unregister_cost']
 
 # %% ../../nbs/counting/rules.ipynb #bd3bc964
 import csv
@@ -25,26 +25,25 @@ from ..machine.links import collective_kind
 
 # %% ../../nbs/counting/rules.ipynb #651e6519
 def no_flops(call: Call) -> int: return 0
-def no_limits(call: Call) -> dict[str, float]: return {}
-def no_links(call: Call) -> dict[str, float]: return {}
+def no_bytes(call: Call) -> dict[str, float]: return {}
 
 
 class Rule(NamedTuple):
     """How an operator is counted; each function takes a `Call`."""
     flops: Callable | None             # `None`: unknown
-    limits: Callable = no_limits       # argument → bytes that are touched, if not all
+    limits: Callable = no_bytes        # argument → bytes that are touched, if not all
     extra_flops: Callable = no_flops   # beside those of the product
     is_product: bool = False           # are `flops` those of matrix products?
     is_free: bool = False              # does it move nothing?
     nbytes: Callable | None = None     # `None`: every input once, every output once
-    links: Callable = no_links         # kind of collective → bytes on a rank's link
+    links: Callable = no_bytes         # kind of collective → bytes on a rank's link
 
 
 FREE, UNKNOWN = Rule(no_flops, is_free=True), Rule(None)
 table: dict[str, Rule] = {}   # name of an operator, behind its library and `::` unless that is aten
 
 
-def rule(names: str, limits=no_limits, extra_flops=no_flops, is_product=False):
+def rule(names: str, limits=no_bytes, extra_flops=no_flops, is_product=False):
     """Registers a function of a `Call` as the FLOPs of the operators of these names."""
     def register(flops):
         table.update(dict.fromkeys(names.split(), Rule(flops, limits, extra_flops, is_product)))
@@ -210,7 +209,7 @@ def lookup(call: Call) -> dict[str, float]:
 
 
 LIMITS = {   # what the table says of bytes → limits
-    '': no_limits,
+    '': no_bytes,
     'lookup': lookup,
     'result': lambda call: unread(call, *call.arguments),
     'shape of the first': lambda call: unread(call, [*call.arguments][0]),
@@ -234,16 +233,15 @@ def register_table(path):
 register_table(files('fasterbench')/'data'/'operations.csv')
 
 # %% ../../nbs/counting/rules.ipynb #3e43a06d
-def register_cost(op, flops, bytes=None, is_product: bool = False):
+def register_cost(op, flops, bytes=None):
     """Say what an operator costs, in place of the rule that it has; again replaces it.
 
     `op`: `torch.ops.library.name`, one of its overloads, or what `torch.library.custom_op` made.
     `flops`, `bytes`: a number, or a function of the call's arguments that may take the result as
     `out_val`; without `bytes` every input is read once and every output written once.
-    `is_product`: do the FLOPs count as those of matrix products?
     """
-    made = Rule(_formula('flops', flops), is_product=is_product,
-                nbytes=None if bytes is None else _formula('bytes', bytes))
+    nbytes = None if bytes is None else _formula('bytes', bytes)
+    made = Rule(_formula('flops', flops), nbytes=nbytes)
     user_rules.update(dict.fromkeys(_overloads(op), made))
 
 
