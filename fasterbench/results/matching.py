@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['WRAPPERS', 'Side', 'Pairs', 'SAME_WORK', 'STEPS', 'bare', 'Candidate', 'outer_places', 'candidates', 'in_order',
            'equal_kernels', 'by_modules', 'by_region', 'regions', 'related', 'by_name', 'aligned', 'layer_of',
-           'siblings', 'equal_sums', 'equal_work', 'equal_layers', 'by_number', 'match']
+           'work_of', 'equal_sums', 'by_number', 'match']
 
 # %% ../../nbs/results/matching.ipynb #c46fe0bb
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 
 from .rows import RooflinePoint
 
@@ -148,14 +149,14 @@ def aligned(a: Side, b: Side, work) -> Pairs:
 
 
 def layer_of(candidate: Candidate) -> tuple:
-    """Phase, class, calls and number of parameters."""
+    """Phase, class, calls and number of parameters: of equal ones other samples differ in FLOPs."""
     row = candidate.row
     return candidate.places[0][0], row.type, row.calls, row.params
 
 
-def siblings(a: Side, b: Side) -> Pairs:
-    """Rows of the same module with the same class, calls, parameters and FLOPs."""
-    yield from aligned(a, b, lambda c: (c.parent, *layer_of(c), c.row.flops))
+def work_of(candidate: Candidate) -> tuple:
+    """The same, and FLOPs."""
+    return *layer_of(candidate), candidate.row.flops
 
 
 def equal_sums(a: Side, b: Side) -> Pairs:
@@ -169,24 +170,14 @@ def equal_sums(a: Side, b: Side) -> Pairs:
         if own and others and len(own) != len(others) and 0 < flops[0] == flops[1]:
             yield own, others
 
-
-def equal_work(a: Side, b: Side) -> Pairs:
-    """Rows anywhere with the same class, calls, parameters and FLOPs."""
-    yield from aligned(a, b, lambda c: (*layer_of(c), c.row.flops))
-
-
-def equal_layers(a: Side, b: Side) -> Pairs:
-    """The same where FLOPs differ, as those of another sample do."""
-    yield from aligned(a, b, layer_of)
-
 # %% ../../nbs/results/matching.ipynb #27383f43
 def by_number(a: Side, b: Side) -> Pairs:
     """Rows of the same name whose classes are related, such as a layer of another width."""
     yield from in_order(a, b, lambda c: c.places, related)
 
 
-STEPS = (equal_kernels, by_modules, by_region, by_name, siblings, equal_sums, equal_work,
-         equal_layers, by_number)
+STEPS = (equal_kernels, by_modules, by_region, by_name, partial(aligned, work=work_of), equal_sums,
+         partial(aligned, work=layer_of), by_number)
 
 
 def match(a: list[RooflinePoint], b: list[RooflinePoint]) -> list[tuple[list, list]]:
