@@ -70,15 +70,11 @@ def call_args(sample) -> tuple[tuple, dict]:
     """The `args, kwargs` of a call with a sample; `TypeError` for what can be none."""
     if sample is None or isinstance(sample, (str, int, float)):
         raise TypeError(f'sample={sample!r} is no tensor, tuple of arguments or mapping of keywords')
-    if _is_keywords(sample): return (), {**sample}
+    if isinstance(sample, Mapping): return (), {**sample}
     if not isinstance(sample, tuple) or hasattr(sample, '_fields'): return (sample,), {}
-    if len(sample) == 2 and isinstance(sample[0], tuple) and _is_keywords(sample[1]):
+    if len(sample) == 2 and isinstance(sample[0], tuple) and isinstance(sample[1], Mapping):
         return sample[0], {**sample[1]}
     return sample, {}
-
-
-def _is_keywords(value) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(k, str) for k in value)
 
 # %% ../../nbs/base/tensors.ipynb #3339f636
 def batch_size(sample) -> tuple[int | None, int | None]:

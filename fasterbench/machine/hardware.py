@@ -49,17 +49,16 @@ class HardwarePeaks:
         levels = tuple(MemoryLevel(*level) for level in self.memory_levels)
         object.__setattr__(self, 'memory_levels', levels)
         object.__setattr__(self, 'dtype', dtype_text(self.dtype))   # of 'bf16', of torch.bfloat16
+        name = self.arithmetic(self.dtype)
         named = {dtype_text(dtype): rate for dtype, rate in self.compute_peaks.items()}
-        object.__setattr__(self, 'compute_peaks', named)
+        object.__setattr__(self, 'compute_peaks', {name: self.peak_flops, **named})
         rates = {'peak_flops': self.peak_flops, 'peak_bandwidth': self.peak_bandwidth,
                  **{f'compute_peaks[{name!r}]': rate for name, rate in self.compute_peaks.items()},
                  **{f'bandwidth of {level.name}': level.bandwidth for level in self.memory_levels},
                  **{f'links[{kind!r}]': rate for kind, rate in self.links.items()}}
-        for name, rate in rates.items():
+        for what, rate in rates.items():
             if not (isinstance(rate, Real) and 0 < rate < inf):
-                raise ValueError(f'{name}={rate!r}: a rate is a number above 0 and finite')
-        name = self.arithmetic(self.dtype)
-        object.__setattr__(self, 'compute_peaks', {name: self.peak_flops, **self.compute_peaks})
+                raise ValueError(f'{what}={rate!r}: a rate is a number above 0 and finite')
         if self.compute_peaks[name] != self.peak_flops:
             raise ValueError(f'peak_flops={self.peak_flops!r} and compute_peaks[{name!r}]='
                              f'{self.compute_peaks[name]!r} are the same rate')

@@ -81,14 +81,13 @@ def gate(comparison: Comparison, slower: float | None = 10, flops: float | None 
 
     `None`: not asked. Worse in one of both is worse; else open in one is open.
     """
-    limits = dict(slower=slower, flops=flops)
-    limits = {name: limit for name, limit in limits.items() if limit is not None}
-    if not limits: raise ValueError('a gate needs a limit in percent: slower or flops')
-    for name, limit in limits.items():
-        if not -100 < limit < inf: raise ValueError(f'{name}={limit!r} is no limit in percent')
+    if slower is None and flops is None:
+        raise ValueError('a gate needs a limit in percent: slower or flops')
+    for name, limit in (('slower', slower), ('flops', flops)):
+        if limit is not None and not -100 < limit < inf:
+            raise ValueError(f'{name}={limit!r} is no limit in percent')
     verdicts = []
-    if 'slower' in limits: verdicts.append(time_verdict(comparison, limits['slower']))
-    if 'flops' in limits:
-        verdicts.append(flops_verdict(comparison.a, comparison.b, limits['flops']))
+    if slower is not None: verdicts.append(time_verdict(comparison, slower))
+    if flops is not None: verdicts.append(flops_verdict(comparison.a, comparison.b, flops))
     verdicts.sort(key=lambda verdict: ('worse', 'open', 'within').index(verdict.decided))
     return Verdict(verdicts[0].decided, '; '.join(verdict.why for verdict in verdicts))
