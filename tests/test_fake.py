@@ -1,5 +1,6 @@
 """A zoo of models counts the same without data: FLOPs, products and bytes of every row."""
 import os
+import resource
 import warnings
 
 import pytest
@@ -210,6 +211,17 @@ def test_a_pinned_attention():
             with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION): return super().forward(x)
     with without_data(Pinned(), torch.zeros(2, 32, 64), on_gpu=True) as run:
         assert '_scaled_dot_product_efficient_attention' in names(count(run))
+
+
+def test_updates_take_no_data():
+    """Fused SGD has no kernel without data: torch would make 8 GB of it and run it."""
+    with torch.device('meta'): model = nn.Linear(2**15, 2**16, bias=False)
+    x = torch.empty(1, 2**15, device='meta')
+    for optimizer in 'sgd', 'adagrad', 'adamw', torch.optim.SGD(model.parameters(), fused=True):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with step_without_data(model, x, lambda y: y.sum(), optimizer, on_gpu=True) as run:
+            assert count(run)['(optimizer)'].flops > 0
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20   # KiB
 
 
 def test_fused_encoders_stay_fused():

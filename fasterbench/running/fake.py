@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SMALL', 'NO_DATA', 'aten', 'cpu_attention', 'FLOAT32_ON_GPU', 'CPU', 'data_in', 'WithoutData', 'NeedsData',
            'module_of', 'explain_errors', 'gpu_operators', 'gpu_attention', 'gpu_rms_norm', 'FusedRmsNorm',
-           'GpuAutocast', 'several_at_a_time', 'without_data', 'step_without_data']
+           'GpuAutocast', 'has_fused', 'several_at_a_time', 'without_data', 'step_without_data']
 
 # %% ../../nbs/running/fake.ipynb #b7c6c1ec
 import copy
@@ -223,9 +223,17 @@ class GpuAutocast(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def has_fused(optimizer: str) -> bool:
+    """Has torch a fused update of this name that takes no data? It has none for SGD."""
+    found = getattr(aten, f'_fused_{optimizer.lower()}_', None)
+    return bool(found and found.default.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta))
+
+
 def several_at_a_time(optimizer):
     """Let an optimizer update all parameters at a time, which is torch's default on a GPU."""
     for group in optimizer.param_groups:
+        if group.get('fused') and not has_fused(type(optimizer).__name__):
+            group.update(fused=False, foreach=None)
         is_open = 'foreach' in group and group['foreach'] is None and not group.get('fused')
         if is_open and not isinstance(group['lr'], torch.Tensor): group['foreach'] = True
 
@@ -254,7 +262,7 @@ def step_without_data(model: nn.Module, sample, loss=None, optimizer=None, *,
     check_model(model, sample)
     check_step(model, loss, optimizer, **options)
     if isinstance(optimizer, str):
-        optimizer = make_optimizer(optimizer, model, loss, fused=on_gpu)
+        optimizer = make_optimizer(optimizer, model, loss, on_gpu and has_fused(optimizer))
     copies = WithoutData(dtype)
     with ExitStack() as stack:
         stack.enter_context(restored(model, optimizer, loss, values=False))
