@@ -150,15 +150,15 @@ def least_time_text(result) -> str:
     """The least time, which part of it the memory sets, and whether the memory is large enough."""
     least_s = result.roof_time_s
     if not least_s: return 'the roof is not known'
-    said = f'at least {si(least_s, "s")}'
-    others = {words: result.about.get(key) for key, words in OTHER_LEAST.items()}
-    said += ''.join(f' ({si(other_s, "s")} {words})' for words, other_s in others.items() if other_s)
     work_s, *links_s = result.roof_times.values()
-    if max(links_s, default=0) > work_s:
-        said += f' of exchange between devices, beside {si(work_s, "s")} of work'
-    else:
-        said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
-        if links_s: said += f', beside {si(max(links_s), "s")} of exchange between devices'
+    link_s, said = max(links_s, default=0), f'at least {si(least_s, "s")}'
+    if link_s > work_s: said += ' of exchange between devices'
+    for key, words in OTHER_LEAST.items():
+        other_s = result.about.get(key)
+        if other_s and other_s > least_s: said += f' ({si(other_s, "s")} {words})'
+    if link_s > work_s: said += f', beside {si(work_s, "s")} of work'
+    else: said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
+    if 0 < link_s <= work_s: said += f', beside {si(link_s, "s")} of exchange between devices'
     if 0 < result.fused_time_s < work_s:
         said += f'; {si(result.fused_time_s, "s")} if each row were one kernel'
     if result.likely_s is not None:
@@ -239,7 +239,7 @@ def phases_line(result) -> str:
     for row in result.ungrouped:
         seconds[row.phase] += row.seconds or 0
         flops[row.phase] += row.flops or 0
-    whole = result.time_s or result.roof_time_s
+    whole = result.time_s or result.roof_times['work']
     if not result.is_step or not whole: return ''
     return ', '.join(f'{phase} {percent(100*seconds[phase]/whole)} % '
                      f'({si(seconds[phase], "s")}, {si(flops[phase], "FLOP")})'
