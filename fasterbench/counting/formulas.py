@@ -175,10 +175,14 @@ def attention_backward_flops(q, k, v) -> int:
     return 2*prod(q[:-1])*k[-2]*(3*q[-1] + 2*v[-1])
 
 
-rule('scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu '
+# torch 2.6's own formulas of these refuse grouped heads, and those of values of another width
+rule('scaled_dot_product_attention _scaled_dot_product_flash_attention '
+     '_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention_for_cpu '
      '_scaled_dot_product_fused_attention_overrideable', is_product=True)(
     lambda c: attention_flops(c.query.shape, c.key.shape, c.value.shape))
-rule('_scaled_dot_product_flash_attention_for_cpu_backward '
+rule('_scaled_dot_product_flash_attention_backward '
+     '_scaled_dot_product_efficient_attention_backward '
+     '_scaled_dot_product_flash_attention_for_cpu_backward '
      '_scaled_dot_product_fused_attention_overrideable_backward', is_product=True)(
     lambda c: attention_backward_flops(c.query.shape, c.key.shape, c.value.shape))
 
