@@ -159,7 +159,7 @@ def test_tensor_parallel_layers(four_ranks):
     # a quarter of the hidden features on each rank; what finds the shapes of the whole is not counted
     assert costs.product_flops == 2*(2*2*16*8)
     assert costs['1'].flops == 2*8
-    assert costs.links == {'all_reduce': 2*3/4*2*16*4}
+    assert costs.total('links') == {'all_reduce': 2*3/4*2*16*4}
     assert costs.unknown == {}
 
 
@@ -169,7 +169,7 @@ def test_data_parallel_step(tmp_path):
     costs = of_step(model, torch.rand(2, 16))
     assert costs.total('operators')['c10d::allreduce_'] == 1
     assert costs.total('operator_bytes')['c10d::allreduce_'] == 2*(16*32 + 32)*4
-    assert costs.links['all_reduce'] == 0   # there is nobody else
+    assert costs.total('links')['all_reduce'] == 0   # there is nobody else
     assert costs.unknown == {}
     dist.destroy_process_group()
 

@@ -116,8 +116,6 @@ class Costs:
     def bytes_moved(self) -> int: return self.total('bytes_moved')
     @property
     def unknown(self) -> Counter: return self.total('unknown')
-    @property
-    def links(self) -> Counter: return self.total('links')
 
     @property
     def boundary_bytes(self) -> float:

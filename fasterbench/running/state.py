@@ -58,16 +58,9 @@ def tensors_in(containers: list) -> list[torch.Tensor]:
 # %% ../../nbs/running/state.ipynb #72396008
 def refill(container, content):
     """Give a dict, list or set the content that a copy of it has."""
-    if isinstance(container, list):
-        container[:] = content
-    elif isinstance(container, set):
-        container &= content
-        container |= content
-    else:
-        container.update(content)
-        for key in container.keys() - content.keys(): del container[key]
-        if [*map(id, container)] != [*map(id, content)]:   # the order of keys
-            for key in content: container[key] = container.pop(key)
+    container.clear()
+    if isinstance(container, list): container.extend(content)
+    else: container.update(content)
 
 # %% ../../nbs/running/state.ipynb #079fcd0c
 class SavedTensor:
