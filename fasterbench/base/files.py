@@ -12,7 +12,6 @@ import gzip
 import json
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -65,11 +64,22 @@ def load_json(path, *kinds):
         if file.format not in known:
             raise ValueError(f"{file.format!r} is none of {', '.join(known)}")
         content = msgspec.json.decode(file.content, type=known[file.format])
-        read = msgspec.json.decode(file.content, type=dict[str, msgspec.Raw])
-        unknown = read.keys() - {field.name for field in fields(content)}
-        if unknown: raise ValueError(f"unknown fields: {', '.join(sorted(unknown))}")
+        read, kept = msgspec.json.decode(file.content), msgspec.to_builtins(content, str_keys=True)
+        unknown = [*_unknown_fields(read, kept)]
+        if unknown: raise ValueError(f"unknown fields: {', '.join(unknown)}")
         return content
     except (msgspec.MsgspecError, ValueError) as e: raise ValueError(f'{path}: {e}') from e
+
+
+def _unknown_fields(read, kept, path: str = '$'):
+    """The paths of keys that were read and are not in what was made of them."""
+    if isinstance(read, dict):
+        for key, value in read.items():
+            if key not in kept: yield f'{path}.{key}'
+            else: yield from _unknown_fields(value, kept[key], f'{path}.{key}')
+    elif isinstance(read, list):
+        for i, (value, made) in enumerate(zip(read, kept)):
+            yield from _unknown_fields(value, made, f'{path}[{i}]')
 
 # %% ../../nbs/base/files.ipynb #cbe8e0c0
 def read_bytes(path) -> bytes:
