@@ -13,11 +13,12 @@ MODULES = {   # module → the names in it that users import from here
     'models': 'load_model',
     'training': 'TrainingMeter lightning_callback mfu_callback',
     'ncu': 'SOLAnalyzer SOLConfig read_ncu',
-    'operations': 'estimate_layer least_time profile_operations read_operations roofline_analysis',
+    'operations': 'read_operations roofline_analysis',
     'results.compare': 'Comparison',
     'results.gate': 'gate',
     'language': 'estimate_language estimate_training',
     'results.sweep': 'Sweep',
+    'sources.functions': 'estimate_layer least_time profile_operations',
     'sources.traced': 'read_trace',
     'sweeps': 'estimates sweep sweep_batch sweep_dtype sweep_length sweep_resolution'}
 HOME = {name: module for module, names in MODULES.items() for name in names.split()}
