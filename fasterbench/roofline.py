@@ -98,11 +98,7 @@ class RooflineAnalyzer:
 
         `peaks=None`: those that were given before, or else this machine's, which are measured.
         """
-        peaks = as_peaks(peaks) or self.given_peaks
-        options = dict(dtype=dtype and resolve_dtype(dtype), on_gpu=self._on_gpu(peaks))
-        with without_data(self.model, self.sample, **options) as run:
-            result = estimate(run, peaks, tf32=dtype == 'tf32')
-        return self._keep(result)
+        return self._estimate(without_data, peaks, dtype)
 
     def estimate_step(self, peaks=None, loss=None, optimizer=None, *, clip=None, autocast=None,
                       accumulate: int = 1, dtype=None) -> Roofline:
@@ -110,13 +106,9 @@ class RooflineAnalyzer:
 
         `peaks=None`: as in `estimate`; the other arguments: as in `profile_step`.
         """
-        peaks = as_peaks(peaks) or self.given_peaks
-        options = dict(clip=clip, autocast=autocast and resolve_dtype(autocast),
-                       accumulate=accumulate, dtype=dtype and resolve_dtype(dtype),
-                       on_gpu=self._on_gpu(peaks))
-        with step_without_data(self.model, self.sample, loss, optimizer, **options) as run:
-            result = estimate(run, peaks, tf32=dtype == 'tf32')
-        return self._keep(result)
+        options = dict(loss=loss, optimizer=optimizer, clip=clip, accumulate=accumulate,
+                       autocast=autocast and resolve_dtype(autocast))
+        return self._estimate(step_without_data, peaks, dtype, **options)
 
     def count(self) -> Roofline:
         """The FLOPs, bytes and parameters of a forward pass by module; the model is not run."""
@@ -153,6 +145,15 @@ class RooflineAnalyzer:
             raise ValueError('operations=True, kernels=True: operators are listed of modules alone')
         return profile_kernels(run, self.given_peaks, warmup, steps)
 
+    def _estimate(self, opened, peaks, dtype, **options) -> Roofline:
+        """Estimate the run that is `opened`, with the operators of the machine of the peaks."""
+        peaks = as_peaks(peaks) or self.given_peaks
+        device = peaks.device if peaks else resolve_device().type
+        options |= dict(dtype=dtype and resolve_dtype(dtype), on_gpu=device != 'cpu')
+        with opened(self.model, self.sample, **options) as run:
+            result = estimate(run, peaks, tf32=dtype == 'tf32')
+        return self._keep(result)
+
     def _keep(self, result: Roofline) -> Roofline:
         """Remember a result as the last one; after an error the previous one stays."""
         self.results = result
@@ -162,10 +163,6 @@ class RooflineAnalyzer:
         if self.results is None:
             raise ValueError('there is no result yet: call profile() or estimate() first')
         return self.results
-
-    def _on_gpu(self, peaks: HardwarePeaks | None) -> bool:
-        """Do these peaks, or this machine's, belong to an accelerator?"""
-        return (peaks.device if peaks else resolve_device().type) != 'cpu'
 
 # %% ../nbs/analysis/roofline.ipynb #f031ea56
 def compare_interleaved(a, b, sample=None, peaks=None, **options) -> Comparison:
