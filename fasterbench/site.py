@@ -10,7 +10,7 @@ __all__ = ['SHORT', 'MATHJAX', 'definitions', 'definition', 'source', 'header', 
 import ast
 import inspect
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 
 from nbdev.config import get_config
@@ -117,20 +117,18 @@ class Names(Processor):
         def line(cell): return int(re.search(r'#L(\d+)', str(cell.outputs))[1])
         def is_shown(cell): return getattr(cell, 'has_sd', False) and '#L' in str(cell.outputs)
 
-        runs = [(shown, [*cells]) for shown, cells in groupby(self.nb.cells, is_shown)]
-        runs = [(shown, sorted(cells, key=line) if shown else cells) for shown, cells in runs]
-        self.nb.cells = [cell for _, cells in runs for cell in cells]
+        runs = [sorted(cells, key=line) if shown else [*cells]
+                for shown, cells in groupby(self.nb.cells, is_shown)]
+        self.nb.cells = [cell for cells in runs for cell in cells]
         self.own = {re.search(r'show_doc\((\w+)', cell.source)[1]
-                    for shown, cells in runs if shown for cell in cells}
+                    for cell in filter(is_shown, self.nb.cells)}
 
     def cell(self, cell):
         if cell.cell_type == 'markdown': cell.source = self.mended(cell.source)
+        mend = {'text/html': partial(MATHJAX.sub, ''), 'text/markdown': self.mended}
         for output in cell.get('outputs', ()):
             data = output.get('data', {})
-            if 'text/html' in data:
-                data['text/html'] = [MATHJAX.sub('', line) for line in data['text/html']]
-            for line in range(len(data.get('text/markdown', ()))):
-                data['text/markdown'][line] = self.mended(data['text/markdown'][line])
+            for kind in mend.keys() & data.keys(): data[kind] = [*map(mend[kind], data[kind])]
 
     def mended(self, text: str) -> str:
         """A name of this page leads there; a plain word elsewhere, such as `near`, is that of a column."""
