@@ -318,11 +318,10 @@ SOL_COLUMNS = {column.key: column for column in (
     Column('warnings', 'warnings', value=lambda line: '; '.join(line.warnings) or None))}
 
 
-def speed_of_light(kernels: list[Kernel], config: SOLConfig = SOLConfig()) -> Table:
+def speed_of_light(kernels: list[Kernel]) -> Table:
     """A line for each kernel with its speeds of light, the longest first."""
-    analyzer = SOLAnalyzer(config)
     lines = [SimpleNamespace(kernel=kernel.name, calls=kernel.calls, time_s=kernel.time_s,
-                             **vars(analyzer.analyze(kernel.metrics))) for kernel in kernels]
+                             **vars(SOLAnalyzer().analyze(kernel.metrics))) for kernel in kernels]
     return Table(lines, SOL_COLUMNS, tuple(SOL_COLUMNS)[:-1], 'time_s')
 
 # %% ../nbs/analysis/ncu.ipynb #fe24d1a6
