@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COLOURS', 'OTHERS', 'INK', 'FAINT', 'RIDGE', 'CACHE', 'AXES', 'HOVER', 'WIDTHS', 'LEFT', 'RIGHT', 'AXIS', 'BAR',
            'PICTURE', 'FAR', 'NothingToDraw', 'error_bars', 'rounded', 'write', 'Sheet', 'legend_height', 'Line',
-           'roof_lines', 'bandwidths', 'plane_of', 'draw_plane', 'write_name', 'name_lines', 'name_point', 'plot_peaks',
+           'roof_lines', 'bandwidths', 'plane_of', 'draw_roof', 'write_name', 'name_lines', 'name_point', 'plot_peaks',
            'Bar', 'draw_bars', 'lighter', 'hover_text']
 
 # %% ../../nbs/views/canvas.ipynb #b7c9caf1
@@ -179,8 +179,11 @@ def plane_of(points: list[tuple[float, float]], peaks, rates: dict[str, float],
                  (low, (high*sheet.plane - low*top)/(sheet.plane - top)), sheet.widths, sheet.plane)
 
 
-def draw_plane(figure: go.Figure, sheet: Sheet, plane: Plane, lines: list[Line]):
-    """The axes and the lines, which further names have to be clear of."""
+def draw_roof(figure: go.Figure, sheet: Sheet, points: list[tuple[float, float]], peaks,
+              rates: dict[str, float]) -> tuple[Plane, list[Line]]:
+    """Draw axes, and lines of peaks with these FLOP/s; where names have to be clear of them."""
+    plane = plane_of(points, peaks, rates, sheet)
+    lines = roof_lines(peaks, rates, plane)
     for line in lines:
         plane.add_line(line.xs, line.ys)
         figure.add_trace(go.Scatter(x=line.xs, y=line.ys, mode='lines', line=line.style,
@@ -193,6 +196,7 @@ def draw_plane(figure: go.Figure, sheet: Sheet, plane: Plane, lines: list[Line])
         yaxis=dict(axis, range=plane.y_range, anchor='x', tickformat='~s',
                    domain=[sheet.y(sheet.head + sheet.plane), 1],
                    title=dict(text='performance (FLOP/s)', standoff=4, font_size=12)))
+    return plane, lines
 
 
 def write_name(figure: go.Figure, text: str, spot: Spot, colour: str = INK, group: str = ''):
@@ -223,10 +227,7 @@ def plot_peaks(peaks, title: str | None = None,
     """Every ceiling, cache and ridge of a machine."""
     title = peaks.device_name or peaks.device if title is None else title
     sheet, figure = Sheet(title, [repr(peaks)], size=size), go.Figure()
-    plane = plane_of([], peaks, peaks.compute_peaks, sheet)
-    lines = roof_lines(peaks, peaks.compute_peaks, plane)
-    draw_plane(figure, sheet, plane, lines)
-    name_lines(figure, plane, lines)
+    name_lines(figure, *draw_roof(figure, sheet, [], peaks, peaks.compute_peaks))
     return sheet.layout(figure)
 
 # %% ../../nbs/views/canvas.ipynb #0e7ce1bc

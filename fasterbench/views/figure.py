@@ -16,9 +16,9 @@ from math import sqrt
 import plotly.graph_objects as go
 
 from ..base.text import si
-from .canvas import (COLOURS, HOVER, OTHERS, Bar, NothingToDraw, Sheet,
-                                      draw_bars, draw_plane, error_bars, hover_text,
-                                      name_lines, name_point, plane_of, roof_lines, rounded)
+from .canvas import (COLOURS, HOVER, OTHERS, Bar, NothingToDraw, Sheet, draw_bars,
+                                      draw_roof, error_bars, hover_text, name_lines, name_point,
+                                      rounded)
 from .chart import roofs_of
 from .labels import Plane, short_name
 from .report import answer, peaks_text, rows_text
@@ -114,11 +114,9 @@ def plot_roofline(result, by='block', colour: str | None = None, bars: int = 10,
     title = answer(result).splitlines()[0] if title is None else title
     bars, total_s = min(bars, sum(bool(row.seconds) for row in rows)), total(rows) or 1
     sheet = Sheet(title, head_lines(result, rows), dict(found.values()), bars, size)
+    figure, columns = go.Figure(), [*result.table().columns.values()]
     drawn, rates = [row for row in rows if is_drawn(row)], roofs_of(rows, result.peaks)
-    plane = plane_of([at(row) for row in drawn], result.peaks, rates, sheet)
-    lines, columns = roof_lines(result.peaks, rates, plane), [*result.table().columns.values()]
-    figure = go.Figure()
-    draw_plane(figure, sheet, plane, lines)
+    plane, lines = draw_roof(figure, sheet, [*map(at, drawn)], result.peaks, rates)
     draw_marks(figure, plane, rows, style, columns, total_s)
     name_lines(figure, plane, lines)
     for text, row in mark_names(plane, drawn, total_s)[:names]:

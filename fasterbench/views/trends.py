@@ -15,10 +15,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from ..base.text import si
-from .canvas import (AXES, COLOURS, HOVER, INK, OTHERS, RIDGE, Bar,
-                                      NothingToDraw, Sheet, draw_bars, draw_plane, error_bars,
-                                      hover_text, name_lines, name_point, plane_of, roof_lines,
-                                      write)
+from .canvas import (AXES, COLOURS, HOVER, INK, OTHERS, RIDGE, Bar, NothingToDraw,
+                                      Sheet, draw_bars, draw_roof, error_bars, hover_text,
+                                      name_lines, name_point, write)
 from .chart import roofs_of
 from .figure import at, is_drawn, mark_name, time_bar, time_ends, time_heading
 from .labels import Plane, short_name
@@ -50,10 +49,8 @@ def plot_comparison(comparison, top: int = 12, title: str | None = None,
     sheet = Sheet(title, said, [change or 'not known' for change in changes], min(top, len(pairs)),
                   size)
     points = [at(row) for pair in drawn for row in (pair.a, pair.b)]
-    figure, plane = go.Figure(), plane_of(points, *roof, sheet)
-    lines = roof_lines(*roof, plane)
-    draw_plane(figure, sheet, plane, lines)
-    columns = [*table.columns.values()]
+    figure, columns = go.Figure(), [*table.columns.values()]
+    plane, lines = draw_roof(figure, sheet, points, *roof)
     for change in changes:
         draw_arrows(figure, plane, [pair for pair in drawn if pair.change == change], columns)
     name_lines(figure, plane, lines)
