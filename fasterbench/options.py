@@ -118,7 +118,7 @@ TRAIN = 'training', [
         help='sgd, adamw, … of torch.optim (default: yours, or sgd; adamw for a config.json)'),
     arg('--clip', type=number, metavar='NORM', help='norm to which gradients are clipped'),
     arg('--autocast', metavar='DTYPE', help='dtype of torch.autocast for forward pass and loss: bf16'),
-    arg('--accumulate', type=whole, metavar='N', help='micro-batches of one update (default: 1)')]
+    arg('--accumulate', type=whole, metavar='N', help='micro-batches of one update (default: 1; with --mesh fit as few as fit)')]
 GROUPS = 'rows', [
     arg('--top', type=whole, default=12, metavar='N', help='rows to print (default: 12); 0: all'),
     arg('--by', help='merge rows by block, type, phase, bound, dtype, roof, near, '
@@ -182,16 +182,18 @@ LANGUAGE = 'language models, by a config.json or a name on the hub such as Qwen/
     arg('--context', type=whole, metavar='N',
         help='tokens in the cache of each sequence (default: --tokens, or 4096)'),
     arg('--at', type=number, metavar='RATE',
-        help='tokens/s that were measured, on all devices together'),
+        help='tokens/s that were measured, on all devices together, beside the most and the likely rate'),
     arg('--mesh', metavar='SIZES', help='devices that share the work and the samples of --batch, as '
         'fsdp=8 or tp=8,dp=4. They divide: dp samples; fsdp samples and weights; tp each product; '
         'pp layers; ep experts; with --train also cp tokens. zero: how much fsdp divides (1, 2, 3 as '
         'in ZeRO; default 3); chunks: of a stage of pp. fit: as few devices as have the '
-        'memory, by tp, or for --train by fsdp, micro-batches and recomputation'),
+        'memory, by tp, or with --train by fsdp and micro-batches, with full recomputation only if '
+        'nothing else fits'),
     arg('--port', type=number, metavar='GB/S', help='of each device to other machines (default: 50, '
         'which is 400 Gbit/s, or its bus)'),
     arg('--recompute', choices=('none', 'selective', 'full'), help='what the backward pass of '
-        '--train does again: nothing (default), all but products and attention, or all'),
+        '--train does again: nothing (default; with --mesh fit what fits), all but products and '
+        'attention, or all'),
     arg('--weights', metavar='FORMAT',
         help='in which weights are kept: int4, int8, fp8, q4_0, … or bytes of an element'),
     arg('--cache', metavar='FORMAT', help='in which keys and values are kept')]

@@ -346,5 +346,6 @@ def pace_words(work: LanguageWork, peaks: HardwarePeaks, evidence: Evidence) -> 
     if devices: said.append(f'{devices.total()} on {some(devices, 2)}')
     many = f" with at most {most} sequence{'s'*(most > 1)}"*(work.phase != 'training')
     kind = work.kind.removeprefix(f'{work.phase} ')
+    if 'experts' not in kind: kind = f'without experts {kind}'
     words = f'by {number} published runs of {work.phase}, {sum(p.runs for p in alike)} of them {kind}'
     return bool(own), f"{words}{many} ({', '.join(said)})"
