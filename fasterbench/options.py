@@ -118,7 +118,7 @@ TRAIN = 'training', [
         help='sgd, adamw, … of torch.optim (default: yours, or sgd; adamw for a config.json)'),
     arg('--clip', type=number, metavar='NORM', help='norm to which gradients are clipped'),
     arg('--autocast', metavar='DTYPE', help='dtype of torch.autocast for forward pass and loss: bf16'),
-    arg('--accumulate', type=whole, metavar='N', help='micro-batches of one update (default: 1; with --mesh fit as few as fit)')]
+    arg('--accumulate', type=whole, metavar='N', help='micro-batches of one update (default: 1)')]
 GROUPS = 'rows', [
     arg('--top', type=whole, default=12, metavar='N', help='rows to print (default: 12); 0: all'),
     arg('--by', help='merge rows by block, type, phase, bound, dtype, roof, near, '
