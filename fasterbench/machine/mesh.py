@@ -9,7 +9,7 @@ __all__ = ['Mesh', 'as_mesh', 'share_reached', 'Exchange', 'Network', 'network_o
 import re
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
-from math import prod
+from math import ceil, prod
 from typing import NamedTuple
 
 from ..base.files import read_table
@@ -45,8 +45,8 @@ class Mesh:
         if self.chunks > 1 and self.pp == 1:
             raise ValueError(f'chunks={self.chunks} is of the stages of pp, and here is one')
         if self.data % self.ep or self.fsdp % self.ep and self.ep % self.fsdp:
-            raise ValueError(f'ep={self.ep} does not divide the ranks of fsdp={self.fsdp} '
-                             f'and dp={self.dp}')
+            raise ValueError(f'ep={self.ep}, fsdp={self.fsdp}, dp={self.dp}: ep has to divide '
+                             'fsdp·dp, and one of ep and fsdp the other')
 
     @property
     def data(self) -> int:
@@ -110,9 +110,10 @@ class Exchange(NamedTuple):
 
     def traffic(self, joins: int) -> tuple[float, float]:
         """Bytes of a call on a rank's links: in a machine of so many devices, between machines."""
-        if self.kind == 'send':
-            return (self.nbytes, 0) if self.apart*self.ranks <= joins else (0, self.nbytes)
         local = max(1, min(self.ranks, joins//self.apart))   # ranks of the group in one machine
+        if self.kind == 'send':
+            leave = (ceil(self.ranks/local) - 1)/(self.ranks - 1)   # of the hops
+            return self.nbytes*(1 - leave), self.nbytes*leave
         machines = self.ranks/local
         if self.kind == 'all_to_all':
             return (self.nbytes*(local - 1)*share_reached(self.ranks, self.copies),
