@@ -24,7 +24,6 @@ from .sources.architecture import LanguageModel, read_model
 from .sources.eager import eager_least_s
 from .sources.ranks import RECOMPUTE, Rank, StepPlan, forward_pass, training_pass
 from .views.report import answer
-from .views.table import percent
 
 # %% ../nbs/analysis/language.ipynb #c7fdf977
 FORMATS = {   # format → bytes of an element, with its scales
@@ -196,10 +195,9 @@ def name_of(config, model: LanguageModel) -> str:
 
 def division_of(plan: StepPlan, mesh: Mesh) -> str:
     """Into what a step is divided, and what it does again, in words; '': it is not."""
-    said, bubble = [str(mesh)]*(mesh.ranks > 1), plan.bubble(mesh)
+    said = [str(mesh)]*(mesh.ranks > 1)
     if plan.accumulate > 1: said.append(f'{plan.accumulate} micro-batches')
     if plan.recompute != 'none': said.append(f'{plan.recompute} recomputation')
-    if bubble: said.append(f'stages wait {percent(100*bubble/(1 + bubble))} % of the time')
     return ', '.join(said)
 
 

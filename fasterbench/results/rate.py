@@ -50,7 +50,7 @@ def rate_of(result, tokens_per_s: float) -> Rate:
     mbu = result.bytes_moved/time_s/peaks.peak_bandwidth
     once = result.matmul_flops - result.total('recomputed')
     causal = (once - result.total('masked'))/time_s/ceiling
-    dense_flops = result.about.get('dense_flops_per_token')   # one token sees all: no mask
+    dense_flops = result.about.get('dense_flops_per_token')   # decoding has no mask
     dense = (dense_flops*tokens_per_s/n if dense_flops else once/time_s)/ceiling
     hfu = causal*(4/3 if result.about.get('recompute') == 'full' else 1)
     near = NEAR_WORDS[result.bound if used >= 100*NEAR else 'neither']

@@ -178,9 +178,9 @@ CIRCUMSTANCES = (   # keys of `Roofline.about` that times depend on, besides the
     'graphs')    # that Dynamo made
 # The other keys are 'model', 'graph_breaks' and 'passes_in_turn'; of traces 'file', 'rank', 'step',
 # 'steps', 'span_s', 'busy_s', 'use', 'notes' and 'not_counted'; of language models that train
-# 'dense_flops_per_token', 'recompute', 'bubble' and 'eager_least_s', of those at work 'weight_bytes',
-# with experts 'even_least_s' and 'expert_bytes'; of forecasts 'likely', what they rest on, and
-# 'likely_device_s', without launches.
+# 'recompute', 'bubble', 'piped_least_s' and 'eager_least_s', of those and of prefill
+# 'dense_flops_per_token', of those at work 'weight_bytes', with experts 'even_least_s' and
+# 'expert_bytes'; of forecasts 'likely', what they rest on, and 'likely_device_s', without launches.
 
 
 @dataclass(kw_only=True, repr=False)
@@ -245,14 +245,8 @@ class Roofline(Result):
         return seconds
 
     def one_by_one(self, key: str) -> float:
-        """Seconds of the rows one after the other, but those of links.
-
-        `about['bubble']`: how long a stage of a pipeline waits for others, of the time that it
-        works; the optimizer does not wait.
-        """
-        waits = 1 + (self.about.get('bubble') or 0)
-        return sum((getattr(row, key) or 0)*(1 if row.phase == 'optimizer' else waits)
-                   for row in self.ungrouped if row.bound != 'link')
+        """Seconds of the rows one after the other, but those of links."""
+        return sum(getattr(row, key) or 0 for row in self.ungrouped if row.bound != 'link')
 
     @property
     def roof_time_s(self) -> float:
@@ -407,7 +401,8 @@ class Roofline(Result):
         which is less than the sum of its rows'; the sums of the result are right either way.
         """
         peaks = as_peaks(peaks)
-        about = {k: value for k, value in self.about.items() if not k.startswith(('likely', 'eager', 'even'))}
+        of_peaks = 'likely', 'eager', 'even', 'piped'
+        about = {k: value for k, value in self.about.items() if not k.startswith(of_peaks)}
         return self.with_rows(lambda row: place(row, peaks), peaks=peaks, about=about,
                               by_rank=[result.under(peaks) for result in self.by_rank])
 

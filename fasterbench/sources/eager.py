@@ -80,5 +80,5 @@ def eager_least_s(rank: Rank, plan: StepPlan, peaks: HardwarePeaks) -> float | N
     if plan.recompute == 'full':
         seconds += [row.roof_time_s*n for row, n in rows
                     if n and row.phase == 'forward' and row.roof_time_s]
-    passes = plan.accumulate/mesh.tp/mesh.cp/mesh.pp*(1 + plan.bubble(mesh))
+    passes = plan.accumulate/mesh.tp/mesh.cp/mesh.pp
     return sum(seconds)*passes + sum(row.roof_time_s for row in rank.update(plan, peaks))

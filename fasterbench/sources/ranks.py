@@ -76,7 +76,7 @@ class StepPlan:
                 raise ValueError(f"{name}={value!r} is none of {', '.join(map(str, known))}")
 
     def bubble(self, mesh: Mesh) -> float:
-        """How long a stage of a pipeline waits for others, of the time that it works."""
+        """How long a stage of a pipeline waits for others under 1F1B, of the time that it works."""
         return (mesh.pp - 1)/(self.accumulate*mesh.chunks)
 
 
@@ -118,7 +118,7 @@ class Rank:
         heads, size, value_size = a.heads/self.mesh.tp, a.size, a.value_size
         is_step = queries == 1
         if a.latent and is_step: size, value_size = a.latent, a.latent - a.rotated
-        seen = min(keys, queries + (a.window or keys) - 1)
+        seen = min(keys, queries/self.mesh.cp + (a.window or keys) - 1)
         read = self.cached(a) if is_step or not a.latent else heads*(size + value_size)
         read_size = (self.cache if is_step else None) or self.size
         own = sequences*queries/self.mesh.cp*heads*self.size
@@ -162,14 +162,15 @@ class Rank:
                       for size, n in ((products, passes), (self.size, 1 + backwards))]
         return found
 
-    def context_exchanges(self, a: Attention, tokens: float, calls: float, forwards: int,
-                          backwards: int) -> list[list[Exchange]]:
+    def context_exchanges(self, a: Attention, sequences: int, tokens: float, calls: float,
+                          forwards: int, backwards: int) -> list[list[Exchange]]:
         """Each way for so many tokens of the rank to attend to those of all ranks of `cp`.
 
         `n` ranks divide the heads: they send queries, keys, values and outputs to each other, as in
         DeepSpeed-Ulysses (Jacobs et al. 2023). Those with the same heads gather keys and values, at
-        once or in a ring, which are as many bytes (Liu et al. 2023, Ring Attention), and keep them.
-        The backward pass sends the gradients of all that the other way.
+        once or in a ring, which are as many bytes (Liu et al. 2023, Ring Attention), and keep them;
+        or with a window, only those before their own tokens that it reaches. The backward pass
+        sends the gradients of all that the other way.
         """
         mesh, each, found = self.mesh, a.size + a.value_size, []
         for n in range(1, mesh.cp + 1):
@@ -179,10 +180,14 @@ class Rank:
             sent = tokens*(a.heads/mesh.tp*each + n*keys)*self.size
             gathered = tokens*mesh.cp*keys*self.size
             for by_heads, by_tokens in ((apart, apart*n), (apart*others, apart)):
+                both = calls*(forwards + backwards)
+                divide = Exchange('cp', 'all_to_all', sent, both, n, by_heads)
                 found.append([
-                    Exchange('cp', 'all_to_all', sent, calls*(forwards + backwards), n, by_heads),
-                    Exchange('cp', 'all_gather', gathered, calls*forwards, others, by_tokens),
+                    divide, Exchange('cp', 'all_gather', gathered, calls*forwards, others, by_tokens),
                     Exchange('cp', 'reduce_scatter', gathered, calls*backwards, others, by_tokens)])
+                if a.window:
+                    before = sequences*(a.window - 1)*keys*self.size
+                    found.append([divide, Exchange('cp', 'send', before, both, others, by_tokens)])
         return found
 
     def weight_exchanges(self, layer: Layer, calls: int) -> list[Exchange]:
@@ -202,18 +207,21 @@ class Rank:
     def step_exchanges(self, plan: StepPlan, tokens: float) -> list[Exchange]:
         """What a training step exchanges beside the layers: weights, gradients, tokens of a stage.
 
-        `tokens`: of a micro-batch of the rank.
+        `tokens`: of a micro-batch of the rank. Each layer is a call, and what is around them.
         """
         mesh, n, products = self.mesh, plan.accumulate, resolve_dtype(self.dtype).itemsize
         gathers, reductions = 2*n if mesh.zero == 3 else 1, n if mesh.zero > 1 else 1
+        units = (sum(n for _, n in self.model.layers) + 1)/mesh.pp
         sent = tokens*self.model.width*self.size/mesh.tp
         times = 2*n*mesh.chunks*(mesh.pp - 1)/mesh.pp
         found = [Exchange('pp', 'send', sent, times, mesh.pp, mesh.apart('pp'))]
         for elements, (ranks, apart, copies) in zip(self.elements, self.sharing):
             found += [
-                Exchange('fsdp', 'all_gather', elements*products, gathers, ranks, apart),
-                Exchange('fsdp', 'reduce_scatter', elements*self.size, reductions, ranks, apart),
-                Exchange('dp', 'all_reduce', elements*self.size/ranks, 1, copies, apart*ranks)]
+                Exchange('fsdp', 'all_gather', elements*products/units, gathers*units, ranks, apart),
+                Exchange('fsdp', 'reduce_scatter', elements*self.size/units, reductions*units,
+                         ranks, apart),
+                Exchange('dp', 'all_reduce', elements*self.size/ranks/units, units, copies,
+                         apart*ranks)]
         return found
 
     @property
@@ -244,13 +252,21 @@ class Rank:
         whole = dense + head + model.tables*self.size
         experts = model.experts/mesh.ep*size
         found = {'weights': (whole/mesh.fsdp + experts/mesh.expert_fsdp)/mesh.tp/mesh.pp}
-        if mesh.fsdp > 1:   # of the head or the largest layer, what other ranks keep
-            largest = max(head, *(layer.dense*size for layer, _ in model.layers))
-            found['gathered weights'] = largest*(1 - 1/mesh.fsdp)/mesh.tp
+        if mesh.fsdp > 1: found['gathered layer'] = self.gathered_layer
         tokens = sum(n*self.cached(layer.attention)*min(layer.attention.window or keys, keys)
                      for layer, n in model.layers)
         found['cache'] = tokens*sequences/mesh.pp*(self.cache or self.size)
         return {kind: round(nbytes) for kind, nbytes in found.items()}
+
+    @property
+    def gathered_layer(self) -> float:
+        """Bytes that other ranks of `fsdp` keep of the largest layer, or of the head."""
+        dense, of_experts = (1 - 1/ranks for ranks, *_ in self.sharing)
+        size = self.weights or resolve_dtype(self.dtype).itemsize
+        layers = [size*(layer.dense*dense + layer.experts/self.mesh.ep*of_experts)
+                  for layer, _ in self.model.layers]
+        head = (self.weights or self.size)*self.model.head.elements*dense
+        return max(head, *layers)/self.mesh.tp
 
     def returned(self, layer: Layer, recompute: str) -> int:
         """Elements of a token that a layer keeps for its backward pass."""
@@ -263,7 +279,10 @@ class Rank:
         return found + inner + layer.blocks*width   # what norms return
 
     def step_memory(self, plan: StepPlan, tokens: float) -> dict[str, int]:
-        """Bytes that a rank keeps at least in a step; `tokens`: of a micro-batch of the rank."""
+        """Bytes that a rank keeps at least in a step; `tokens`: of a micro-batch of the rank.
+
+        The first stage of a pipeline has micro-batches on their way, the last one the logits.
+        """
         model, mesh, size = self.model, self.mesh, self.size
         has_masters = plan.masters and size < 4
         each = 4 if has_masters else size
@@ -271,17 +290,18 @@ class Rank:
         layers = [layer for layer, _ in model.layers]
         largest = max(layers, key=lambda layer: self.returned(layer, 'none'))
         activations = sum(n*self.returned(layer, plan.recompute) for layer, n in model.layers)
-        activations *= min(mesh.pp, plan.accumulate)/mesh.pp   # micro-batches on their way
-        if plan.recompute == 'full': activations += self.returned(largest, 'none')
-        gathered = max(layer.dense + layer.experts/mesh.ep for layer in layers)
+        again = self.returned(largest, 'none') if plan.recompute == 'full' else 0
+        logits = (size + 4)*tokens*model.vocabulary/mesh.tp if plan.whole_logits else 0
+        stages = (min(mesh.pp, plan.accumulate), 0), (1, logits)   # micro-batches on their way, logits
+        activations, logits = max(((size*tokens*(activations*n/mesh.pp + again)/mesh.tp, of_last)
+                                   for n, of_last in stages), key=sum)
         found = {
             'weights': 0 if has_masters and is_gathered else size*self.kept(3),
             'masters': 4*self.kept(1) if has_masters else 0,
             'gradients': each*self.kept(2),
             'moments': OPTIMIZERS[plan.optimizer].moments*each*self.kept(1),
-            'gathered layers': 2*size*gathered/mesh.tp if is_gathered else 0,
-            'activations': size*tokens*activations/mesh.tp,
-            'logits': (size + 4)*tokens*model.vocabulary/mesh.tp if plan.whole_logits else 0}
+            'gathered layer': self.gathered_layer if is_gathered else 0,
+            'activations': activations, 'logits': logits}
         return {kind: round(nbytes) for kind, nbytes in found.items() if nbytes}
 
     def update(self, plan: StepPlan, peaks: HardwarePeaks) -> list[RooflinePoint]:
@@ -296,11 +316,14 @@ class Rank:
 
 # %% ../../nbs/sources/ranks.ipynb #87604fa9
 def exchange_rows(exchanges: list[Exchange], network: Network, named=str) -> list[RooflinePoint]:
-    """A row for each kind of exchange, group and link; `named` gives the name of a row."""
+    """A row for each kind of exchange, group and link; `named` gives the name of a row.
+
+    An exchange over two links counts its calls once, on the nearer one.
+    """
     rows = {}
     for e in exchanges:
         if e.ranks == 1 or not e.nbytes*e.calls: continue
-        near, far = e.traffic(network.joins)
+        (near, far), calls = e.traffic(network.joins), e.calls
         for nbytes, rate, link, where in ((near, network.near, network.name, ''),
                                           (far, network.far, 'network', ' between machines')):
             if not nbytes: continue
@@ -308,7 +331,8 @@ def exchange_rows(exchanges: list[Exchange], network: Network, named=str) -> lis
                 name=named(f'({e.kind} {e.group}{where})'), type=e.kind, calls=0, flops=0,
                 matmul_flops=0, bytes_moved=0, group=e.group, bound='link', roof=link,
                 roof_time_s=0))
-            row.calls += round(e.calls)
+            row.calls += round(calls)
+            calls = 0
             row.link_bytes += nbytes*e.calls
             row.roof_time_s += nbytes*e.calls/rate
     return [*rows.values()]
@@ -328,6 +352,7 @@ def forward_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, batc
     All tokens are sent to the same experts, which is least. If tokens that are sent evenly reach
     more, `about` has the least time with these, 'even_least_s', and 'expert_bytes': how many times
     as many bytes the rows of experts move then. 'weight_bytes': of an element, unless `None`.
+    'dense_flops_per_token': of a prompt, of which the last token alone has logits.
     """
     mesh = rank.mesh
     sequences = batch//mesh.data//mesh.pp   # at a time
@@ -338,6 +363,10 @@ def forward_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, batc
                        for some in (rows, even))
         about = about | dict(even_least_s=Roofline(rows=even).roof_time_s, expert_bytes=more/least)
     if rank.weights: about = about | dict(weight_bytes=rank.weights)
+    if queries == keys:
+        dense = rank.model.training_flops(keys, 'dense')/3   # a forward pass is a third
+        logits = 2*rank.model.head.elements
+        about = about | dict(dense_flops_per_token=dense - logits + logits/keys)
     kept = rank.memory(batch//mesh.data, keys)
     return Roofline(rows=rows, peaks=peaks, kind='estimated', params=rank.model.elements,
                     memory=Footprint(after={}, at_peak=kept),
@@ -371,16 +400,21 @@ def training_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, pla
         for phase, done in dict(forward=works, recomputed=again, backward=works).items():
             rows += [work.row(named(work.name), n, peaks, phase, passes) for work in done]
         exchanges = rank.token_exchanges(layer, tokens, n*passes, 1 + is_full, 1)
-        ways = rank.context_exchanges(layer.attention, tokens, n*passes, 1 + is_full, 1)
+        ways = rank.context_exchanges(layer.attention, sequences, tokens, n*passes, 1 + is_full, 1)
         ways = [exchange_rows(exchanges + way, network, named) for way in ways]
         rows += min(ways, key=lambda way: Roofline(rows=way).roof_time_s)
     rows += [work.row(work.name, 1, peaks, phase, passes) for phase in ('forward', 'backward')
              for work in rank.around(tokens, tokens)]
     rows += rank.update(plan, peaks) + exchange_rows(rank.step_exchanges(plan, tokens), network)
-    return Roofline(rows=rows, peaks=peaks, kind='estimated', params=model.elements,
+    step = Roofline(rows=rows, peaks=peaks, kind='estimated', params=model.elements,
                     memory=Footprint(after={}, at_peak=rank.step_memory(plan, tokens)),
                     about=about | dict(
                         run='step', tokens=plan.batch*plan.tokens, devices=mesh.ranks,
                         dense_flops_per_token=model.training_flops(plan.tokens, 'dense'),
                         recompute=plan.recompute, bubble=plan.bubble(mesh),
                         device=peaks.device_name or peaks.device))
+    if mesh.pp > 1:   # the optimizer waits for nobody
+        waits_s = plan.bubble(mesh)*sum(row.roof_time_s for row in rows if row.bound != 'link'
+                                        and row.phase != 'optimizer')
+        step.about['piped_least_s'] = max(step.roof_times['work'] + waits_s, step.roof_time_s)
+    return step

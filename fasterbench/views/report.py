@@ -142,6 +142,7 @@ def above_roof(result) -> bool:
 
 
 OTHER_LEAST = {   # keys of `about` with a least time of its own → when it holds
+    'piped_least_s': 'with stages that wait, as in 1F1B',
     'eager_least_s': 'eager, operation by operation',
     'even_least_s': 'with tokens evenly among experts'}
 
