@@ -154,9 +154,9 @@ def least_time_text(result) -> str:
     work_s, *links_s = result.roof_times.values()
     link_s, said = max(links_s, default=0), f'at least {si(least_s, "s")}'
     if link_s > work_s: said += ' of exchange between devices'
-    for key, words in OTHER_LEAST.items():
-        other_s = result.about.get(key)
-        if other_s and other_s > least_s: said += f' ({si(other_s, "s")} {words})'
+    others = {words: result.about.get(key) or 0 for key, words in OTHER_LEAST.items()}
+    others = [f'{si(s, "s")} {words}' for words, s in others.items() if s > least_s]
+    if others: said += f" ({'; '.join(others)})"
     if link_s > work_s: said += f', beside {si(work_s, "s")} of work'
     else: said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
     if 0 < link_s <= work_s: said += f', beside {si(link_s, "s")} of exchange between devices'
