@@ -7,9 +7,12 @@ and with or without tables that are only looked up; `other fits`: with the other
 within half a point of the claim, too. A claim in TFLOP/s alone is divided by the ceiling.
 
 Language models are forecast by each other alone: once by runs of other models, once by runs of other
-devices; an interval takes nine of them. Runs whose layout or circumstances are not known, by their
-notes, are not `clean`: they are held against the bound, but forecast nothing. Models of images are
-forecast by what the package has, of the same model, too, but not this run.
+devices; an interval takes nine of them. A run is `clean` if what it recomputed, its layout and its
+circumstances are known, by its source, and counted, and if its least memory fits, but for a tenth:
+others are held against the bound, but forecast nothing, and their notes say why. `again` has the
+products of a forward pass that a run did again, where it is not all of it, and `elsewhere` the kinds
+of its memory that lie on the host or on other devices. Models of images are forecast by what the
+package has, of the same model, too, but not this run.
 
     python benchmarks/language_models.py
 """
@@ -35,7 +38,8 @@ from fasterbench.sources.architecture import read_model
 
 CLOSE = 0.5   # percentage points between a claim and what fits it
 STARTS = {    # part of the work → what a unit costs where no run tells
-    'products': 1.5, 'attention and experts': 3., 'bytes': 2., 'packed bytes': 2., 'calls': 6e-6}
+    'products': 1.5, 'attention': 3., 'experts': 3., 'bytes': 2., 'unpacking': 0.5, 'calls': 6e-6}
+NOMINAL = 1.1   # least bytes of a run that is known over the memory, at most
 WEIGHT = 0.02   # of `STARTS`, where that of a run is about 1
 
 
@@ -52,7 +56,17 @@ def decoded(run: dict) -> Roofline:
 
 
 def trained(run: dict) -> Roofline:
-    """The estimate of a training step."""
+    """The estimate of a training step, which does again what the run did."""
+    result, again = trained_with(run, run['recompute']), run['again'].split()
+    if not again: return result
+    rows = [row for row in result.ungrouped if row.phase == 'recomputed'
+            and row.name.split()[0].rpartition('.')[2] in again]
+    once = trained_with(run, 'none')
+    return replace(once, rows=[*once.ungrouped, *rows], memory=result.memory)
+
+
+def trained_with(run: dict, recompute: str) -> Roofline:
+    """The estimate of a training step with so much recomputation."""
     peaks = find_datasheet(run['device'])
     if run['bandwidth_gb_s']:
         peaks = replace(peaks, peak_bandwidth=1e9*float(run['bandwidth_gb_s']),
@@ -60,7 +74,7 @@ def trained(run: dict) -> Roofline:
     return estimate_training(
         language_config(run), peaks, batch=int(run['batch']), tokens=int(run['tokens']),
         mesh=run['mesh'], dtype=run['dtype'], masters=run['masters'] == '1',
-        optimizer=run['optimizer'] or None, recompute=run['recompute'],
+        optimizer=run['optimizer'] or None, recompute=recompute,
         accumulate=int(run['accumulate']), whole_logits=run['whole_logits'] == '1')
 
 
@@ -74,6 +88,9 @@ class LanguageRun:
         self.dtype = self.work.phase   # of that are choices and intervals
         self.groups = self.work.phase, self.work.kind
         self.is_clean = line['clean'] == '1'
+        memory = result.memory.at_peak
+        self.held = sum(memory.values()) - sum(memory.get(kind, 0) for kind in
+                                               line.get('elsewhere', '').split())
 
 
 def language_runs() -> list[LanguageRun]:
@@ -179,7 +196,9 @@ def language_row(run: LanguageRun, all_found: dict[str, dict]) -> dict:
         ends = interval_by_others(run, found, key) if likely_s else None
         ends = ends and tuple(max(end*likely_s, run.work.least_s) for end in ends)
         row |= forecasts(run.time_s, likely_s, ends, f', {key} left out')
-    return row | {'GiB': run.result.memory.peak/2**30, 'fits': run.result.fits,
+    available = run.result.peaks.memory_bytes
+    return row | {'clean': run.is_clean, 'GiB': run.held/2**30,
+                  'fits': run.held <= NOMINAL*available,
                   'source': run.line['source'].split(',')[0].split()[0]}
 
 

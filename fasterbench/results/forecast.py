@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['LIKENESS_POWER', 'SERVES_FOR', 'PHASES', 'Reached', 'Miss', 'Launches', 'Pace', 'Evidence', 'published', 'likeness',
-           'likely_share', 'Basis', 'basis_of', 'forecast', 'datasheet_of', 'product_dtypes', 'why_none', 'with_times',
-           'LanguageWork', 'parts_of', 'language_work', 'likely_language_s', 'language_forecast', 'why_no_pace',
-           'pace_words']
+           'likely_share', 'Basis', 'is_own', 'basis_of', 'forecast', 'datasheet_of', 'product_dtypes', 'why_none',
+           'with_times', 'LanguageWork', 'parts_of', 'language_work', 'likely_language_s', 'language_forecast',
+           'why_no_pace', 'pace_words']
 
 # %% ../../nbs/results/forecast.ipynb #f4b4125b
 from collections import Counter
@@ -73,7 +73,7 @@ class Pace:
     phase: str                  # such as 'training'
     work: str                   # such as 'training in bfloat16'
     device: str
-    peaks: tuple[Rate, Rate]    # FLOP/s, bytes/s
+    peaks: tuple[Rate, ...]     # as of `LanguageWork`
     slowness: Rate              # their time over that by `Evidence.costs`, as a geometric mean
     runs: Count
     models: Count
@@ -147,6 +147,12 @@ class Basis(NamedTuple):
         return max(seconds, least_s), ends
 
 
+def is_own(known: Reached | Pace, device: str, peaks: Sequence[float]) -> bool:
+    """Are the runs of this device, or of one that has another clock alone and the same peaks?"""
+    is_clocked = known.device == device.partition('*')[0] and tuple(known.peaks) == tuple(peaks)
+    return known.device == device or is_clocked
+
+
 SERVES_FOR = {'bfloat16': 'float16'}   # dtype without runs → the one whose shares serve
 
 
@@ -157,11 +163,11 @@ def basis_of(evidence: Evidence, device: str, dtype: str, peaks: Sequence[float]
     shares = [likely_share([(r.peaks, getattr(r, kind), r.models) for r in known], peaks,
                            evidence.noise[of]) for kind in ('arithmetic', 'memory')]
 
-    own = [r for r in known if r.device == device]
-    others = sorted((r for r in known if r.device != device),
+    own = [r for r in known if is_own(r, device, peaks)]
+    others = sorted((r for r in known if r not in own),
                     key=lambda r: -likeness(r.peaks, peaks))
     runs = f'{sum(r.runs for r in others)} runs on {some((r.device for r in others), 2)}'
-    if own: words = f'{own[0].runs} runs of {own[0].models} models on the {device}, then {runs}'
+    if own: words = f'{own[0].runs} runs of {own[0].models} models on the {own[0].device}, then {runs}'
     else: words = f'no run on this device, but {runs}'
     serves = f', which serve for {dtype}'*(of != dtype)
     words = f'by shares of runs in {of}{serves}: {words}'
@@ -254,7 +260,7 @@ class LanguageWork(NamedTuple):
     """What sets the time of a step of a language model."""
     phase: str                    # in the words of `PHASES`
     kind: str                     # of work, such as 'training with experts in bfloat16'
-    peaks: tuple[float, float]    # FLOP/s, bytes/s
+    peaks: tuple[float, ...]      # FLOP/s and bytes/s; of decoding bytes/s, which its time is of
     least_s: float                # seconds that the roof allows
     parts: dict[str, float]       # of `parts_of` a row, summed
 
@@ -267,13 +273,17 @@ def parts_of(row: RooflinePoint, result) -> dict[str, float]:
     """Seconds of a row's arithmetic and bytes at the peaks of an estimate, and its calls.
 
     A stage waits in a pipeline, but for the optimizer; tokens are sent evenly among experts.
+    'unpacking': seconds of the bytes that weights below a byte save beside a byte each. Kernels of
+    the runs unpack them in software; so is a format forecast that a device multiplies as it is.
     """
-    about, is_mixed = result.about, row.type in ('attention', 'experts')
+    about, kind = result.about, row.type if row.type in ('attention', 'experts') else 'products'
     arithmetic_s, memory_s = (0, 0) if row.bound == 'link' else least_times(row, result.peaks)
     if row.type == 'experts': memory_s *= about.get('expert_bytes', 1)
-    is_packed = about.get('weight_bytes', 1) < 1
-    parts = {'attention and experts' if is_mixed else 'products': arithmetic_s,
-             'packed bytes' if is_packed else 'bytes': memory_s, 'calls': row.calls}
+    parts = {kind: arithmetic_s, 'bytes': memory_s, 'calls': row.calls}
+    size = about.get('weight_bytes', 1)
+    if size < 1 and row.type in ('product', 'experts'):
+        weights_s = min(memory_s/size, row.params/result.peaks.peak_bandwidth)   # of a byte each
+        parts['unpacking'] = (1 - size)*weights_s
     waits = 1 if row.phase == 'optimizer' else 1 + about.get('bubble', 0)
     return {part: amount*waits for part, amount in parts.items()}
 
@@ -284,8 +294,9 @@ def language_work(result) -> LanguageWork:
     for row in rows: parts.update(parts_of(row, result))
     phase = PHASES[result.about['run']]
     experts = ' with experts'*any(row.type == 'experts' for row in rows)
+    peaks = result.peaks.ceiling(dtype), result.peaks.peak_bandwidth
     return LanguageWork(phase, f'{phase}{experts} in {dtype}',
-                        (result.peaks.ceiling(dtype), result.peaks.peak_bandwidth),
+                        peaks[1:] if result.about['run'] == 'decode' else peaks,
                         result.roof_time_s, dict(parts))
 
 
@@ -321,13 +332,15 @@ def why_no_pace(result, evidence: Evidence) -> str:
     """Why there is no forecast of a language model, in words; empty: there is one."""
     if result.peaks.device == 'cpu': return 'no run on a processor was published'
     if not result.is_whole: return 'the least time of a row is not known'
-    kind = language_work(result).kind
-    devices = {p.device for p in evidence.paces if p.work == kind}
+    work = language_work(result)
+    kind, alike = work.kind, [p for p in evidence.paces if p.work == work.kind]
+    devices = {p.device for p in alike}
     groups = {row.group for row in result.ungrouped} - {None, 'tp'}
     if not devices:
         kinds = dict.fromkeys(p.work for p in evidence.paces)
         return f"no run of {kind} was published, but of {', '.join(kinds)}"
-    if devices - {result.peaks.device_name} and len(devices) == 1:
+    name = result.peaks.device_name or ''
+    if len(devices) == 1 and not any(is_own(p, name, work.peaks) for p in alike):
         return f"runs of {kind} were published of {', '.join(devices)} alone"
     if groups and result.about['run'] == 'decode':
         return f"runs of {kind} were published with tp, and none with {', '.join(sorted(groups))}"
@@ -341,8 +354,9 @@ def pace_words(work: LanguageWork, peaks: HardwarePeaks, evidence: Evidence) -> 
     alike, devices = [p for p in known if p.work == work.kind], Counter()
     for p in known: devices[p.device] += p.runs
     number, most = devices.total(), max(p.sequences for p in alike)
-    own = devices.pop(peaks.device_name, 0)
-    said = [f'{own} on the {peaks.device_name}' if own else 'none on this device']
+    name = next((p.device for p in known if is_own(p, peaks.device_name or '', work.peaks)), None)
+    own = devices.pop(name, 0)
+    said = [f'{own} on the {name}' if own else 'none on this device']
     if devices: said.append(f'{devices.total()} on {some(devices, 2)}')
     many = f" with at most {most} sequence{'s'*(most > 1)}"*(work.phase != 'training')
     kind = work.kind.removeprefix(f'{work.phase} ')
