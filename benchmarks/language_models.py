@@ -24,7 +24,7 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from common import (DATA, accuracy, finish, interval, interval_by_others, left_out, mean_errors,
+from common import (DATA, NOISES, accuracy, finish, interval, interval_by_others, left_out, mean_errors,
                     option_parser, read, read_options)
 from torchvision.models import get_model
 
@@ -121,14 +121,28 @@ def costs_of(runs: list[LanguageRun]) -> dict[str, float]:
     return dict(zip(STARTS, np.exp(logs).tolist()))
 
 
-def evidence_of(runs: list[LanguageRun]) -> Evidence:
-    """What runs of a phase tell: the costs of parts, and how slow each device was beside these."""
+def evidence_of(runs: list[LanguageRun], noise: float | None = None) -> Evidence:
+    """What runs of a phase tell: the costs of parts, and how slow each device was beside these.
+
+    `noise=None`: that with which they forecast each other best.
+    """
     costs, groups = costs_of(runs), defaultdict(list)
     for run in runs: groups[run.work.phase, run.work.kind, run.device, run.work.peaks].append(run)
     paces = [Pace(*key, exp(fmean(log(run.time_s/run.work.time_s(costs)) for run in some)),
                   len(some), len({run.model for run in some}), max(run.sequences for run in some))
              for key, some in groups.items()]
-    return Evidence([], {}, costs={runs[0].work.phase: costs}, paces=paces)
+    phase, noise = runs[0].work.phase, noise or least_noise(runs)
+    return Evidence([], {phase: noise}, costs={phase: costs}, paces=paces)
+
+
+def least_noise(runs: list[LanguageRun]) -> float:
+    """The noise with which devices forecast each other best; of one phase."""
+    folds = [(out, evidence_of(rest, NOISES[0])) for out, rest in left_out(runs, 'device')]
+
+    def error(noise):
+        return sum(log(run.time_s/likely_language_s(run.work, replace(known, noise={
+            run.work.phase: noise})))**2 for out, known in folds for run in out)
+    return min(NOISES, key=error)
 
 
 def language_misses(runs: list[LanguageRun], key: str) -> list[tuple[LanguageRun, float]]:
@@ -147,6 +161,7 @@ def fit_language(runs: list[LanguageRun], evidence: Evidence):
     for phase in dict.fromkeys(run.dtype for run in runs):
         some = [run for run in runs if run.dtype == phase and run.is_clean]
         known = evidence_of(some)
+        evidence.noise |= known.noise
         evidence.costs |= known.costs
         evidence.paces += known.paces
         for key in ('model', 'device'):

@@ -84,7 +84,7 @@ class Pace:
 class Evidence:
     """What published runs reached."""
     reached: list[Reached]
-    noise: dict[str, Rate]   # dtype → variance of shares between models over that between devices
+    noise: dict[str, Rate]   # dtype or phase → variance between models over that between devices
     misses: list[Miss] = field(default_factory=list)
     launches: Launches | None = None
     costs: dict[str, dict[str, Rate]] = field(default_factory=dict)   # phase → `LanguageWork.parts`
@@ -167,8 +167,10 @@ def basis_of(evidence: Evidence, device: str, dtype: str, peaks: Sequence[float]
     others = sorted((r for r in known if r not in own),
                     key=lambda r: -likeness(r.peaks, peaks))
     runs = f'{sum(r.runs for r in others)} runs on {some((r.device for r in others), 2)}'
-    if own: words = f'{own[0].runs} runs of {own[0].models} models on the {own[0].device}, then {runs}'
-    else: words = f'no run on this device, but {runs}'
+    words = f'no run on this device, but {runs}'
+    if own:
+        first = own[0]
+        words = f'{first.runs} runs of {first.models} models on the {first.device}, then {runs}'
     serves = f', which serve for {dtype}'*(of != dtype)
     words = f'by shares of runs in {of}{serves}: {words}'
     basis = Basis(shares[0]*peaks[0], shares[1]*peaks[1], words)
@@ -303,7 +305,7 @@ def language_work(result) -> LanguageWork:
 def likely_language_s(work: LanguageWork, evidence: Evidence) -> float:
     """The likely seconds of such work, or the least ones: of its parts, and as slow as its device."""
     known = [(p.peaks, p.slowness, p.models) for p in evidence.paces if p.phase == work.phase]
-    slowness = likely_share(known, work.peaks, noise=1.)   # models differ as devices do
+    slowness = likely_share(known, work.peaks, evidence.noise[work.phase])
     return max(slowness*work.time_s(evidence.costs[work.phase]), work.least_s)
 
 
