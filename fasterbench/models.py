@@ -202,7 +202,15 @@ def from_config(path: str, dtype: torch.dtype | None = None, device=None) -> tup
         ids = torch.randint(text.vocab_size, (batch, tokens))
         if not config.is_encoder_decoder: return dict(input_ids=ids)
         return dict(input_ids=ids, decoder_input_ids=ids.clone())
-    return model, dict(input_ids=words, pixel_values=images).get(model.main_input_name)
+
+    def sounds(batch=1, tokens=usual):   # Whisper's: 30 s, of which the encoder halves the frames
+        ids = torch.randint(text.vocab_size, (batch, tokens))
+        frames = torch.rand(batch, config.num_mel_bins, 2*config.max_source_positions)
+        return dict(input_features=frames, decoder_input_ids=ids)
+
+    known = dict(input_ids=words, pixel_values=images)
+    if hasattr(config, 'num_mel_bins'): known['input_features'] = sounds
+    return model, known.get(model.main_input_name)
 
 
 def architecture(config):
