@@ -179,6 +179,8 @@ def check_counts(**counts: int):
 def rank_of(config, peaks: HardwarePeaks, mesh, dtype, weights=None, cache=None) -> Rank:
     """A rank of a mesh; `ValueError` if `peaks` have no rate in a dtype that it multiplies in."""
     dtype = 'tf32' if dtype == 'tf32' else dtype_name(resolve_dtype(dtype))
+    if dtype == 'float8_e4m3fn' and not peaks.ceiling(dtype) and peaks.ceiling(f'{dtype}uz'):
+        dtype += 'uz'   # the format of as many bits that the MI300X has
     mesh, model = as_mesh(mesh), read_model(config)
     rank = Rank(model, mesh, dtype, weights, cache)
     for needed in (dtype, rank.activations):

@@ -82,7 +82,8 @@ MODEL = 'model', [
     arg('--size', type=whole, metavar='N', help='pixels a side'),
     arg('--tokens', type=whole, metavar='N', help='of each sequence; 4k is 4096'),
     INPUT,
-    arg('--dtype', help='of parameters and input: float32, tf32, bfloat16, float16')]
+    arg('--dtype', help='of parameters and input: float32, tf32, bfloat16, float16; of '
+        'products of a config.json also fp8')]
 MACHINE = [
     arg('--device', help='cpu, cuda, cuda:1 (default: the accelerator)'),
     arg('--threads', type=whole, metavar='N', help='CPU threads')]

@@ -297,7 +297,7 @@ def language_work(result) -> LanguageWork:
     phase = PHASES[result.about['run']]
     experts = ' with experts'*any(row.type == 'experts' for row in rows)
     peaks = result.peaks.ceiling(dtype), result.peaks.peak_bandwidth
-    return LanguageWork(phase, f'{phase}{experts} in {dtype}',
+    return LanguageWork(phase, f'{phase}{experts} in {dtype.removesuffix("uz")}',
                         peaks[1:] if result.about['run'] == 'decode' else peaks,
                         result.roof_time_s, dict(parts))
 
