@@ -143,25 +143,25 @@ def language_passes(args, model, device: str) -> dict:
     """A training step, or prefill and a step of decoding, on a device: name → result."""
     from fasterbench.base.tensors import resolve_dtype
     from fasterbench.language import estimate_language, estimate_training
+    shared = dict(batch=args.batch, mesh=args.mesh, network=args.port and 1e9*args.port)
     if not args.train:
         found = estimate_language(
             model, device, dtype=args.dtype or 'bfloat16', weights=args.weights, cache=args.cache,
-            batch=args.batch, prompt=args.prompt, context=args.context or args.tokens,
-            mesh=args.mesh, network=args.port and 1e9*args.port)
+            prompt=args.prompt, context=args.context or args.tokens, **shared)
         return dict(prefill=found.prefill, decode=found.decode)
     given = {key: getattr(args, key) for key in ('optimizer', 'recompute', 'accumulate')}
     given = {key: value for key, value in given.items() if value is not None}
     is_small = args.dtype is not None and resolve_dtype(args.dtype).itemsize == 2   # of parameters
     return dict(step=estimate_training(
-        model, device, batch=args.batch, tokens=args.tokens, mesh=args.mesh,
-        network=args.port and 1e9*args.port, masters=not is_small,
-        dtype=args.autocast or args.dtype or 'bfloat16', **given))
+        model, device, tokens=args.tokens, masters=not is_small,
+        dtype=args.autocast or args.dtype or 'bfloat16', **shared, **given))
 
 
 def estimate_language_model(args):
     """Prefill, a step of decoding, both, or a training step, on each of the devices."""
     from fasterbench.results.sweep import Point, Sweep
     from fasterbench.sources.architecture import read_model
+    from fasterbench.views.report import devices_text
     decodes = args.decode or args.at is not None or args.context
     runs = ['prefill']*bool(args.prompt or not decodes) + ['decode']*bool(decodes or not args.prompt)
     if args.train: runs = ['step']
@@ -175,8 +175,7 @@ def estimate_language_model(args):
             is_likely = args.likely or args.at is not None and run != 'prefill'
             result = found[run].forecast() if is_likely else found[run]
             about = result.about
-            name = f"{about['devices']} × "*(about['devices'] > 1) + about['device']
-            name += f', {run}'*(len(runs) > 1)
+            name = devices_text(result) + f', {run}'*(len(runs) > 1)
             hour = price and price*about['devices']
             sweep.points.append(Point(name, result, about['tokens'], hour))
         if args.at is not None: rates[name] = result.at(args.at)   # of training or decoding

@@ -87,11 +87,11 @@ def estimate_language(config, peaks: HardwarePeaks | str, *, dtype='bfloat16', w
     rank = rank_of(config, peaks, None if mesh == FIT else mesh, dtype,
                    element_bytes('weights', weights), element_bytes('cache', cache))
     model, dtype = rank.model, rank.dtype
-    if mesh == FIT: rank = fitting_tp(rank, peaks, batch or 1, context or 4096)
-    mesh = rank.mesh
-    batch = mesh.data*mesh.pp if batch is None else batch
     context = min(4096, (model.longest or 4097) - 1) if context is None else context
     prompt = context if prompt is None else prompt
+    if mesh == FIT: rank = fitting_tp(rank, peaks, batch or 1, context)
+    mesh = rank.mesh
+    batch = mesh.data*mesh.pp if batch is None else batch
     check_counts(batch=batch, context=context, prompt=prompt)
     if (mesh.cp, mesh.zero, mesh.chunks) != (1, 3, 1):
         raise ValueError(f'mesh={str(mesh)!r}: cp, zero and chunks are of training')
@@ -143,16 +143,17 @@ def estimate_training(config, peaks: HardwarePeaks | str, *, batch: int | None =
     whole_logits: are the logits of a micro-batch there at the same time?
     """
     peaks = as_peaks(peaks)
-    if mesh == FIT and batch is None: raise ValueError("mesh='fit' needs a batch that devices share")
+    if mesh == FIT and batch is None:
+        raise ValueError("mesh='fit' needs a batch that devices share")
     rank = rank_of(config, peaks, None if mesh == FIT else mesh, dtype)
-    batch = rank.mesh.data*(accumulate or 1) if batch is None else batch
+    accumulates = None if accumulate is None else [accumulate]
+    recomputes = RECOMPUTE if recompute is None else [recompute]
+    accumulate = 1 if accumulate is None else accumulate
+    batch = rank.mesh.data*accumulate if batch is None else batch
     tokens = min(4096, rank.model.longest or 4096) if tokens is None else tokens
-    check_counts(accumulate=1 if accumulate is None else accumulate, batch=batch, tokens=tokens)
-    plan = StepPlan(batch, tokens, accumulate or 1, recompute or 'none', optimizer, masters,
-                    whole_logits)
-    if mesh == FIT:
-        rank, plan = fitting_step(rank, peaks, plan, accumulate and [accumulate],
-                                  [recompute] if recompute else RECOMPUTE)
+    check_counts(accumulate=accumulate, batch=batch, tokens=tokens)
+    plan = StepPlan(batch, tokens, accumulate, recomputes[0], optimizer, masters, whole_logits)
+    if mesh == FIT: rank, plan = fitting_step(rank, peaks, plan, accumulates, recomputes)
     mesh, dtype = rank.mesh, rank.dtype
     check_sizes(rank.model, mesh, tokens=tokens)
     check_batch(batch, mesh.data*plan.accumulate, f'{mesh} with accumulate={plan.accumulate}')
@@ -220,10 +221,9 @@ def check_sizes(model: LanguageModel, mesh: Mesh, **lengths: int):
         if model.longest and n + (name == 'context') > model.longest:
             raise ValueError(f'{name}={n:,}: {model.name} has positions for {model.longest:,}')
         if n % mesh.cp: raise ValueError(f'cp={mesh.cp} does not divide {name}={n}')
-    layers, stages = sum(n for _, n in model.layers), mesh.pp*mesh.chunks
-    if stages > layers:
+    if mesh.pp*mesh.chunks > model.depth:
         chunks = f', chunks={mesh.chunks}'*(mesh.chunks > 1)
-        raise ValueError(f'pp={mesh.pp}{chunks}: {model.name} has {layers} layers')
+        raise ValueError(f'pp={mesh.pp}{chunks}: {model.name} has {model.depth} layers')
     for layer, _ in model.layers:
         if layer.attention.heads % mesh.tp:
             raise ValueError(f'tp={mesh.tp} does not divide {layer.attention.heads} heads')
@@ -235,18 +235,20 @@ def check_sizes(model: LanguageModel, mesh: Mesh, **lengths: int):
 def fits_into(peaks: HardwarePeaks, kept: dict[str, int]) -> bool:
     """Does a device have room for these bytes and a driver? `ValueError`: its memory is not known."""
     if not peaks.memory_bytes:
-        raise ValueError(f"mesh='fit': the memory of {peaks.device_name or peaks.device} is not known")
+        device = peaks.device_name or peaks.device
+        raise ValueError(f"mesh='fit': the memory of {device} is not known")
     return sum(kept.values()) <= TIGHT*peaks.memory_bytes
 
 
-def powers_of_two(most: int) -> list[int]:
-    return [2**i for i in range(most.bit_length())]
+def powers_of_two(number: int) -> list[int]:
+    """Those that divide a number above 0."""
+    return [2**i for i in range(number.bit_length()) if number % 2**i == 0]
 
 
 def fitting_tp(rank: Rank, peaks: HardwarePeaks, batch: int, context: int) -> Rank:
     """The rank of the least `tp` with which weights and cache fit, or of the largest."""
     heads = gcd(*(layer.attention.heads for layer, _ in rank.model.layers))
-    for tp in [n for n in powers_of_two(heads) if heads % n == 0]:
+    for tp in powers_of_two(heads):
         found = replace(rank, mesh=Mesh(tp=tp))
         if fits_into(peaks, found.memory(batch, context + 1)): break
     return found
@@ -259,8 +261,8 @@ def fitting_step(rank: Rank, peaks: HardwarePeaks, plan: StepPlan, accumulates: 
     Full recomputation, which takes more products, comes after all others; of a size those with
     less of it, then those with fewer micro-batches come first.
     """
-    sizes = [n for n in powers_of_two(plan.batch) if plan.batch % n == 0]
-    for recompute, fsdp in sorted(product(recomputes, sizes), key=lambda c: (c[0] == 'full', c[1])):
+    ways = product(recomputes, powers_of_two(plan.batch))
+    for recompute, fsdp in sorted(ways, key=lambda way: (way[0] == 'full', way[1])):
         found, each = replace(rank, mesh=Mesh(fsdp=fsdp)), plan.batch//fsdp
         for n in accumulates or range(1, each + 1):
             if each % n: continue

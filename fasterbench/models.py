@@ -204,9 +204,8 @@ def from_config(path: str, dtype: torch.dtype | None = None, device=None) -> tup
         return dict(input_ids=ids, decoder_input_ids=ids.clone())
 
     def sounds(batch=1, tokens=usual):   # Whisper's: 30 s, of which the encoder halves the frames
-        ids = torch.randint(text.vocab_size, (batch, tokens))
         frames = torch.rand(batch, config.num_mel_bins, 2*config.max_source_positions)
-        return dict(input_features=frames, decoder_input_ids=ids)
+        return dict(input_features=frames, decoder_input_ids=words(batch, tokens)['input_ids'])
 
     known = dict(input_ids=words, pixel_values=images)
     if hasattr(config, 'num_mel_bins'): known['input_features'] = sounds

@@ -90,7 +90,8 @@ def as_mesh(mesh: 'Mesh | dict | str | None') -> Mesh:
         if 'zero' in sizes and found.fsdp == 1: raise ValueError('zero is of fsdp, and here is none')
         return found
     except (TypeError, ValueError) as e:
-        raise ValueError(f"mesh={mesh!r} is no mesh such as 'tp=8,dp=4' of {', '.join(groups)}: {e}") from e
+        names = ', '.join(groups)
+        raise ValueError(f"mesh={mesh!r} is no mesh such as 'tp=8,dp=4' of {names}: {e}") from e
 
 # %% ../../nbs/machine/mesh.ipynb #316baf2f
 def share_reached(places: float, copies: int) -> float:

@@ -322,9 +322,10 @@ def language_forecast(result, evidence: Evidence):
     miss = evidence.miss(work.phase, known)
     ends = miss and [max(end*seconds, work.least_s) for end in (miss.low, miss.high)]
 
+    whole_s = work.time_s(costs)
+
     def of_row(row):
-        one = work._replace(parts=parts_of(place(row, peaks), sheet))
-        part = one.time_s(costs)/work.time_s(costs)
+        part = work._replace(parts=parts_of(place(row, peaks), sheet)).time_s(costs)/whole_s
         return part*seconds, ends and tuple(part*end for end in ends)
 
     return with_times(result, of_row, likely=f'{words}; {miss}' if miss else words)

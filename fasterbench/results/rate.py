@@ -11,7 +11,7 @@ from math import inf
 
 from ..base.text import plain, si
 from .rows import NEAR
-from ..views.report import NEAR_WORDS
+from ..views.report import NEAR_WORDS, devices_text
 from ..views.table import percent
 
 # %% ../../nbs/results/rate.ipynb #b9aa9414
@@ -57,7 +57,6 @@ def rate_of(result, tokens_per_s: float) -> Rate:
     digits = next((n for n in range(3, 13) if plain(used, n) != '100'), 3)   # that tell it from 100
     share = plain(used, digits) if percent(used) == '100' else percent(used)
     if used > 100: near = 'above the roof: a rate, a format or a peak is wrong'
-    devices = f'{n} × '*(n > 1) + (peaks.device_name or peaks.device)
     of_peak = f'of {si(ceiling, "FLOP/s")} in {dtype}'
     if result.is_step:
         ratios = (f'MFU {percent(100*dense)} % {of_peak} with attention dense, '
@@ -74,7 +73,7 @@ def rate_of(result, tokens_per_s: float) -> Rate:
         near = f'{near}; {likely}' if used > 100 else likely
     return Rate(tokens_per_s, result.tokens_per_s, time_s, used, mbu, dense, causal, hfu, of_likely, (
         f'{plain(tokens_per_s, digits)} tokens/s are {share} % of the '
-        f'{plain(result.tokens_per_s, digits)} tokens/s that {devices} allow{"s"*(n == 1)} at most: '
-        f'{near}.\n{ratios}.'))
+        f'{plain(result.tokens_per_s, digits)} tokens/s that {devices_text(result)} '
+        f'allow{"s"*(n == 1)} at most: {near}.\n{ratios}.'))
 
 

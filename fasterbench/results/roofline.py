@@ -401,8 +401,8 @@ class Roofline(Result):
         which is less than the sum of its rows'; the sums of the result are right either way.
         """
         peaks = as_peaks(peaks)
-        of_peaks = 'likely', 'eager', 'even', 'piped'
-        about = {k: value for k, value in self.about.items() if not k.startswith(of_peaks)}
+        about = {key: value for key, value in self.about.items()
+                 if not key.startswith('likely') and not key.endswith('_least_s')}
         return self.with_rows(lambda row: place(row, peaks), peaks=peaks, about=about,
                               by_rank=[result.under(peaks) for result in self.by_rank])
 

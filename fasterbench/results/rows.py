@@ -237,8 +237,8 @@ def place(row: RooflinePoint, peaks: HardwarePeaks) -> RooflinePoint:
 
 # %% ../../nbs/results/rows.ipynb #737d59a7
 ADDITIVE = ('calls', 'flops', 'matmul_flops', 'recomputed', 'masked', 'masked_again',
-            'bytes_moved', 'boundary_bytes', 'link_bytes', 'launches', 'params', 'weight_bytes', 'time_s',
-            'roof_time_s', 'cache_time_s', 'fused_time_s', 'likely_s')
+            'bytes_moved', 'boundary_bytes', 'link_bytes', 'launches', 'params', 'weight_bytes',
+            'time_s', 'roof_time_s', 'cache_time_s', 'fused_time_s', 'likely_s')
 
 
 def known_sum(items: list, key: str):

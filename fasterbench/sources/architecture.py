@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OPENS', 'SWITCHES', 'Product', 'Attention', 'Layer', 'LanguageModel', 'is_causal', 'load_config', 'is_on_hub',
-           'hub_config', 'read_model', 'network_of', 'read_layer', 'read_experts', 'read_attention']
+           'hub_config', 'read_model', 'meta_network', 'read_layer', 'read_experts', 'read_attention']
 
 # %% ../../nbs/sources/architecture.ipynb #d6a58ea4
 import json
@@ -111,6 +111,11 @@ class LanguageModel:
         return Product('lm_head', self.width, self.vocabulary)
 
     @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return sum(n for _, n in self.layers)
+
+    @property
     def tables(self) -> int:
         """Elements that are only looked up."""
         return self.positions + (0 if self.tied else self.head.elements)
@@ -208,7 +213,7 @@ def read_model(config) -> LanguageModel:
     """The model that a config describes; `ValueError` names a layer that is not known."""
     if isinstance(config, LanguageModel): return config
     config = load_config(config)
-    network, text, name = network_of(config, attn_implementation='eager')
+    network, text, name = meta_network(config, attn_implementation='eager')
     layers = network.get_submodule(name)
     kinds = Counter(read_layer(layer, text, i) for i, layer in enumerate(layers))
     table, head = network.get_input_embeddings(), network.get_output_embeddings()
@@ -222,7 +227,7 @@ def read_model(config) -> LanguageModel:
         longest=text.max_position_embeddings if positions else None, config=config)
 
 
-def network_of(config, **options):
+def meta_network(config, **options):
     """A model of transformers without data, the config of its text's model, its layers' name."""
     from transformers import AutoModelForCausalLM
     with torch.device('meta'):

@@ -18,14 +18,14 @@ from ..counting.counter import count
 from ..machine.hardware import HardwarePeaks
 from ..results.rows import RooflinePoint, place
 from ..running.fake import NeedsData, step_without_data
-from .architecture import LanguageModel, network_of
+from .architecture import LanguageModel, meta_network
 from .profile import rows_of
 from .ranks import Rank, StepPlan
 
 # %% ../../nbs/sources/eager.ipynb #03f52cdd
 def one_of_each(model: LanguageModel, dtype: torch.dtype) -> tuple[nn.Module, str]:
     """Transformers' network without data, of one layer of each kind, and its layers' name."""
-    network, text, name = network_of(model.config, dtype=dtype)
+    network, text, name = meta_network(model.config, dtype=dtype)
     layers, kept = network.get_submodule(name), [layer.first for layer, _ in model.layers]
     parent, _, own = name.rpartition('.')
     setattr(network.get_submodule(parent), own, nn.ModuleList(layers[i] for i in kept))
@@ -48,10 +48,11 @@ def eager_rows(model: LanguageModel, sequences: int, tokens: int, dtype: str,
     sample = dict(input_ids=ids, labels=ids, use_cache=False)
     with step_without_data(network.train(), sample, on_gpu=on_gpu) as run, data_free(run.model):
         rows = rows_of(run, count(run), tf32=dtype == 'tf32')
-    layers = {row.label: row.name.removeprefix(f'{name}.').split('.')[0] for row in rows
-              if row.name.startswith(f'{name}.')}
-    return [(row, model.layers[int(layers[row.label])][1] if row.label in layers else None)
-            for row in rows]
+    found = []
+    for row in rows:
+        _, is_inside, rest = row.name.partition(f'{name}.')
+        found.append((row, model.layers[int(rest.partition('.')[0])][1] if is_inside else None))
+    return found
 
 
 @contextmanager
@@ -76,9 +77,9 @@ def eager_least_s(rank: Rank, plan: StepPlan, peaks: HardwarePeaks) -> float | N
     except NeedsData: return None
     rows = [(place(row, peaks), n) for row, n in found]
     if any(row.unknown for row, _ in rows): return None
-    seconds = [(row.roof_time_s or 0)*(n or 1) for row, n in rows]
-    if plan.recompute == 'full':
-        seconds += [row.roof_time_s*n for row, n in rows
-                    if n and row.phase == 'forward' and row.roof_time_s]
+    seconds = 0.
+    for row, n in rows:
+        is_again = n and row.phase == 'forward' and plan.recompute == 'full'
+        seconds += (row.roof_time_s or 0)*(n or 1)*(2 if is_again else 1)
     passes = plan.accumulate/mesh.tp/mesh.cp/mesh.pp
-    return sum(seconds)*passes + sum(row.roof_time_s for row in rank.update(plan, peaks))
+    return seconds*passes + sum(row.roof_time_s for row in rank.update(plan, peaks))

@@ -173,6 +173,7 @@ class Rank:
         sends the gradients of all that the other way.
         """
         mesh, each, found = self.mesh, a.size + a.value_size, []
+        if mesh.cp == 1: return [[]]
         for n in range(1, mesh.cp + 1):
             if mesh.cp % n or a.heads % (n*mesh.tp): continue
             others, apart = mesh.cp//n, mesh.apart('cp')
@@ -211,7 +212,7 @@ class Rank:
         """
         mesh, n, products = self.mesh, plan.accumulate, resolve_dtype(self.dtype).itemsize
         gathers, reductions = 2*n if mesh.zero == 3 else 1, n if mesh.zero > 1 else 1
-        units = (sum(n for _, n in self.model.layers) + 1)/mesh.pp
+        units = (self.model.depth + 1)/mesh.pp
         sent = tokens*self.model.width*self.size/mesh.tp
         times = 2*n*mesh.chunks*(mesh.pp - 1)/mesh.pp
         found = [Exchange('pp', 'send', sent, times, mesh.pp, mesh.apart('pp'))]
@@ -356,8 +357,9 @@ def forward_pass(rank: Rank, peaks: HardwarePeaks, network: Network | None, batc
     """
     mesh = rank.mesh
     sequences = batch//mesh.data//mesh.pp   # at a time
-    rows, even = (forward_rows(replace(rank, even=is_even), peaks, network, sequences, queries, keys)
-                  for is_even in (False, True))
+    sizes = sequences, queries, keys
+    rows = even = forward_rows(replace(rank, even=False), peaks, network, *sizes)
+    if rank.model.experts: even = forward_rows(rank, peaks, network, *sizes)
     if rows != even:
         least, more = (sum(row.bytes_moved for row in some if row.type == 'experts')
                        for some in (rows, even))

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['NEAR_WORDS', 'SCATTERING', 'IDLE', 'LISTED', 'RUNS', 'ABOVE', 'OTHER_LEAST', 'OVERHEAD_PCT', 'LINES', 'percentages',
            'doubts', 'trace_text', 'division', 'work_text', 'percent_text', 'is_count', 'answer', 'above_roof',
-           'least_time_text', 'fit_text', 'peaks_text', 'rows_text', 'sample_line', 'work_line', 'time_line',
-           'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'ranks_line', 'graphs_line',
-           'noise_line', 'likely_line', 'unknown_line', 'kernels_line', 'trace_line', 'ceiling_line', 'link_line',
-           'above_line', 'error_line', 'lines', 'broken']
+           'least_time_text', 'fit_text', 'peaks_text', 'rows_text', 'devices_text', 'sample_line', 'work_line',
+           'time_line', 'threads_line', 'phases_line', 'memory_line', 'mfu_line', 'tokens_line', 'ranks_line',
+           'graphs_line', 'noise_line', 'likely_line', 'unknown_line', 'kernels_line', 'trace_line', 'ceiling_line',
+           'link_line', 'above_line', 'error_line', 'lines', 'broken']
 
 # %% ../../nbs/views/report.ipynb #945f1f97
 from collections import Counter
@@ -152,14 +152,15 @@ def least_time_text(result) -> str:
     least_s = result.roof_time_s
     if not least_s: return 'the roof is not known'
     work_s, *links_s = result.roof_times.values()
-    link_s, said = max(links_s, default=0), f'at least {si(least_s, "s")}'
-    if link_s > work_s: said += ' of exchange between devices'
-    others = {words: result.about.get(key) or 0 for key, words in OTHER_LEAST.items()}
-    others = [f'{si(s, "s")} {words}' for words, s in others.items() if s > least_s]
-    if others: said += f" ({'; '.join(others)})"
-    if link_s > work_s: said += f', beside {si(work_s, "s")} of work'
-    else: said += f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
-    if 0 < link_s <= work_s: said += f', beside {si(link_s, "s")} of exchange between devices'
+    link_s, exchange = max(links_s, default=0), 'of exchange between devices'
+    said, rest = f'at least {si(least_s, "s")}', f', beside {si(work_s, "s")} of work'
+    if link_s > work_s: said += f' {exchange}'
+    else:
+        rest = f', {percent(result.memory_bound_pct)} % of it in memory-bound rows'
+        if link_s: rest += f', beside {si(link_s, "s")} {exchange}'
+    others = [f'{si(other_s, "s")} {words}' for key, words in OTHER_LEAST.items()
+              if (other_s := result.about.get(key) or 0) > least_s]
+    said += f" ({'; '.join(others)})"*bool(others) + rest
     if 0 < result.fused_time_s < work_s:
         said += f'; {si(result.fused_time_s, "s")} if each row were one kernel'
     if result.likely_s is not None:
@@ -203,6 +204,12 @@ OVERHEAD_PCT = 5   # percent of a pass from which on the timestamps are worth a 
 def rows_text(n: int) -> str:
     """'1 row' or '7 rows'."""
     return f"{n} row{'' if n == 1 else 's'}"
+
+
+def devices_text(result) -> str:
+    """The device, and how many share the work: '8 × H100-SXM'."""
+    n = result.about.get('devices', 1)
+    return f'{n} × '*(n > 1) + (result.peaks.device_name or result.peaks.device)
 
 
 def sample_line(result) -> str:
